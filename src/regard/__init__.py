@@ -1,0 +1,1 @@
+"""Regard trains, runs and shows sequence-to-sequence models built on attention."""

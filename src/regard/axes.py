@@ -1,0 +1,51 @@
+"""The axes every tensor is written in, and a Site: one place where a query meets a key.
+
+Dense order is (batch, head, time, dim) everywhere; a packed tensor is (token, head, dim).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Queries = Float[Tensor, "batch head query dim"]
+Keys = Float[Tensor, "batch head key dim"]
+Values = Float[Tensor, "batch head key out"]
+Contexts = Float[Tensor, "batch head query out"]
+Scores = Float[Tensor, "batch head query key"]
+Weights = Float[Tensor, "batch head query key"]
+Allowed = Bool[Tensor, "#batch #head #query #key"]  # True = may attend; axes of size 1 stand for all
+Packed = Float[Tensor, "token head dim"]
+Positions = Int[Tensor, "*time"]
+Offset = int | Int[Tensor, " batch"]  # where the first query of each row stands among the keys
+
+
+class Site(NamedTuple):
+    """Where a query meets a key. On a grid the five broadcast to (batch, head, query, key); in a kernel they are scalars.
+
+    `query` and `key` are positions in their sequence. `row` is the query's place in its tensor, which differs
+    from its position only when earlier positions are in a cache.
+    """
+
+    batch: Tensor
+    head: Tensor
+    query: Tensor
+    key: Tensor
+    row: Tensor
+
+    @classmethod
+    def grid(cls, queries: Queries, keys: Float[Tensor, "batch group key dim"], offset: Offset = 0) -> Site:
+        """All places of a dense attention at once, shaped to broadcast."""
+
+        def along(size: int, axis: int) -> Tensor:
+            shape = [1, 1, 1, 1]
+            shape[axis] = size
+            return torch.arange(size, device=queries.device).view(shape)
+
+        batch, heads, rows, _ = queries.shape
+        row = along(rows, 2)
+        first = offset.view(-1, 1, 1, 1) if isinstance(offset, Tensor) else offset
+        return cls(along(batch, 0), along(heads, 1), row + first, along(keys.shape[2], 3), row)
