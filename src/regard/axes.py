@@ -13,6 +13,8 @@ from torch import Tensor
 
 Queries = Float[Tensor, "batch head query dim"]
 Keys = Float[Tensor, "batch head key dim"]
+GroupedKeys = Float[Tensor, "batch group key dim"]  # a group of keys serves several heads
+GroupedValues = Float[Tensor, "batch group key out"]
 Values = Float[Tensor, "batch head key out"]
 Contexts = Float[Tensor, "batch head query out"]
 Scores = Float[Tensor, "batch head query key"]
@@ -24,7 +26,7 @@ Offset = int | Int[Tensor, " batch"]  # where the first query of each row stands
 
 
 class Site(NamedTuple):
-    """Where a query meets a key. On a grid the five broadcast to (batch, head, query, key); in a kernel they are scalars.
+    """Where a query meets a key: five tensors that broadcast to (batch, head, query, key); scalars in a kernel.
 
     `query` and `key` are positions in their sequence. `row` is the query's place in its tensor, which differs
     from its position only when earlier positions are in a cache.
@@ -37,7 +39,7 @@ class Site(NamedTuple):
     row: Tensor
 
     @classmethod
-    def grid(cls, queries: Queries, keys: Float[Tensor, "batch group key dim"], offset: Offset = 0) -> Site:
+    def grid(cls, queries: Queries, keys: GroupedKeys, offset: Offset = 0) -> Site:
         """All places of a dense attention at once, shaped to broadcast."""
 
         def along(size: int, axis: int) -> Tensor:

@@ -1,0 +1,136 @@
+"""Scores: how a query is compared with a key. Both come projected; a score only compares.
+
+Each score is built as `Score(heads, dim, *, options)` and called with dense queries and keys.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.axes import GroupedKeys, Keys, Queries, Scores
+from regard.errors import RegardError
+
+DotForm = tuple[Tensor, Tensor, float]  # queries, keys, scale
+
+
+class Score(nn.Module):
+    """Compares every query with every key."""
+
+    formula: ClassVar[str]
+    paper: ClassVar[str]
+    is_dot: ClassVar[bool] = True
+
+    def __init__(self, heads: int, dim: int) -> None:
+        super().__init__()
+        self.heads, self.dim = heads, dim
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        """The scores, from the dot product the score comes down to. A score that is none overrides this."""
+        queries, keys, scale = self.as_dot(queries, keys)
+        return torch.einsum("bhqd,bhkd->bhqk", queries, keys) * scale
+
+    def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
+        """Queries, keys and a scale whose plain dot product is this score, up to a constant per query (which
+        softmax forgets): the way into kernels that know dot products alone. Keys may still be grouped."""
+        raise RegardError(f"{type(self).__name__} is no dot product")
+
+
+class Dot(Score):
+    """The plain dot product."""
+
+    formula = "q · k"
+    paper = "Luong et al. 2015, §3.1"
+
+    def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
+        return queries, keys, 1.0
+
+
+class ScaledDot(Score):
+    """The dot product over √dim, so that its variance does not grow with dim."""
+
+    formula = "q · k / √d"
+    paper = "Vaswani et al. 2017, §3.2.1"
+
+    def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
+        return queries, keys, 1 / math.sqrt(self.dim)
+
+
+class General(Score):
+    """A learned bilinear form, one matrix a head."""
+
+    formula = "qᵀ W k"
+    paper = "Luong et al. 2015, §3.1"
+
+    def __init__(self, heads: int, dim: int) -> None:
+        super().__init__(heads, dim)
+        self.weight = nn.Parameter(torch.eye(dim).repeat(heads, 1, 1) + torch.randn(heads, dim, dim) / dim)
+
+    def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
+        return torch.einsum("bhqd,hde->bhqe", queries, self.weight), keys, 1.0
+
+
+class Additive(Score):
+    """A small network of one layer; Luong's concat is the same, since W[q; k] = W₁q + W₂k and q, k come projected."""
+
+    formula = "v · tanh(q + k)"
+    paper = "Bahdanau et al. 2015, A.1.2"
+    is_dot = False
+
+    def __init__(self, heads: int, dim: int) -> None:
+        super().__init__(heads, dim)
+        self.v = nn.Parameter(torch.randn(heads, dim) / math.sqrt(dim))
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        return torch.einsum("hd,bhqkd->bhqk", self.v, torch.tanh(queries[:, :, :, None] + keys[:, :, None]))
+
+
+class Cosine(Score):
+    """The cosine of the angle between query and key, times a fixed `scale`."""
+
+    formula = "scale · q · k / (‖q‖ ‖k‖)"
+    paper = "Graves et al. 2014, §3.3.1"
+
+    def __init__(self, heads: int, dim: int, *, scale: float = 1.0) -> None:
+        super().__init__(heads, dim)
+        self.scale = scale
+
+    def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
+        return F.normalize(queries, dim=-1), F.normalize(keys, dim=-1), self.scale
+
+
+class Gaussian(Score):
+    """Minus half the squared distance in bandwidths: with softmax this is Gaussian kernel pooling."""
+
+    formula = "−‖q − k‖² / (2 · bandwidth²)"
+    paper = "Nadaraya 1964; Watson 1964"
+
+    def __init__(self, heads: int, dim: int, *, bandwidth: float = 1.0) -> None:
+        super().__init__(heads, dim)
+        if not bandwidth > 0:
+            raise RegardError(f"bandwidth must be above 0; got {bandwidth}")
+        self.bandwidth = bandwidth
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        apart = (queries[:, :, :, None] - keys[:, :, None]) / self.bandwidth
+        return -apart.square().sum(-1) / 2
+
+    def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
+        # −‖q − k‖²/2 = q·k − ‖k‖²/2 − ‖q‖²/2, and the last term is the same for all keys of a query.
+        one = torch.ones_like(queries[..., :1])
+        square = keys.square().sum(-1, keepdim=True) / 2
+        return torch.cat([queries, one], -1), torch.cat([keys, -square], -1), self.bandwidth**-2
+
+
+SCORES: dict[str, type[Score]] = {
+    "dot": Dot,
+    "scaled-dot": ScaledDot,
+    "general": General,
+    "additive": Additive,
+    "cosine": Cosine,
+    "gaussian": Gaussian,
+}

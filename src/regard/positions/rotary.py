@@ -1,0 +1,66 @@
+"""Rotary positions: each pair of coordinates turned by an angle that grows with the position."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.errors import RegardError, ShapeError
+from regard.positions.position import Turning
+
+
+class Rotary(Turning):
+    """Turns pair i of a query or key by p · base^(−2i/turned), so that q · k depends on the distance alone.
+
+    `part` is the share of the dimensions that turn (the rest carry no position). `pairs` is which coordinates make a
+    pair: "halves" (i with i + d/2, as Llama) or "neighbours" (2i with 2i + 1, as the paper). For texts longer than
+    those trained on, `scaling` stretches by `factor`: "linear" divides positions by it (Chen et al. 2023), "ntk"
+    raises the base so that only slow pairs stretch (bloc97 2023).
+    """
+
+    formula = "(q R_p) · (k R_m) = q R_(p−m) · k, R_p turning pair i by p · base^(−2i/d)"
+    paper = "Su et al. 2021, §3.2"
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        base: float = 10000.0,
+        part: float = 1.0,
+        pairs: str = "halves",
+        scaling: str = "none",
+        factor: float = 1.0,
+    ) -> None:
+        super().__init__()
+        for name, value, known in (
+            ("pairs", pairs, ("halves", "neighbours")),
+            ("scaling", scaling, ("none", "linear", "ntk")),
+        ):
+            if value not in known:
+                raise RegardError(f"{name} must be one of {known}; got {value!r}")
+        turned = int(dim * part)
+        if not 0 < part <= 1 or turned % 2 or not turned:
+            raise ShapeError(f"rotary turns pairs, so part · dim must be even and above 0; got {part} · {dim}")
+        if factor < 1 or (scaling == "ntk" and turned < 4 and factor > 1):
+            raise RegardError(f"scaling needs a factor of at least 1 (and ntk at least 4 turned dims); got {factor}")
+        if scaling == "ntk" and factor > 1:
+            base = base * factor ** (turned / (turned - 2))
+        self.dim, self.turned, self.pairs, self.scaling, self.factor = dim, turned, pairs, scaling, factor
+        rates = base ** (-torch.arange(0, turned, 2, dtype=torch.float64) / turned)
+        self.register_buffer("rates", rates / factor if scaling == "linear" else rates, persistent=False)
+
+    rates: Tensor
+
+    def turn(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
+        """The vectors turned; `positions` broadcast against all axes but the last."""
+        angles = positions[..., None] * self.rates.to(torch.float64)
+        cos, sin = angles.cos().to(vectors.dtype), angles.sin().to(vectors.dtype)
+        turning, still = vectors.split((self.turned, self.dim - self.turned), -1)
+        if self.pairs == "halves":
+            a, b = turning.chunk(2, -1)
+            turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        else:
+            a, b = turning[..., 0::2], turning[..., 1::2]
+            turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        return turned if self.turned == self.dim else torch.cat([turned, still], -1)

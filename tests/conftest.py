@@ -1,0 +1,21 @@
+"""Seeds, and the one measure of closeness that fused results are held to."""
+
+import pytest
+import torch
+from torch.nn.attention import flex_attention
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _threads():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interpret_flex():
+    """On a CPU, run FlexAttention as plain torch: tracing each of its calls anew would take seconds, not milliseconds."""
+    flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = not torch.cuda.is_available()
