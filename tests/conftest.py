@@ -17,5 +17,5 @@ def _threads():
 
 @pytest.fixture(autouse=True, scope="session")
 def _interpret_flex():
-    """On a CPU, run FlexAttention as plain torch: tracing each of its calls anew would take seconds, not milliseconds."""
+    """On a CPU, run FlexAttention as plain torch: tracing each of its calls anew would take seconds."""
     flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = not torch.cuda.is_available()

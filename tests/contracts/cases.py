@@ -35,7 +35,9 @@ def _random(module: torch.nn.Module) -> None:
 
 def _build(score: str, bias: str | None, normaliser: str, backend: str) -> Attention:
     options = {"bandwidth": 4.0} if score == "gaussian" else {}
-    made = None if bias is None else position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
+    made = (
+        None if bias is None else position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
+    )
     attention = Attention(SCORES[score](HEADS, DIM, **options), bias=made, normaliser=normaliser, backend=backend)
     _random(attention)
     return attention.eval()
@@ -63,7 +65,9 @@ def ragged(lengths: list[int], heads: int, dim: int, dtype: torch.dtype = torch.
     return Ragged.of([torch.randn(length, heads, dim, dtype=dtype) for length in lengths])
 
 
-def batch(groups: int = GROUPS, dtype: torch.dtype = torch.float32, same: bool = False) -> tuple[Ragged, Ragged, Ragged]:
+def batch(
+    groups: int = GROUPS, dtype: torch.dtype = torch.float32, same: bool = False
+) -> tuple[Ragged, Ragged, Ragged]:
     """Queries, keys and values of different lengths, or (self-attention) of the same."""
     keys = QUERIES if same else KEYS
     layout = (queries := ragged(QUERIES, HEADS, DIM, dtype)).layout

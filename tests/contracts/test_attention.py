@@ -120,10 +120,8 @@ def test_nothing_allowed_gives_finite_gradients(part: str, backend: str):
 
 @every
 @torch.no_grad()
-@masks
+@pytest.mark.parametrize("mask", [name for name in MASKS if name != "prefix-each"])  # it numbers its sequences
 def test_alone_is_as_in_a_batch(part: str, backend: str, mask: str):
-    if mask == "prefix-each":
-        pytest.skip("this mask numbers the sequences of its batch")
     attention = PARTS[part](backend)
     q, k, v = batch()
     together = attention(q, k, v, mask=MASKS[mask])
@@ -144,12 +142,10 @@ def test_dense_is_as_ragged(part: str, backend: str, groups: int):
     torch.testing.assert_close(attention(q, k, v, mask=causal), expected, rtol=1e-5, atol=1e-6)
 
 
-@every
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "normaliser:none"])  # it promises neither
 @torch.no_grad()
-def test_weights_sum_to_one_and_are_not_negative(part: str, backend: str):
-    attention = PARTS[part](backend)
-    if part == "normaliser:none":
-        pytest.skip("a plain sum promises neither")
+def test_weights_sum_to_one_and_are_not_negative(part: str):
+    attention = PARTS[part]("auto")
     q, k, v = batch()
     seen = attention.steps(q, k, v, mask=causal)
     totals = seen.weights.sum(-1)
@@ -161,7 +157,7 @@ def test_weights_sum_to_one_and_are_not_negative(part: str, backend: str):
 @pytest.mark.parametrize(("part", "backend"), CANNOT)
 def test_an_explicit_backend_that_cannot_says_why(part: str, backend: str):
     attention = PARTS[part](backend)
-    with pytest.raises(BackendError, match=rf"backend '{backend}' cannot run this attention: .*; ?.*|.*Use backend="):
+    with pytest.raises(BackendError, match=rf"backend '{backend}' cannot run this attention: it .* only, .*\. Use backend="):
         attention(*batch())
     attention.backend = "auto"
     assert attention(*batch()).values.isfinite().all()
@@ -175,8 +171,8 @@ def test_dropout_acts_on_weights_in_training_only():
     assert torch.equal(still, attention(q, k, v).values)
     attention.train()
     assert not torch.equal(still, attention(q, k, v).values)
-    many = torch.stack([attention(q, k, v).values for _ in range(4000)]).mean(0)
-    torch.testing.assert_close(many, still, atol=0.12, rtol=0)
+    many = torch.stack([attention(q, k, v).values for _ in range(400)]).mean(0)
+    torch.testing.assert_close(many, still, atol=0.4, rtol=0)  # kept weights are doubled, so the mean stays
     attention.backend = "flex"
-    with pytest.raises(BackendError, match="it knows no dropout on weights, and dropout is 0.5"):
+    with pytest.raises(BackendError, match=r"it knows no dropout on weights, and dropout is 0\.5"):
         attention(q, k, v)

@@ -104,7 +104,7 @@ class Uniform(Normaliser):
     """Equal weights, whatever the scores: the baseline every attention must beat."""
 
     formula = "1 / n"
-    paper = "Tsai et al. 2019"
+    paper = "Nadaraya 1964, as the bandwidth grows"
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
         return _share(torch.ones_like(scores), allowed)

@@ -15,7 +15,10 @@ from regard.positions.position import Biasing
 
 
 class Alibi(Biasing):
-    """Nearer keys weigh more, each head by its own fixed slope; right under a causal mask and, symmetric, without."""
+    """Nearer keys weigh more, each head by its own fixed slope; under a causal mask, and symmetric without one.
+
+    Symmetric, it knows how far but not on which side: an encoder with it alone cannot tell a text from its mirror.
+    """
 
     formula = "s − slope_h · |query − key|"
     paper = "Press et al. 2022, §3"

@@ -20,6 +20,7 @@ from regard.attention.padded import Padded
 from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
 
+_NARROWEST = 16  # the smallest tile of a tensor core
 _SHORTEST = 256  # below this many keys a padded sdpa is faster (benchmarks/attention.py)
 
 
@@ -36,6 +37,8 @@ def cannot(parts: Parts, example: Tensor | None = None) -> str | None:
     learning = torch.is_grad_enabled() and (example.requires_grad or any(p.requires_grad for p in parts.parameters()))
     if example.device.type == "cpu" and learning:
         return "on a CPU it gives no gradients (run it under torch.no_grad())"
+    if example.is_cuda and example.shape[-1] < _NARROWEST:
+        return f"on a GPU it needs a dim of at least {_NARROWEST}, and dim is {example.shape[-1]}"
     return None
 
 
@@ -94,7 +97,7 @@ _blocks = lru_cache(maxsize=64)(_draw)  # drawing costs more than attending, and
 @cache
 def _kernel(device: str) -> Callable[..., Any]:
     if device == "cuda":
-        return torch.compile(flex_attention, dynamic=False)
+        return torch.compile(flex_attention)
 
     def unfused(*arguments: Any, **options: Any) -> Any:
         with warnings.catch_warnings():
