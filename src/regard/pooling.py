@@ -1,4 +1,4 @@
-"""NadarayaWatson: attention pooling as a scikit-learn regressor. Training points are the keys, their targets the values."""
+"""NadarayaWatson: attention pooling as a scikit-learn regressor. Keys are the training points, values their targets."""
 
 # ruff: noqa: N803, N806 — scikit-learn's estimators call their data X
 
@@ -52,9 +52,14 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     A query with no training point in the support of its kernel has no answer: NaN, and a RuntimeWarning.
     """
 
-    def __init__(self, kernel: str = "gaussian", bandwidth: Any = "leave-one-out") -> None:
+    def __init__(self, kernel: Any = "gaussian", bandwidth: Any = "leave-one-out") -> None:
         self.kernel = kernel
         self.bandwidth = bandwidth
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def fit(self, X: Any, y: Any) -> NadarayaWatson:
         """Remember the points, and find the bandwidth if it is not given."""
@@ -146,8 +151,8 @@ class _Pooling(NamedTuple):
         return total
 
     def best_on_grid(self, refine: bool = False) -> float:
-        """The bandwidth of least error on a grid of five a decade, from a tenth of the usual distance between nearest
-        points to twice the largest distance; or between the points of the grid too.
+        """The bandwidth of least error on a grid of ten a decade, from a quarter of the usual distance between
+        nearest points to twice the largest distance; or between the points of the grid too.
         """
         nearest, farthest = [], 0.0
         for rows, others in self._left_out():
@@ -156,8 +161,10 @@ class _Pooling(NamedTuple):
             farthest = max(farthest, distances.max().item())
         if not farthest:
             return 1.0  # all points are the same, and every bandwidth too
-        low, high = np.log10(torch.cat(nearest).median().clamp(max=farthest).item() / 10), np.log10(2 * farthest)
-        grid = torch.logspace(low, high, int(5 * (high - low)) + 2, dtype=torch.float64)
+        if not np.isfinite(farthest):
+            raise RegardError("the squared distance between points overflows; scale the features down first")
+        low, high = np.log10(torch.cat(nearest).median().item() / 4), np.log10(2 * farthest)
+        grid = torch.logspace(low, high, int(10 * (high - low)) + 2, dtype=torch.float64)
         errors = self.errors(grid)
         best = int(errors.argmin())
         if not refine:
@@ -177,8 +184,8 @@ class _Pooling(NamedTuple):
         """
         log, rate = start.log(), 1.0
         error, slope = self._slope(log)
-        for _ in range(500):
-            if not error or slope.abs().max() < 1e-5 * error:
+        for _ in range(200):
+            if slope.abs().max() <= 1e-4 * error:
                 break
             there = log - (rate * slope / error).clamp(-1, 1)
             error_there, slope_there = self._slope(there)
@@ -196,7 +203,7 @@ class _Pooling(NamedTuple):
         for rows, others in self._left_out():
             scaled = self.points / log.exp()
             error = self._error(_scores(scaled[rows], scaled), rows, others)
-            error.backward()  # type: ignore[no-untyped-call]
+            error.backward()
             total += error.item()
         assert log.grad is not None
         return total, log.grad
@@ -214,13 +221,13 @@ class _Pooling(NamedTuple):
             yield rows, (place[rows, None] != place)[None, None]
 
 
-def _normaliser(kernel: str) -> Normaliser:
-    return NORMALISERS[choose(KERNELS, kernel, "kernel")]()
+def _normaliser(kernel: object) -> Normaliser:
+    return NORMALISERS[choose(KERNELS, str(kernel), "kernel")]()
 
 
 def _scores(queries: Points, keys: Float[Tensor, "key feature"]) -> Float[Tensor, "1 1 point key"]:
     score = Gaussian(1, queries.shape[1])
-    return score(queries[None, None], keys[None, None])  # type: ignore[no-any-return]
+    return score(queries[None, None], keys[None, None])
 
 
 def _chunks(queries: int, keys: Points) -> Iterator[slice]:

@@ -1,0 +1,32 @@
+"""The cosine between vectors: how far two directions agree, whatever their lengths."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def unit(vectors: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+    """The same directions with length one: v / ‖v‖. A zero vector has no direction and stays zero."""
+    tiny = torch.finfo(vectors.dtype).tiny
+    # Divided by its largest entry first, so that squaring neither overflows nor vanishes.
+    vectors = vectors / vectors.abs().amax(-1, keepdim=True).clamp(min=tiny)
+    return vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp(min=tiny)
+
+
+def cosine(a: Float[Tensor, "*#batch dim"], b: Float[Tensor, "*#batch dim"]) -> Float[Tensor, "*batch"]:
+    """a · b / (‖a‖ ‖b‖) along the last axis; the other axes broadcast.
+
+    The cosine with a zero vector is undefined; it is 0 here (similar to nothing), as in scikit-learn.
+    """
+    return (unit(a) * unit(b)).sum(-1).clamp(-1, 1)
+
+
+def similarities(
+    a: Float[Tensor, "*batch row dim"], b: Float[Tensor, "*batch column dim"] | None = None
+) -> Float[Tensor, "*batch row column"]:
+    """The table of cosines of every row of `a` with every row of `b` (of `a` itself when there is no `b`)."""
+    rows = unit(a)
+    columns = rows if b is None else unit(b)
+    return torch.einsum("...rd,...cd->...rc", rows, columns).clamp(-1, 1)
