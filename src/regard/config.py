@@ -1,0 +1,127 @@
+"""Settings: what people may choose, with defaults good enough that nobody must. Frozen and strict."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from regard.errors import RegardError, suggestion
+
+
+class Settings(BaseModel):
+    """A group of settings; unknown names are errors, and nothing changes after it is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Transformer(Settings):
+    """A Transformer encoder–decoder (Vaswani et al. 2017)."""
+
+    kind: Literal["transformer"] = "transformer"
+    width: int = Field(256, ge=1)
+    """Size of a token's vector."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; they share `width`."""
+    groups: int | None = None
+    """Groups of keys and values; fewer than heads saves memory (default: one a head)."""
+    encoder: int = Field(4, ge=1)
+    """Layers of the encoder."""
+    decoder: int = Field(4, ge=1)
+    """Layers of the decoder."""
+    hidden: int = Field(1024, ge=1)
+    """Width inside a feed-forward layer."""
+    position: str = "rotary"
+    """Position encoding: none, sinusoidal, learned, rotary, alibi, distance, t5 or shaw."""
+    norm: Literal["layer", "rms"] = "layer"
+    """LayerNorm or RMSNorm."""
+    placement: Literal["pre", "post"] = "pre"
+    """Norm before each sublayer, or after it as in the paper."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """What bends the feed-forward layer."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of each sublayer's output that is dropped in training."""
+    tied: Literal["none", "target", "all"] = "target"
+    """Which embeddings share one table: none, target with output, or source too (shared vocabulary)."""
+    backend: str = "auto"
+    """What runs the attention: auto, reference, sdpa or flex."""
+
+
+class Recurrent(Settings):
+    """A recurrent encoder–decoder, with attention (Bahdanau 2015, Luong 2015) or the bottleneck without."""
+
+    kind: Literal["recurrent"] = "recurrent"
+    cell: Literal["gru", "lstm"] = "gru"
+    """The recurrent cell."""
+    attention: Literal["none", "additive", "dot", "general", "concat"] = "additive"
+    """How the decoder looks at the source; none is a single vector for all of it."""
+    width: int = Field(256, ge=2, multiple_of=2)
+    """Size of a state; each direction of the encoder has half of it."""
+    encoder: int = Field(1, ge=1)
+    """Layers of the encoder."""
+    decoder: int = Field(1, ge=1)
+    """Layers of the decoder."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of embeddings and readouts dropped in training."""
+    tied: Literal["none", "target", "all"] = "target"
+    """Which embeddings share one table."""
+
+
+Model = Annotated[Transformer | Recurrent, Field(discriminator="kind")]
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "transformer": {
+        "tiny": {"width": 96, "heads": 3, "encoder": 2, "decoder": 2, "hidden": 288},
+        "small": {"width": 256, "heads": 4, "encoder": 4, "decoder": 4, "hidden": 1024},
+        "base": {"width": 512, "heads": 8, "encoder": 6, "decoder": 6, "hidden": 2048},
+        "big": {"width": 1024, "heads": 16, "encoder": 6, "decoder": 6, "hidden": 4096},
+    },
+    "recurrent": {
+        "tiny": {"width": 128},
+        "small": {"width": 256},
+        "base": {"width": 512, "encoder": 2, "decoder": 2},
+        "big": {"width": 1024, "encoder": 3, "decoder": 3},
+    },
+}
+
+T = TypeVar("T")
+
+
+def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
+    """Settings from plain values, or one line that names what is wrong, by its dotted path."""
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = [str(part) for part in first["loc"]]
+        if first["type"] == "extra_forbidden":
+            known = _known(kind, place)
+            dotted = ".".join([path, *place] if path else place)
+            raise RegardError(f"unknown setting {dotted}; {suggestion(place[-1], known)}") from None
+        place = [part for part in place if part not in PRESETS]
+        dotted = ".".join([path, *place] if path else place)
+        raise RegardError(f"{dotted}: {first['msg'].lower()}; got {first['input']!r}") from None
+
+
+def _known(kind: Any, place: list[str]) -> list[str]:
+    """The settings that stand where an unknown one was found."""
+    for part in place[:-1]:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[part].annotation
+        else:  # the members of a union are told apart by their kind
+            kind = {"transformer": Transformer, "recurrent": Recurrent}.get(part, kind)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return list(kind.model_fields)
+    return sorted({*Transformer.model_fields, *Recurrent.model_fields})
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The values of a TOML file, or one line that says what is wrong with it."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RegardError(f"cannot read settings {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RegardError(f"{str(path)!r} is no TOML: {error}") from None

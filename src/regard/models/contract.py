@@ -1,0 +1,54 @@
+"""The contract of a model: the verbs that training, search and the explorer know, and no architecture."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.ragged import Ragged
+
+
+class State(ABC):
+    """Where a decoder stands, row by row. Handed over at each step, never hidden in a module."""
+
+    @abstractmethod
+    def select(self, rows: Int[Tensor, " chosen"]) -> State:
+        """The chosen rows in that order, repeats allowed: beams reorder, finished rows leave."""
+
+
+class Model(nn.Module, ABC):
+    """A sequence-to-sequence model over ids. Source sequences end with END; prefixes begin with BEGIN.
+
+    >>> logits = model(source, prefix)              # all positions at once: teacher forcing
+    >>> state = model.start(model.encode(source))   # or one at a time
+    >>> logits, state = model.step(tokens, state)
+    >>> state = state.select(rows)
+    """
+
+    def forward(self, source: Ragged, prefix: Ragged) -> Ragged:
+        """Logits over the vocabulary for what follows each token of each prefix."""
+        read = self.read(source, prefix)
+        return read.like(self.project(read.values))
+
+    @abstractmethod
+    def read(self, source: Ragged, prefix: Ragged) -> Ragged:
+        """The last vectors before the vocabulary, for each token of each prefix."""
+
+    @abstractmethod
+    def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
+        """Logits from those vectors."""
+
+    @abstractmethod
+    def encode(self, source: Ragged) -> Any:
+        """What the decoder will look at."""
+
+    @abstractmethod
+    def start(self, memory: Any) -> State:
+        """The state before the first token."""
+
+    @abstractmethod
+    def step(self, tokens: Int[Tensor, " row"], state: Any) -> tuple[Float[Tensor, "row vocabulary"], Any]:
+        """Logits for what follows one more token in each row, and the state after it."""

@@ -1,0 +1,52 @@
+"""Embedding: ids to vectors, with positions added where the encoding adds them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.axes import Offset
+from regard.models.dropout import Dropout
+from regard.positions import Added, Position
+from regard.ragged import Ragged
+
+
+class Embedding(nn.Module):
+    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4). The table may be shared with the output layer.
+
+    The table starts with variance 1/width: vectors then have variance 1, and so have the logits h · Eᵀ.
+    """
+
+    def __init__(self, vocabulary: int, width: int, *, position: Position | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
+        self.position = position if isinstance(position, Added) else None
+        self.scale = math.sqrt(width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Ragged, offset: Offset = 0) -> Ragged:
+        """Vectors for ids whose sequences start at `offset`."""
+        vectors = nn.functional.embedding(ids.values, self.table) * self.scale
+        if self.position is not None:
+            first = offset[ids.layout.rows] if isinstance(offset, Tensor) else offset
+            vectors = vectors + self.position(ids.positions + first).to(vectors.dtype)
+        return ids.like(self.dropout(vectors))
+
+
+class Output(nn.Module):
+    """h · Eᵀ: logits over the vocabulary, from a table of its own or an embedding's."""
+
+    def __init__(self, vocabulary: int, width: int, *, tied: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width)) if tied is None else tied
+
+    def forward(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
+        return nn.functional.linear(vectors, self.table)
+
+
+def ids_of(tokens: Int[Tensor, " row"]) -> Ragged:
+    """One token a row, as a batch."""
+    return Ragged.even(tokens, len(tokens))

@@ -1,0 +1,117 @@
+"""The layers of a Transformer: attention and feed-forward, each with a residual and a norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention import Cache, MultiHead, causal
+from regard.config import Transformer
+from regard.models.dropout import Dropout
+from regard.positions import Biasing, Position, Turning
+from regard.ragged import Ragged
+
+
+def norm(settings: Transformer) -> nn.Module:
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
+    return nn.LayerNorm(settings.width) if settings.norm == "layer" else nn.RMSNorm(settings.width, eps=1e-6)
+
+
+class FeedForward(nn.Module):
+    """W₂ · act(W₁ x): each token by itself. With swiglu, W₂ · (silu(W₁ x) ⊙ W₃ x) (Shazeer 2020)."""
+
+    def __init__(self, settings: Transformer) -> None:
+        super().__init__()
+        self.activation = settings.activation
+        gated = settings.activation == "swiglu"
+        self.inner = nn.Linear(settings.width, settings.hidden * (2 if gated else 1))
+        self.outer = nn.Linear(settings.hidden, settings.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.inner(x)
+        if self.activation == "swiglu":
+            gate, inner = inner.chunk(2, -1)
+            return self.outer(F.silu(gate) * inner)
+        return self.outer(F.relu(inner) if self.activation == "relu" else F.gelu(inner))
+
+
+class Sublayer(nn.Module):
+    """x + f(norm(x)), or norm(x + f(x)) as in the paper."""
+
+    def __init__(self, settings: Transformer) -> None:
+        super().__init__()
+        self.norm = norm(settings)
+        self.before = settings.placement == "pre"
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, x: Ragged, act: Callable[[Ragged], Ragged]) -> Ragged:
+        if self.before:
+            return x.like(x.values + self.dropout(act(x.like(self.norm(x.values))).values))
+        return x.like(self.norm(x.values + self.dropout(act(x).values)))
+
+
+def heads(settings: Transformer, position: Position | None = None) -> MultiHead:
+    """The attention of a layer, with a position encoding that turns or biases, if there is one."""
+    return MultiHead(
+        settings.width,
+        settings.heads,
+        groups=settings.groups,
+        bias=position if isinstance(position, Biasing) else None,
+        turn=position if isinstance(position, Turning) else None,
+        backend=settings.backend,
+    )
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, settings: Transformer, position: Position) -> None:
+        super().__init__()
+        self.self_attention, self.feed_forward = heads(settings, position), FeedForward(settings)
+        self.residual1, self.residual2 = Sublayer(settings), Sublayer(settings)
+
+    def forward(self, x: Ragged) -> Ragged:
+        x = self.residual1(x, self.self_attention)
+        return self.residual2(x, lambda y: y.like(self.feed_forward(y.values)))
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the memory, then feed-forward."""
+
+    def __init__(self, settings: Transformer, position: Position) -> None:
+        super().__init__()
+        self.self_attention, self.cross_attention = heads(settings, position), heads(settings)
+        self.feed_forward = FeedForward(settings)
+        self.residual1, self.residual2, self.residual3 = (Sublayer(settings) for _ in range(3))
+
+    def forward(self, x: Ragged, memory: Ragged) -> Ragged:
+        x = self.residual1(x, lambda y: self.self_attention(y, mask=causal))
+        x = self.residual2(x, lambda y: self.cross_attention(y, memory))
+        return self.residual3(x, lambda y: y.like(self.feed_forward(y.values)))
+
+    def step(self, x: Ragged, past: Cache, memory: Cache) -> tuple[Ragged, Cache]:
+        """The next positions, given what came before and the memory's keys and values."""
+        grown = past
+
+        def attend(y: Ragged) -> Ragged:
+            nonlocal grown
+            y, grown = self.self_attention.step(y, past, mask=causal)
+            return y
+
+        x = self.residual1(x, attend)
+        x = self.residual2(x, lambda y: self.cross_attention.recall(y, memory))
+        return self.residual3(x, lambda y: y.like(self.feed_forward(y.values))), grown
+
+
+def initialise(module: nn.Module, depth: int) -> None:
+    """Xavier everywhere, and what is added to a residual smaller by √(2 · depth), so that its sum keeps its size
+    however deep the stack is (Radford et al. 2019, §2.3)."""
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear):
+            ends = name.endswith((".out", ".outer"))
+            nn.init.xavier_uniform_(part.weight, gain=1 / math.sqrt(2 * depth) if ends else 1.0)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)

@@ -1,0 +1,101 @@
+"""The Transformer encoder–decoder (Vaswani et al. 2017), on ragged batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Cache
+from regard.config import Transformer as TransformerSettings
+from regard.errors import RegardError
+from regard.models.contract import Model, State
+from regard.models.embedding import Embedding, Output, ids_of
+from regard.models.layers import DecoderLayer, EncoderLayer, initialise, norm
+from regard.positions import position
+from regard.ragged import Ragged
+
+L = TypeVar("L", bound=nn.Module)
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerState(State):
+    """For each layer, the keys and values so far and those of the memory."""
+
+    past: tuple[Cache, ...]
+    memory: tuple[Cache, ...]
+
+    def select(self, rows: Int[Tensor, " chosen"]) -> TransformerState:
+        """The chosen rows of every cache."""
+        return TransformerState(*(tuple(cache.select(rows) for cache in kind) for kind in (self.past, self.memory)))
+
+
+class Stack(nn.ModuleList, Generic[L]):
+    """Layers of one kind."""
+
+    def __iter__(self) -> Iterator[L]:  # type: ignore[override]
+        return super().__iter__()
+
+
+class Transformer(Model):
+    """Encoder, decoder, and a table at each end."""
+
+    def __init__(self, settings: TransformerSettings, source: int, target: int) -> None:
+        super().__init__()
+        self.settings = settings
+        sizes = {"width": settings.width, "heads": settings.heads, "dim": settings.width // settings.heads}
+        if settings.width % settings.heads:
+            raise RegardError(f"model.width = {settings.width} cannot be split into model.heads = {settings.heads}")
+        if settings.tied == "all" and source != target:
+            raise RegardError(f"model.tied = 'all' needs one vocabulary for both sides; got {source} and {target}")
+        # One encoding serves all layers of a stack: relative tables are shared, as T5 does.
+        asking, answering = (position(settings.position, causal=causal, **sizes) for causal in (False, True))
+        options = {"dropout": settings.dropout}
+        self.source = Embedding(source, settings.width, position=asking, **options)
+        self.target = Embedding(target, settings.width, position=answering, **options)
+        if settings.tied == "all":
+            self.target.table = self.source.table
+        self.encoder: Stack[EncoderLayer] = Stack(EncoderLayer(settings, asking) for _ in range(settings.encoder))
+        self.decoder: Stack[DecoderLayer] = Stack(DecoderLayer(settings, answering) for _ in range(settings.decoder))
+        before = settings.placement == "pre"  # pre-norm leaves the last residual sum without a norm
+        self.encoder_norm = norm(settings) if before else nn.Identity()
+        self.decoder_norm = norm(settings) if before else nn.Identity()
+        self.output = Output(target, settings.width, tied=None if settings.tied == "none" else self.target.table)
+        initialise(self.encoder, settings.encoder)
+        initialise(self.decoder, settings.decoder)
+
+    def encode(self, source: Ragged) -> Ragged:
+        """A vector for each source token, in the light of all others."""
+        x = self.source(source)
+        for layer in self.encoder:
+            x = layer(x)
+        return x.like(self.encoder_norm(x.values))
+
+    def read(self, source: Ragged, prefix: Ragged) -> Ragged:
+        """The decoder's last vectors for all positions at once."""
+        memory, x = self.encode(source), self.target(prefix)
+        for layer in self.decoder:
+            x = layer(x, memory)
+        return x.like(self.decoder_norm(x.values))
+
+    def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
+        """h · Eᵀ."""
+        return self.output(vectors)
+
+    def start(self, memory: Ragged) -> TransformerState:
+        """Nothing said yet; the memory's keys and values computed once for all steps."""
+        held = tuple(layer.cross_attention.remember(memory) for layer in self.decoder)
+        return TransformerState(tuple(Cache() for _ in self.decoder), held)
+
+    def step(
+        self, tokens: Int[Tensor, " row"], state: TransformerState
+    ) -> tuple[Float[Tensor, "row vocabulary"], TransformerState]:
+        """One position in each row."""
+        x, past = self.target(ids_of(tokens), state.past[0].offset), []
+        for layer, before, memory in zip(self.decoder, state.past, state.memory, strict=True):
+            x, after = layer.step(x, before, memory)
+            past.append(after)
+        return self.project(self.decoder_norm(x.values)), TransformerState(tuple(past), state.memory)
