@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -36,8 +36,8 @@ class TransformerState(State):
 class Stack(nn.ModuleList, Generic[L]):
     """Layers of one kind."""
 
-    def __iter__(self) -> Iterator[L]:  # type: ignore[override]
-        return super().__iter__()
+    def __iter__(self) -> Iterator[L]:
+        return cast(Iterator[L], super().__iter__())
 
 
 class Transformer(Model):

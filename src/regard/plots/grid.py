@@ -1,0 +1,133 @@
+"""A heat map on axes of one's own: colours, numbers in cells, hatched masked cells, named rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.image import AxesImage
+from matplotlib.patches import Patch
+
+from regard.plots.figures import Flags, Numbers, colour_map, families, owner
+from regard.plots.palette import INK, MASKED, Ramp, colour, ink_on
+
+FEW = 12  # rows and columns up to which numbers are printed in cells
+MANY = 64  # rows or columns beyond which not every one is labelled
+_LETTER = 0.085  # inches that a letter of a label takes, about
+_STEPS = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
+
+
+def cell_size(rows: int, columns: int) -> float:
+    """The inches of a cell at which labels can be read; past MANY the picture grows no more and labels are left out."""
+    count = max(rows, columns)
+    return min(0.62, max(0.2, 7 / count)) if count <= MANY else 0.2 * MANY / count
+
+
+def draw(
+    axes: Axes, values: Numbers, ramp: Ramp, limits: tuple[float, float], *, allowed: Flags, printed: bool
+) -> AxesImage:
+    """The cells of a table, coloured; those not allowed are hatched and, when numbers are printed, say −∞."""
+    low, high = limits
+    hidden = np.ma.array(values, mask=~allowed)
+    # "nearest" and no blending: the colour at a cell's centre is the colour of its number, whatever the size.
+    image = axes.imshow(hidden, colour_map(ramp), vmin=low, vmax=high, interpolation="nearest")
+    if not allowed.all():
+        axes.add_collection(_hatching(~allowed), autolim=False)
+    if printed:
+        for (row, column), value in np.ndenumerate(values):
+            share = (value - low) / (high - low)
+            if allowed[row, column]:
+                words, ink, behind = _short(value), ink_on(colour(ramp, share)), None
+            else:  # on white, for letters on hatching are hard to read
+                words, ink, behind = MASKED["text"], MASKED["ink"], {"facecolor": MASKED["face"], "pad": 1.5, "lw": 0}
+            axes.text(column, row, words, ha="center", va="center", color=ink, fontsize=8.5, bbox=behind)
+    return image
+
+
+def _short(value: float) -> str:
+    """Two decimals, with a true minus, and no minus before a zero."""
+    text = f"{value:.2f}"
+    return text.replace("-", "" if float(text) == 0 else "−")
+
+
+def _hatching(hidden: Flags) -> PolyCollection:
+    """One rectangle for each run of masked cells in a row, so that a long causal mask stays a few polygons."""
+    runs = []
+    for row, cells in enumerate(hidden):
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]]).astype(int)))
+        runs += [(row - 0.5, start - 0.5, end - 0.5) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    corners = [[(left, top), (right, top), (right, top + 1), (left, top + 1)] for top, left, right in runs]
+    return PolyCollection(
+        corners, hatch=MASKED["hatch"], facecolor=MASKED["face"], edgecolor=MASKED["line"], linewidth=0
+    )
+
+
+def name_rows(axes: Axes, labels: Sequence[str], title: str, cell: float) -> None:
+    """Labels down the left side, and what the rows are."""
+    every = _step(0.16 / cell)
+    places = range(0, len(labels), every)
+    named = [labels[i] for i in places]
+    for tick in axes.set_yticks(places, named, fontsize=_letters(cell * every), fontfamily=families()):
+        tick.label1.set_parse_math(False)  # a token may hold a $
+    axes.set_ylabel(title, color=INK)
+    axes.tick_params(length=0)
+
+
+def name_columns(axes: Axes, labels: Sequence[str], title: str, cell: float) -> None:
+    """Labels along the bottom, slanted when they would touch, and what the columns are."""
+    numeric = all(label.isdigit() for label in labels)
+    every = _step((max(map(len, labels)) * _LETTER + 0.1 if numeric else 0.16) / cell)
+    places = range(0, len(labels), every)
+    named = [labels[i] for i in places]
+    slanted = max(map(len, named)) * _LETTER + 0.05 > cell * every
+    turn: dict[str, Any] = {"rotation": 50, "ha": "right", "va": "top", "rotation_mode": "anchor"} if slanted else {}
+    for tick in axes.set_xticks(places, named, fontsize=_letters(cell * every), fontfamily=families(), **turn):
+        tick.label1.set_parse_math(False)
+    axes.set_xlabel(title, color=INK)
+    axes.tick_params(length=0)
+
+
+def _step(cells: float) -> int:
+    """Every how manieth label is shown so that labels as large as some cells do not touch: 1, 2, 5, 10, 20 …"""
+    return next(step for step in _STEPS if step >= cells)
+
+
+def _letters(room: float) -> float:
+    """The size of letters that fit into some inches of height."""
+    return float(np.clip(room * 72 * 0.75, 7, 10))
+
+
+def scale_beside(axes: Axes, image: AxesImage, title: str) -> Axes:
+    """The colours and their numbers, as high as the map itself."""
+    width = axes.get_window_extent().width / owner(axes).dpi
+    beside = axes.inset_axes((1 + 0.2 / width, 0, 0.16 / width, 1))
+    low, high = image.get_clim()
+    bar = owner(axes).colorbar(image, cax=beside, ticks=[low, (low + high) / 2, high], label=title, format=_tick)
+    bar.outline.set_visible(False)
+    return beside
+
+
+def _tick(value: float, place: int | None) -> str:
+    return f"{value:.3g}".replace("-", "−")
+
+
+def say_masked(bar: Axes) -> None:
+    """The meaning of hatching, below the scale."""
+    key = Patch(facecolor=MASKED["face"], edgecolor=MASKED["line"], hatch=MASKED["hatch"])
+    words = f"masked ({MASKED['text']})"
+    bar.legend(
+        [key],
+        [words],
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        borderaxespad=1.3,
+        borderpad=0,
+        frameon=False,
+        fontsize=9,
+        labelcolor=INK,
+        handlelength=1.4,
+        handletextpad=0.5,
+    )

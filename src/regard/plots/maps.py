@@ -1,0 +1,158 @@
+"""Heat maps with names: weights, scores, added positions, and the table of cosines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from regard.errors import RegardError, ShapeError
+from regard.plots import grid
+from regard.plots.figures import Flags, Numbers, Table, blank, flags, numbers, owner, place, trim
+from regard.plots.labels import step_labels, token_labels
+from regard.plots.palette import SIGNED, WEIGHTS, Ramp
+from regard.vectors import similarities
+
+ASKS, ANSWERS = "query (asks)", "key (answers)"
+
+
+def weights(
+    weights: Table,
+    queries: Sequence[str],
+    keys: Sequence[str] | None = None,
+    *,
+    predicted: Sequence[str] | None = None,
+    allowed: Table | None = None,
+    title: str = "",
+    axes: Axes | None = None,
+) -> Figure:
+    """The weights (query, key) of one head, from 0 to 1 on one scale for all pictures.
+
+    `queries` and `keys` are the tokens (keys default to the queries: self-attention); `predicted` what each row of a
+    decoder predicted, which makes rows read "after the → Hund". `allowed` is True where a query may attend (`Steps`
+    has it); the other cells are hatched. Up to 12 × 12 the numbers stand in the cells.
+    """
+    table = numbers("weights", weights, "query key")
+    visible = flags("allowed", allowed, table.shape)
+    check_weights(table, visible)
+    rows, columns = _tokens("weights", table, queries, keys, predicted)
+    return _picture(table, WEIGHTS, (0, 1), (rows, ASKS), (columns, ANSWERS), "weight", visible, title, axes)
+
+
+def scores(
+    scores: Table,
+    queries: Sequence[str],
+    keys: Sequence[str] | None = None,
+    *,
+    predicted: Sequence[str] | None = None,
+    allowed: Table | None = None,
+    title: str = "",
+    axes: Axes | None = None,
+) -> Figure:
+    """The scores (query, key) of one head, before they are normalised; zero is neutral. Arguments as for `weights`."""
+    table = numbers("scores", scores, "query key")
+    visible = flags("allowed", allowed, table.shape)
+    rows, columns = _tokens("scores", table, queries, keys, predicted)
+    limit = _limit(table[visible])
+    return _picture(table, SIGNED, (-limit, limit), (rows, ASKS), (columns, ANSWERS), "score", visible, title, axes)
+
+
+def position_map(vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None) -> Figure:
+    """The vectors (position, dimension) of an added position encoding; `first` is the position of the first row.
+
+    >>> position_map(Sinusoidal(width=64)(torch.arange(50)))
+    """
+    table = numbers("vectors", vectors, "position dimension")
+    rows, columns = ([str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True))
+    limit, everywhere = _limit(table), flags("allowed", None, table.shape)
+    named = (rows, "position"), (columns, "dimension")
+    cell = min(0.62, 7.5 / max(table.shape))  # its labels are numbers, which may be left out
+    return _picture(table, SIGNED, (-limit, limit), *named, "value", everywhere, title, axes, cell)
+
+
+def similarity(
+    vectors: Table,
+    labels: Sequence[str],
+    others: Table | None = None,
+    other_labels: Sequence[str] | None = None,
+    *,
+    title: str = "",
+    axes: Axes | None = None,
+) -> Figure:
+    """The cosines of vectors (vector, dimension) among themselves, or with `others`; −1 to 1."""
+    down = numbers("vectors", vectors, "vector dimension")
+    across = down if others is None else numbers("others", others, "vector dimension")
+    if down.shape[1] != across.shape[1]:
+        raise ShapeError(f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}")
+    table = similarities(torch.tensor(down), torch.tensor(across)).numpy()
+    rows, columns = _tokens("vectors", table, labels, other_labels if others is not None else None, None)
+    everywhere = flags("allowed", None, table.shape)
+    named = (rows, "vector"), (columns, "vector" if others is None else "other vector")
+    return _picture(table, SIGNED, (-1, 1), *named, "cosine", everywhere, title, axes)
+
+
+def check_weights(table: Numbers, allowed: Flags) -> None:
+    """Whether the numbers can be weights under this mask; if not, what they may be instead."""
+    outside = (table < -1e-6) | (table > 1 + 1e-6)
+    if outside.any():
+        place, value = _first(table, outside)
+        raise RegardError(
+            f"weights lie between 0 and 1, but weights{place} is {value:.3g}; use plots.scores for scores"
+        )
+    if (table[~allowed] != 0).any():
+        place, value = _first(table, ~allowed & (table != 0))
+        raise RegardError(f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend")
+
+
+def _first(table: Numbers, found: Flags) -> tuple[list[int], float]:
+    place = np.argwhere(found)[0].tolist()
+    return place, float(table[tuple(place)])
+
+
+def _limit(values: Numbers) -> float:
+    """The largest size of a number, for a scale with zero in its middle; 1 when all are zero."""
+    return float(np.abs(values).max(initial=0)) or 1.0
+
+
+def _tokens(
+    name: str, table: Numbers, queries: Sequence[str], keys: Sequence[str] | None, predicted: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """The labels of rows and columns, one for each."""
+    keys = queries if keys is None else keys
+    for side, size, labels in zip(("rows", "columns"), table.shape, (queries, keys), strict=True):
+        if len(labels) != size:
+            raise ShapeError(f"{name} have {size} {side} but {len(labels)} labels; give one label for each")
+    rows = token_labels(queries) if predicted is None else step_labels(queries, predicted)
+    return rows, token_labels(keys)
+
+
+def _picture(
+    table: Numbers,
+    ramp: Ramp,
+    limits: tuple[float, float],
+    rows: tuple[Sequence[str], str],
+    columns: tuple[Sequence[str], str],
+    scale: str,
+    allowed: Flags,
+    title: str,
+    axes: Axes | None,
+    cell: float | None = None,
+) -> Figure:
+    own = axes is None
+    if axes is None:
+        cell = cell or grid.cell_size(*table.shape)
+        axes = place(blank(), 0, 0, cell * table.shape[1], cell * table.shape[0])
+    else:
+        room = axes.get_window_extent()
+        cell = min(room.width / table.shape[1], room.height / table.shape[0]) / owner(axes).dpi
+    image = grid.draw(axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= grid.FEW)
+    grid.name_rows(axes, *rows, cell)
+    grid.name_columns(axes, *columns, cell)
+    bar = grid.scale_beside(axes, image, scale)
+    if not allowed.all():
+        grid.say_masked(bar)
+    axes.set_title(title)
+    return trim(owner(axes)) if own else owner(axes)
