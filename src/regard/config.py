@@ -39,7 +39,7 @@ class Transformer(Settings):
     """LayerNorm or RMSNorm."""
     placement: Literal["pre", "post"] = "pre"
     """Norm before each sublayer, or after it as in the paper."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "swiglu"] = "swiglu"
     """What bends the feed-forward layer."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Share of each sublayer's output that is dropped in training."""
@@ -69,11 +69,73 @@ class Recurrent(Settings):
     """Which embeddings share one table."""
 
 
+class Text(Settings):
+    """How text becomes ids."""
+
+    source: str = "auto"
+    """Tokeniser of the source: auto, characters, bytes, words, bpe or unigram."""
+    target: str = "auto"
+    """Tokeniser of the target."""
+    vocabulary: int | None = Field(None, ge=1)
+    """Pieces in a bpe or unigram vocabulary (default: by the size of the data)."""
+    shared: bool | None = None
+    """One vocabulary for both sides (default: for running text in one kind of script)."""
+    limit: int = Field(512, ge=1)
+    """The most tokens a side may have; longer pairs are counted, said and left out."""
+
+
+class Train(Settings):
+    """How a model learns. Of `minutes`, `steps` and `epochs`, one at most is given."""
+
+    seed: int = 1
+    """What every random choice comes from."""
+    minutes: float | None = Field(None, gt=0)
+    """Stop after about so much time: the rate is measured first, and fixes a number of steps."""
+    steps: int | None = Field(None, ge=1)
+    """Stop after so many updates."""
+    epochs: float | None = Field(None, gt=0)
+    """Stop after so many times through the data."""
+    budget: int | None = Field(None, ge=1)
+    """Source and target tokens to a step (default: by the data and the machine)."""
+    accumulate: Literal[1, 2, 4, 8, 16, 32] = 1
+    """Parts in which a step is computed, to save memory."""
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """Muon turns each matrix's update orthogonal and learns small models faster; AdamW is the classic."""
+    rate: float | None = Field(None, gt=0)
+    """Peak learning rate (default: by the width of the model)."""
+    schedule: Literal["cosine", "linear", "inverse-sqrt", "stable"] = "cosine"
+    """How the rate goes down."""
+    warmup: float = Field(0.05, ge=0, lt=1)
+    """Share of the run in which the rate goes up."""
+    decay: float = Field(0.01, ge=0)
+    """Weight decay."""
+    smoothing: float = Field(0.05, ge=0, lt=1)
+    """Label smoothing."""
+    clip: float = Field(1.0, gt=0)
+    """The longest gradient; longer ones are shortened."""
+    average: Literal["none", "ema", "last"] = "none"
+    """Average weights: a moving average over steps, or of the last `averaged` evaluations."""
+    averaged: int = Field(5, ge=1)
+    """For last: how many evaluations. For ema: a window of a 200th of the run times this."""
+    evaluations: int = Field(8, ge=1)
+    """How often to decode the held-out part."""
+    patience: int | None = Field(None, ge=1)
+    """Stop when the task's metric has not improved for so many evaluations."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16 computes in half the size and keeps weights in float32."""
+    compile: bool | None = None
+    """Compile the model (default: on a GPU)."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """With several processes: copy the model to each, or shard it among them."""
+    save_seconds: float = Field(60.0, ge=0)
+    """Save at least so often."""
+
+
 Model = Annotated[Transformer | Recurrent, Field(discriminator="kind")]
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "transformer": {
-        "tiny": {"width": 96, "heads": 3, "encoder": 2, "decoder": 2, "hidden": 288},
+        "tiny": {"width": 64, "heads": 4, "encoder": 2, "decoder": 2, "hidden": 176},
         "small": {"width": 256, "heads": 4, "encoder": 4, "decoder": 4, "hidden": 1024},
         "base": {"width": 512, "heads": 8, "encoder": 6, "decoder": 6, "hidden": 2048},
         "big": {"width": 1024, "heads": 16, "encoder": 6, "decoder": 6, "hidden": 4096},

@@ -10,19 +10,25 @@ from regard.attention.heads import MultiHead
 from regard.attention.masks import MASKS, Mask, causal, everything, prefix, window
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.reference import Bias, Steps
-from regard.attention.scores import SCORES, Score
+from regard.attention.scores import SCORES, Additive, Cosine, Dot, Gaussian, General, ScaledDot, Score
 
 __all__ = [
     "BACKENDS",
     "MASKS",
     "NORMALISERS",
     "SCORES",
+    "Additive",
     "Attention",
     "Bias",
     "Cache",
+    "Cosine",
+    "Dot",
+    "Gaussian",
+    "General",
     "Mask",
     "MultiHead",
     "Normaliser",
+    "ScaledDot",
     "Score",
     "Steps",
     "attend",

@@ -40,6 +40,8 @@ class Attention(nn.Module):
         super().__init__()
         if backend != "auto":
             choose(backends.BACKENDS, backend, "backend")
+        if bias is not None and bias.heads not in (None, score.heads):
+            raise ShapeError(f"the bias {type(bias).__name__} is for {bias.heads} heads, the score for {score.heads}")
         self.score = score
         self.bias = bias
         self.normaliser = (

@@ -12,7 +12,7 @@ from regard.attention.attend import Attention
 from regard.attention.cache import Cache
 from regard.attention.masks import Mask, everything
 from regard.attention.normalisers import Normaliser
-from regard.attention.reference import Bias
+from regard.attention.reference import Bias, Steps
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
 from regard.errors import ShapeError, choose
@@ -77,6 +77,12 @@ class MultiHead(nn.Module):
         asked = self._split(queries, self.queries, self.heads, turning=True)
         keys, values = self._remembered(context, 0)
         return self._join(queries, self.attention(asked, keys, values, mask=mask))
+
+    def steps(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> Steps:
+        """Every intermediate of the attention inside, for those who look: weights are (batch, head, query, key)."""
+        asked = self._split(queries, self.queries, self.heads, turning=True)
+        keys, values = self._remembered(queries if context is None else context, 0)
+        return self.attention.steps(asked, keys, values, mask=mask)
 
     def remember(self, context: Ragged | Tensor, cache: Cache | None = None) -> Cache:
         """A cache with the keys and values of `context` at its end: once for a source, each step for a target."""

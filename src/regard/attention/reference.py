@@ -31,6 +31,8 @@ from regard.axes import (
 class Bias(Protocol):
     """A term added to scores by where query and key stand. `bind` lets it see the queries first (Shaw needs them)."""
 
+    heads: int | None
+
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]: ...
 
 

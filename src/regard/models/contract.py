@@ -8,6 +8,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention import Attention
 from regard.ragged import Ragged
 
 
@@ -40,6 +41,10 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
         """Logits from those vectors."""
+
+    @abstractmethod
+    def looks(self) -> list[Attention]:
+        """The attentions by which the decoder looks at the source; none for a bottleneck."""
 
     @abstractmethod
     def encode(self, source: Ragged) -> Any:

@@ -101,6 +101,10 @@ class Recurrent(Model):
         values = torch.empty_like(states.data).index_copy(0, order, states.data)
         return Memory(embedded.like(self.dropout(values)), torch.cat([final[-2], final[-1]], -1))
 
+    def looks(self) -> list[Attention]:
+        """The one attention, if there is one."""
+        return [] if self.look is None else [self.look.attention]
+
     def start(self, memory: Memory) -> RecurrentState:
         """The first hidden state is made from the summary."""
         cache = Cache() if self.look is None else Cache().append(*self.look.remember(memory.states))

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Cache
+from regard.attention import Attention, Cache
 from regard.config import Transformer as TransformerSettings
 from regard.errors import RegardError
 from regard.models.contract import Model, State
@@ -84,6 +84,10 @@ class Transformer(Model):
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
         """h · Eᵀ."""
         return self.output(vectors)
+
+    def looks(self) -> list[Attention]:
+        """The cross-attention of each layer."""
+        return [layer.cross_attention.attention for layer in self.decoder]
 
     def start(self, memory: Ragged) -> TransformerState:
         """Nothing said yet; the memory's keys and values computed once for all steps."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.errors import RegardError, ShapeError
 from regard.positions.position import Added
+from regard.positions.waves import waves
 
 
 class Sinusoidal(Added):
@@ -27,16 +28,11 @@ class Sinusoidal(Added):
         if width < 1:
             raise ShapeError(f"width must be at least 1; got {width}")
         self.width, self.base, self.order = width, base, order
-        pair = torch.arange((width + 1) // 2, dtype=torch.float64)
-        self.register_buffer("rates", base ** (-2 * pair / width), persistent=False)
-
-    rates: Tensor
+        self.rates = tuple(base ** (-2 * pair / width) for pair in range((width + 1) // 2))
 
     def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
-        # Angles in float64: at position 10⁶ a float32 angle is off by a sixteenth of a turn.
-        angles = positions[..., None] * self.rates.to(torch.float64)
-        waves = torch.stack([angles.sin(), angles.cos()], -1 if self.order == "paired" else -2)
-        return waves.flatten(-2)[..., : self.width].to(torch.get_default_dtype())
+        cos, sin = waves(positions, self.rates, torch.get_default_dtype())
+        return torch.stack([sin, cos], -1 if self.order == "paired" else -2).flatten(-2)[..., : self.width]
 
 
 class Learned(Added):

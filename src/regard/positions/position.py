@@ -49,6 +49,7 @@ class Biasing(Position):
     """Adds to a score by where query and key stand."""
 
     place = "biasing"
+    heads: int | None = None  # how many heads it was made for; None: any number
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
         """The bias as a function of score and Site, for these queries. Only Shaw's looks at them."""

@@ -25,6 +25,7 @@ class Alibi(Biasing):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
+        self.heads = heads
         self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
     slopes: Tensor
@@ -53,7 +54,7 @@ class Distance(Biasing):
     def __init__(self, heads: int, dim: int, *, reach: int = 128) -> None:
         super().__init__()
         _at_least_one("reach", reach)
-        self.reach, self.scale = reach, 1 / math.sqrt(dim)
+        self.heads, self.reach, self.scale = heads, reach, 1 / math.sqrt(dim)
         self.table = nn.Parameter(torch.zeros(heads, 2 * reach + 1))
 
     def forward(self, scores: Tensor, site: Site) -> Tensor:
@@ -75,7 +76,7 @@ class T5(Biasing):
         side = buckets if causal else buckets // 2
         if side < 2 or farthest <= side // 2:
             raise RegardError(f"farthest must be beyond the exact buckets; got buckets={buckets}, farthest={farthest}")
-        self.buckets, self.farthest, self.causal = buckets, farthest, causal
+        self.heads, self.buckets, self.farthest, self.causal = heads, buckets, farthest, causal
         self.table = nn.Parameter(torch.zeros(heads, buckets))
 
     def bucket(self, ahead: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.errors import RegardError, ShapeError
 from regard.positions.position import Turning
+from regard.positions.waves import waves
 
 
 class Rotary(Turning):
@@ -47,15 +48,12 @@ class Rotary(Turning):
         if scaling == "ntk" and factor > 1:
             base = base * factor ** (turned / (turned - 2))
         self.dim, self.turned, self.pairs, self.scaling, self.factor = dim, turned, pairs, scaling, factor
-        rates = base ** (-torch.arange(0, turned, 2, dtype=torch.float64) / turned)
-        self.register_buffer("rates", rates / factor if scaling == "linear" else rates, persistent=False)
-
-    rates: Tensor
+        slower = factor if scaling == "linear" else 1.0
+        self.rates = tuple(base ** (-i / turned) / slower for i in range(0, turned, 2))
 
     def turn(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
         """The vectors turned; `positions` broadcast against all axes but the last."""
-        angles = positions[..., None] * self.rates.to(torch.float64)
-        cos, sin = angles.cos().to(vectors.dtype), angles.sin().to(vectors.dtype)
+        cos, sin = waves(positions, self.rates, vectors.dtype)
         turning, still = vectors.split((self.turned, self.dim - self.turned), -1)
         if self.pairs == "halves":
             a, b = turning.chunk(2, -1)

@@ -1,0 +1,39 @@
+"""Text in, ids out: corpora, tokenisers, ids on disk and the batches a training step reads."""
+
+from regard.text.auto import Choice, auto, default_size
+from regard.text.batches import Batch, Batches, begun, ended, split
+from regard.text.corpus import Corpus
+from regard.text.heldout import Split, variants
+from regard.text.ids import tokenise
+from regard.text.kinds import TOKENIZERS, train_tokenizer
+from regard.text.pairs import Pairs
+from regard.text.reading import Pair, Reading
+from regard.text.survey import Survey, survey
+from regard.text.tokenizers import BEGIN, END, UNKNOWN, Piece, Tokenizer
+
+__all__ = [
+    "BEGIN",
+    "END",
+    "TOKENIZERS",
+    "UNKNOWN",
+    "Batch",
+    "Batches",
+    "Choice",
+    "Corpus",
+    "Pair",
+    "Pairs",
+    "Piece",
+    "Reading",
+    "Split",
+    "Survey",
+    "Tokenizer",
+    "auto",
+    "begun",
+    "default_size",
+    "ended",
+    "split",
+    "survey",
+    "tokenise",
+    "train_tokenizer",
+    "variants",
+]

@@ -1,0 +1,1 @@
+"""Training: from pairs of text to a bundle that works, by one command."""

@@ -1,0 +1,78 @@
+"""Beyond one process: `torchrun … -m regard train …` and torch's own engines. Nothing home-made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed, nn
+
+from regard.errors import RegardError
+
+
+@dataclass(frozen=True)
+class World:
+    """How many processes there are, which this one is, and its device."""
+
+    size: int
+    rank: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this process speaks, saves and measures for all."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            distributed.barrier()
+
+    def agreed(self, value: Any) -> Any:
+        """What the first process says, everywhere."""
+        if self.size == 1:
+            return value
+        box = [value]
+        distributed.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def wrap(self, objective: nn.Module, parallel: str) -> nn.Module:
+        """The objective with its gradients exchanged at each backward pass."""
+        if self.size == 1:
+            return objective
+        if parallel == "fsdp":
+            from torch.distributed.fsdp import fully_shard
+
+            for layer in (part for part in objective.modules() if isinstance(part, nn.ModuleList)):
+                for block in layer:
+                    fully_shard(block)
+            fully_shard(objective)
+            return objective
+        return nn.parallel.DistributedDataParallel(objective)
+
+
+@contextmanager
+def world(device: str = "auto") -> Iterator[World]:
+    """The world that torchrun made, or this process alone."""
+    size, rank, local = (
+        int(os.environ.get(name, fallback))
+        for name, fallback in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
+    )
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise RegardError("device 'cuda' is asked for, but torch sees no GPU; use --device cpu")
+    place = torch.device(f"cuda:{local}" if device == "cuda" else device)
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    if size > 1:
+        distributed.init_process_group("nccl" if place.type == "cuda" else "gloo")
+    try:
+        yield World(size, rank, place)
+    finally:
+        if size > 1:
+            distributed.destroy_process_group()

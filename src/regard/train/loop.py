@@ -1,0 +1,154 @@
+"""The loop: batches in, updates out; saved so that going on after a kill is the same run."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import Train
+from regard.errors import RegardError
+from regard.models import Model
+from regard.text import Batch, Batches, split
+from regard.train import checkpoint
+from regard.train.average import Average
+from regard.train.distributed import World
+from regard.train.muon import optimizers
+from regard.train.objective import Objective
+from regard.train.schedule import share
+
+
+class Interrupted(RegardError):
+    """A person or the system asked the run to stop; it was saved first."""
+
+
+class Trainer:
+    """One run. Each step is a pure function of the settings, the step's number and the weights before it: the batch and
+    the dropout come from (seed, step), so nothing random needs to be remembered."""
+
+    def __init__(
+        self, model: Model, batches: Batches, settings: Train, total: int, world: World, *, rate: float
+    ) -> None:
+        self.model, self.batches, self.settings, self.total, self.world = model, batches, settings, total, world
+        self.rate, self.warmup = rate, round(settings.warmup * total)
+        self.objective = world.wrap(Objective(model, smoothing=settings.smoothing), settings.parallel)
+        self.optimizers = optimizers(model, settings.optimizer, rate=rate, decay=settings.decay)
+        window = settings.averaged * total // 200
+        self.average = Average(model, settings.average, count=settings.averaged, window=window)
+        self.step, self.epoch, self.at = 0, 0, 0
+        self.halvings = settings.accumulate.bit_length() - 1
+        self.facts: dict[str, Any] = {}
+
+    def advance(self) -> tuple[Tensor, int]:
+        """One update: its loss and the tokens it read."""
+        if self.at >= self.batches.steps(self.epoch):
+            self.epoch, self.at = self.epoch + 1, 0
+        batch = self.batches.at(self.epoch, self.at).to(self.world.device)
+        self.model.train()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate * share(self.settings.schedule, self.step, self.warmup, self.total)
+        loss = self._gradients(batch)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.step, self.at = self.step + 1, self.at + 1
+        self.average.stepped(self.step)
+        return loss, len(batch.source.values) + len(batch.target.values) + 2 * len(batch)
+
+    def _gradients(self, batch: Batch) -> Tensor:
+        """The gradients of a batch, in as many parts as memory needs."""
+        while True:
+            try:
+                torch.manual_seed(hash((self.settings.seed, self.step, self.world.rank)) & 0x7FFF_FFFF_FFFF_FFFF)
+                for optimizer in self.optimizers:
+                    optimizer.zero_grad()
+                return sum((self._part(part) for part in _parts(batch, self.halvings)), torch.zeros(()))
+            except torch.OutOfMemoryError:
+                if 2**self.halvings >= len(batch):
+                    raise RegardError(
+                        f"one pair of {len(batch.source.values) + len(batch.target.values):,} tokens does not fit in "
+                        "memory; lower text.limit or the model's size"
+                    ) from None
+                self.halvings += 1
+                torch.cuda.empty_cache()
+
+    def _part(self, part: Batch) -> Tensor:
+        with self._precision():
+            loss = self.objective(part)
+        (loss * self.world.size).backward()  # the exchange takes the mean over processes; this makes it the sum
+        return loss.detach().cpu() if loss.device.type == "cpu" else loss.detach()
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.settings.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.world.device.type, torch.bfloat16)
+
+    def save(self, folder: Path) -> None:
+        """All that the rest of the run depends on."""
+        state = {
+            "model": dict(self.model.named_parameters()),
+            "optimizers": [optimizer.state_dict()["state"] for optimizer in self.optimizers],
+            "average": self.average.state(),
+        }
+        facts = {"step": self.step, "epoch": self.epoch, "at": self.at, "halvings": self.halvings, **self.facts}
+        checkpoint.write(folder, f"step-{self.step}", state, facts)
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Go on where `save` left off."""
+        weights = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, weight in saved.state["model"].items():
+                weights[name].copy_(weight)
+        for optimizer, state in zip(self.optimizers, saved.state["optimizers"], strict=True):
+            full = optimizer.state_dict()
+            full["state"] = {int(key): value for key, value in state.items()}
+            optimizer.load_state_dict(full)
+        self.average.restore(saved.state["average"])
+        facts = dict(saved.facts)
+        self.step, self.epoch, self.at = (facts.pop(name) for name in ("step", "epoch", "at"))
+        self.halvings = facts.pop("halvings")
+        self.facts = facts
+
+
+def _parts(batch: Batch, halvings: int) -> list[Batch]:
+    """The batch cut in half so many times."""
+    parts = [batch]
+    for _ in range(halvings):
+        parts = [half for part in parts for half in (split(part) if len(part) > 1 else (part,))]
+    return parts
+
+
+def seconds_a_step(make: Callable[[], Trainer], steps: int = 24) -> float:
+    """How long an update takes, measured on a throw-away trainer over the first batches; its first steps warm up."""
+    trainer = make()
+    for _ in range(4):
+        trainer.advance()
+    start = time.perf_counter()
+    for _ in range(steps):
+        loss, _ = trainer.advance()
+    float(loss)  # a GPU has finished only when it is asked for a number
+    return (time.perf_counter() - start) / steps
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], str | None]]:
+    """Inside, SIGINT and SIGTERM are noted instead of obeyed; the function given says which came."""
+    came: list[str] = []
+    old = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            old[number] = signal.signal(number, lambda n, _: came.append(signal.Signals(n).name))
+        except ValueError:  # not the main thread: whoever started it minds the signals
+            break
+    try:
+        yield lambda: came[0] if came else None
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

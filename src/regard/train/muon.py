@@ -1,0 +1,68 @@
+"""Muon: momentum made orthogonal, matrix by matrix (Jordan et al. 2024); everything else learns by AdamW.
+
+torch.optim.Muon computes in bfloat16, which CPUs emulate; this one computes in the weights' own precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_QUINTIC = (
+    3.4445,
+    -4.7750,
+    2.0315,
+)  # drives singular values of (0, 1] towards 1 in five rounds, fast rather than exact
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, then the nearest (nearly) orthogonal matrix, sized like an AdamW update (Liu et al. 2025)."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, *, momentum: float = 0.95, weight_decay: float = 0.0) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            rate, momentum = group["lr"], group["momentum"]
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                if not state:
+                    state["momentum"] = torch.zeros_like(matrix)
+                smooth = state["momentum"].lerp_(matrix.grad, 1 - momentum)
+                update = orthogonal(matrix.grad.lerp(smooth, momentum))
+                matrix.mul_(1 - rate * group["weight_decay"])
+                matrix.add_(update, alpha=-rate * 0.2 * math.sqrt(max(matrix.shape)))
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """About U Vᵀ for the matrix U S Vᵀ, by five Newton–Schulz rounds."""
+    a, b, c = _QUINTIC
+    wide = matrix.shape[0] <= matrix.shape[1]
+    x = matrix if wide else matrix.T
+    x = x / (x.norm() + 1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x if wide else x.T
+
+
+def optimizers(model: nn.Module, name: str, *, rate: float, decay: float) -> list[torch.optim.Optimizer]:
+    """The optimizers of a run: Muon for the matrices inside and AdamW for all else, or AdamW for all."""
+    inside: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    for label, parameter in model.named_parameters():
+        matrix = name == "muon" and parameter.ndim == 2 and not label.endswith("table")
+        (inside if matrix else rest).append(parameter)
+    decayed = [p for p in rest if p.ndim >= 2]
+    plain = [p for p in rest if p.ndim < 2]  # norms and biases do not shrink
+    groups = [{"params": decayed, "weight_decay": decay}, {"params": plain, "weight_decay": 0.0}]
+    made: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=True)]
+    return [*made, Muon(inside, lr=rate, weight_decay=decay)] if inside else made

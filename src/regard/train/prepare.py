@@ -1,0 +1,139 @@
+"""From raw pairs to what training reads: tokenisers, ids on disk, and the held-out part."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.config import Text
+from regard.errors import RegardError
+from regard.text import (
+    Corpus,
+    Pairs,
+    Split,
+    Survey,
+    Tokenizer,
+    auto,
+    default_size,
+    survey,
+    tokenise,
+    train_tokenizer,
+    variants,
+)
+from regard.train import metrics
+from regard.train.evaluate import Exam
+
+MOST_QUESTIONS = 2_000
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that comes from the data."""
+
+    pairs: Pairs
+    exam: Exam
+    decisions: list[str]
+    fingerprint: dict[str, str]
+
+
+def prepare(
+    corpus: Corpus, held_out: Corpus | None, text: Text, seed: int, home: Path, say: Callable[[str], None]
+) -> Prepared:
+    """Tokenisers trained, ids written under `home`, questions kept: once. A second call only opens what is there."""
+    home.mkdir(parents=True, exist_ok=True)
+    prints = {**corpus.fingerprint(), **({} if held_out is None else held_out.fingerprint())}
+    known = home / "prepared.json"
+    if known.exists():
+        facts = json.loads(known.read_text())
+        _unchanged(facts["fingerprint"], prints)
+        seen = None
+    else:
+        reading = corpus.read(home / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
+        seen = survey(reading, seed=seed, hold_out=held_out is None)
+        facts = _decide(seen, text, home, corpus)
+        facts["fingerprint"] = prints
+    source, target = (Tokenizer.load(home / f"{side}.tokenizer.json") for side in ("source", "target"))
+    if facts["shared"]:
+        target = source
+    split = None if facts["threshold"] is None else Split(seed, facts["threshold"])
+    pairs = tokenise(
+        corpus if split is None else split.train(corpus),
+        source,
+        target,
+        home / "ids",
+        fingerprint=prints,
+        progress=lambda done: say(f"tokenised {done:,} pairs"),
+    )
+    if seen is not None:
+        _report(pairs, text, facts)
+        _write(known, facts)
+    questions = variants(split.held_out(corpus) if split is not None else held_out or ())
+    questions = dict(list(questions.items())[:MOST_QUESTIONS])
+    if not questions:
+        raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
+    task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])
+    longest = int(min(text.limit, 2 * int(pairs.target_lengths.max()) + 10))
+    exam = Exam(source, target, questions, task, longest)
+    return Prepared(pairs, exam, facts["decisions"], prints)
+
+
+def _decide(seen: Survey, text: Text, home: Path, corpus: Corpus) -> dict[str, Any]:
+    """Choose and train the tokenisers; say why."""
+    decisions = list(corpus.decisions)
+    chosen = []
+    for side, lines in (("source", seen.sources), ("target", seen.targets)):
+        wanted = getattr(text, side)
+        if wanted == "auto":
+            choice = auto(lines, total=seen.pairs)
+            kind, size, reason = choice.kind, choice.size, choice.reason
+        else:
+            kind, size, reason = wanted, default_size(wanted, lines, total=seen.pairs), f"{wanted}: as you asked"
+        if kind in ("bpe", "unigram") and text.vocabulary:
+            size = text.vocabulary
+        chosen.append((kind, size))
+        decisions.append(f"{side} tokeniser {reason}")
+    pieces = all(kind in ("bpe", "unigram") for kind, _ in chosen) and chosen[0] == chosen[1]
+    shared = text.shared if text.shared is not None else pieces
+    for side, (kind, size), lines in zip(("source", "target"), chosen, (seen.sources, seen.targets), strict=True):
+        lines = [*seen.sources, *seen.targets] if shared else lines
+        train_tokenizer(kind, lines, size=size).save(home / f"{side}.tokenizer.json")
+    if shared:
+        decisions.append("one vocabulary for both sides")
+    return {
+        "decisions": decisions,
+        "shared": shared,
+        "threshold": None if seen.split is None else seen.split.threshold,
+        "pairs": seen.pairs,
+    }
+
+
+def _report(pairs: Pairs, text: Text, facts: dict[str, Any]) -> None:
+    """What people should know of the data: over-long pairs, unknown symbols."""
+    long = int(((pairs.source_lengths > text.limit) | (pairs.target_lengths > text.limit)).sum())
+    if long == len(pairs):
+        raise RegardError(f"all {long:,} pairs are longer than text.limit = {text.limit} tokens; raise it")
+    if long:
+        facts["decisions"].append(
+            f"{long:,} pairs have over {text.limit} tokens on a side and are left out (text.limit)"
+        )
+    for side in ("source", "target"):
+        unknown = pairs.counts.get(side, {}).get("unknown", 0)
+        if unknown:
+            facts["decisions"].append(f"{unknown:,} unknown symbols on the {side} side")
+
+
+def _unchanged(was: dict[str, str], now: dict[str, str]) -> None:
+    changed = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+    if changed:
+        names = ", ".join(map(repr, changed))
+        raise RegardError(f"the data changed since this run began: {names}; use the old data, or another --out")
+
+
+def _write(path: Path, facts: dict[str, Any]) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(facts, indent=1, ensure_ascii=False))
+    os.replace(partial, path)

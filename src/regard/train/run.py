@@ -1,0 +1,260 @@
+"""A run: from files of pairs to a bundle. The same call after any interruption goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard import bundle
+from regard.config import Text, Train
+from regard.errors import RegardError
+from regard.models import Model, build
+from regard.text import Batches, Corpus
+from regard.train import checkpoint, metrics
+from regard.train.distributed import World, world
+from regard.train.journal import Journal
+from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
+from regard.train.plan import Plan, plan
+from regard.train.prepare import Prepared, prepare
+from regard.train.view import View, live
+
+UNSEEN = {"save_seconds"}  # settings that may change between one part of a run and the next
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, on what, and where to leave it."""
+
+    corpus: Corpus
+    out: Path
+    held_out: Corpus | None = None
+    family: str = "transformer"
+    size: str = "auto"
+    model: dict[str, Any] = field(default_factory=dict)
+    text: Text = field(default_factory=Text)
+    train: Train = field(default_factory=Train)
+    device: str = "auto"
+    tensorboard: bool = False
+    command: Sequence[str] = ()
+
+
+def run(job: Job, view: View | None = None) -> dict[str, Any]:
+    """Train, and leave a bundle in `job.out / "bundle"`. Returns the facts of its card."""
+    with world(job.device) as here, view or live() as view:
+        say = view.said if here.first else (lambda text: None)
+        if not here.first:  # the first process writes the data; the others open it
+            here.wait()
+        data = prepare(job.corpus, job.held_out, job.text, job.train.seed, job.out / "data", say)
+        if here.first:
+            here.wait()
+        decided = plan(job.family, job.size, job.model, job.train, data, here)
+        if here.first:
+            _same(job.out / "settings.json", job, decided)
+        with Journal(job.out / "journal.jsonl", tensorboard=_board(job)) as journal, interruptible() as stopped:
+            return Running(job, here, data, decided, view, journal).go(stopped)
+
+
+class Running:
+    """A run under way."""
+
+    def __init__(self, job: Job, here: World, data: Prepared, decided: Plan, view: View, journal: Journal) -> None:
+        self.job, self.here, self.data, self.plan = job, here, data, decided
+        self.view, self.journal, self.checkpoints = view, journal, job.out / "checkpoints"
+        self.batches = Batches(
+            data.pairs,
+            budget=decided.budget,
+            seed=job.train.seed,
+            limit=job.text.limit,
+            world=here.size,
+            rank=here.rank,
+        )
+        self.model = self._model()
+
+    def go(self, stopped: Any) -> dict[str, Any]:
+        """Start or go on, to the end."""
+        saved = checkpoint.read(self.checkpoints)
+        total = saved.facts["total"] if saved else self._total()
+        trainer = self._trainer(self.model, total)
+        if saved:
+            trainer.restore(saved)
+            if saved.warning:
+                self.view.said(saved.warning)
+        else:
+            trainer.facts = {"total": total, "best": None, "since": 0, "tokens": 0, "seconds": 0.0, "history": []}
+            self._save(trainer)  # so that a measured number of steps is never measured again
+        self._begin(trainer, resumed=saved is not None)
+        self._loop(trainer, stopped)
+        return self._end(trainer)
+
+    def _loop(self, trainer: Trainer, stopped: Any) -> None:
+        """Update, look, evaluate and save, until the steps are done or nothing improves."""
+        facts, settings = trainer.facts, self.job.train
+        every = max(1, trainer.total // settings.evaluations)
+        smooth, since, mark, tokens = None, time.monotonic(), time.monotonic(), 0
+        while trainer.step < trainer.total and not facts.get("stopped"):
+            loss, read = trainer.advance()
+            facts["tokens"], tokens = facts["tokens"] + read, tokens + read
+            value = float(loss)
+            if value != value or value in (float("inf"), float("-inf")):
+                self._stop_not_finite(trainer, value)
+            smooth = value if smooth is None else 0.98 * smooth + 0.02 * value
+            now = time.monotonic()
+            facts["seconds"], mark = facts["seconds"] + now - mark, now
+            if self.here.first:
+                rate = trainer.optimizers[0].param_groups[0]["lr"]
+                left = facts["seconds"] / trainer.step * (trainer.total - trainer.step)
+                self.view.step(trainer.step, trainer.total, smooth, rate, facts["tokens"] / facts["seconds"], left)
+                if trainer.step % 20 == 0:
+                    self.journal.write("step", step=trainer.step, loss=value, rate=rate, tokens=facts["tokens"])
+            if trainer.step % every == 0 or trainer.step == trainer.total:
+                self._evaluate(trainer)
+                self._save(trainer)
+                since = time.monotonic()
+            elif now - since >= settings.save_seconds:
+                self._save(trainer)
+                since = time.monotonic()
+            if (signal := self.here.agreed(stopped())) is not None:
+                self._save(trainer)
+                self.journal.write("interrupted", step=trainer.step, signal=signal)
+                raise Interrupted(f"{signal}: saved at step {trainer.step:,}; the same command goes on from there")
+
+    def _evaluate(self, trainer: Trainer) -> None:
+        """Decode the held-out part with the averaged weights; keep the best bundle."""
+        trainer.average.evaluated()
+        facts = trainer.facts
+        if self.here.first:
+            with trainer.average.lent():
+                found, samples = self.data.exam.take(self.model, self.here.device)
+                _, value, higher = metrics.main(found)
+                better = facts["best"] is None or (value > facts["best"] if higher else value < facts["best"])
+                facts["best"], facts["since"] = (value, 0) if better else (facts["best"], facts["since"] + 1)
+                facts["history"] = [*facts["history"], {"step": trainer.step, **found}]
+                if better:
+                    bundle.save(self.job.out / "bundle", self._bundle(trainer, found))
+            self.view.evaluated(trainer.step, found, samples)
+            self.journal.write("evaluated", step=trainer.step, metrics=found, samples=samples, best=better)
+        facts["since"] = self.here.agreed(facts["since"])
+        if self.job.train.patience is not None and facts["since"] >= self.job.train.patience:
+            facts["stopped"] = f"no better for {facts['since']} evaluations"
+
+    def _bundle(self, trainer: Trainer, found: dict[str, Any]) -> bundle.Bundle:
+        exam = self.data.exam
+        return bundle.Bundle(self.model, exam.source, exam.target, self.plan.model, self._card(trainer, found))
+
+    def _card(self, trainer: Trainer, found: dict[str, Any]) -> dict[str, Any]:
+        pairs, exam = self.data.pairs, self.data.exam
+        return {
+            "metrics": found,
+            "task": exam.task,
+            "held_out": len(exam.questions),
+            "pairs": len(pairs),
+            "decisions": [*self.data.decisions, *self.plan.decisions],
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "longest": {"source": int(pairs.source_lengths.max()), "target": int(pairs.target_lengths.max())},
+            "steps": trainer.step,
+            "of": trainer.total,
+            "seconds": round(trainer.facts["seconds"], 1),
+            "tokens": trainer.facts["tokens"],
+            "settings": {"train": self.job.train.model_dump(), "text": self.job.text.model_dump()},
+            "command": list(self.job.command),
+            "data": self.data.fingerprint,
+            "versions": {"python": sys.version.split()[0], "torch": str(torch.__version__)},
+        }
+
+    def _begin(self, trainer: Trainer, *, resumed: bool) -> None:
+        if not self.here.first:
+            return
+        for line in [] if resumed else [*self.data.decisions, *self.plan.decisions]:
+            self.view.said(line)
+        facts = {
+            "model": self.plan.name,
+            "parameters": f"{sum(p.numel() for p in self.model.parameters()):,}",
+            "pairs": f"{len(self.data.pairs):,} to learn from, {len(self.data.exam.questions):,} held out",
+            "steps": f"{trainer.total:,} of about {self.plan.budget:,} tokens on {self.here.device}",
+        }
+        if resumed:
+            facts["goes on"] = f"from step {trainer.step:,}"
+        self.view.started(facts)
+        self.journal.write("resumed" if resumed else "started", step=trainer.step, total=trainer.total, facts=facts)
+
+    def _end(self, trainer: Trainer) -> dict[str, Any]:
+        self.here.wait()
+        card = bundle.load(self.job.out / "bundle").card
+        if self.here.first:
+            self.journal.write("finished", step=trainer.step, metrics=card["metrics"])
+            shown = {k: v for k, v in card["metrics"].items() if not k.endswith("signature")}
+            why = {"stopped": trainer.facts["stopped"]} if trainer.facts.get("stopped") else {}
+            minutes = f"{trainer.facts['seconds'] / 60:.1f}"
+            self.view.finished({**shown, **why, "minutes": minutes, "bundle": str(self.job.out / "bundle")})
+        return card
+
+    def _stop_not_finite(self, trainer: Trainer, value: float) -> None:
+        batch = self.batches.plan(trainer.epoch).batch(trainer.at - 1)[:8].tolist()
+        self.journal.write("not finite", step=trainer.step, loss=str(value), pairs=batch)
+        raise RegardError(
+            f"the loss became {value} at step {trainer.step:,} (epoch {trainer.epoch}, pairs {batch} …); the last "
+            "good checkpoint is kept: lower train.rate, or train.clip, and use another --out"
+        )
+
+    def _save(self, trainer: Trainer) -> None:
+        if self.here.first:
+            trainer.save(self.checkpoints)
+        self.here.wait()
+
+    def _model(self) -> Model:
+        torch.manual_seed(self.job.train.seed)
+        exam = self.data.exam
+        return build(self.plan.model, len(exam.source), len(exam.target)).to(self.here.device)
+
+    def _trainer(self, model: Model, total: int) -> Trainer:
+        return Trainer(model, self.batches, self.job.train, total, self.here, rate=self.plan.rate)
+
+    def _total(self) -> int:
+        """How many steps: as asked, or as many as the minutes allow at the rate measured now."""
+        settings = self.job.train
+        if settings.steps is not None:
+            return settings.steps
+        if settings.minutes is None:
+            return max(1, round(self.plan.epochs * self.batches.steps(0)))
+        each = seconds_a_step(lambda: self._trainer(self._model(), 1_000))
+        start = time.perf_counter()
+        if self.here.first:
+            self.data.exam.take(self._model(), self.here.device)
+        evaluating = (time.perf_counter() - start) * settings.evaluations
+        total = max(1, int((60 * settings.minutes * 0.97 - evaluating) / each))
+        return int(self.here.agreed(total))
+
+
+def _same(path: Path, job: Job, decided: Plan) -> None:
+    """The settings of a run may not change under it; what differs is named."""
+    train = {k: v for k, v in job.train.model_dump().items() if k not in UNSEEN}
+    now = {"model": decided.model.model_dump(), "train": train, "text": job.text.model_dump(), "budget": decided.budget}
+    now = json.loads(json.dumps(now))
+    if path.exists():
+        was = json.loads(path.read_text())
+        changed = [
+            f"{group}.{name} was {was.get(group, {}).get(name)!r} and is {now[group].get(name)!r}"
+            for group in ("model", "train", "text")
+            for name in {**was.get(group, {}), **now[group]}
+            if was.get(group, {}).get(name) != now[group].get(name)
+        ]
+        if changed:
+            raise RegardError(
+                f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or another --out"
+            )
+        return
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(now, indent=1))
+    os.replace(partial, path)
+
+
+def _board(job: Job) -> Path | None:
+    return job.out / "tensorboard" if job.tensorboard else None

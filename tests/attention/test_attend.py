@@ -1,0 +1,138 @@
+"""attend: parts by name, the fastest machine that can, and the place of the first NaN."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard import Ragged, attend, causal, debug
+from regard.attention import SCORES, Attention, backends, in_columns
+from regard.attention.scores import Additive, General, ScaledDot
+from regard.errors import NotANumber, RegardError
+from regard.positions import Distance
+
+BATCH, HEADS, QUERIES, KEYS, DIM, OUT = 2, 3, 5, 7, 4, 6
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    sizes = ((QUERIES, DIM), (KEYS, DIM), (KEYS, OUT))
+    q, k, v = (torch.randn(BATCH, HEADS, *size) for size in sizes)
+    return q, k, v
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every call of torch's fused kernel, as it happens."""
+    seen: list[str] = []
+    kernel = F.scaled_dot_product_attention
+
+    def spy(*arguments: object, **options: object) -> Tensor:
+        seen.append("fused")
+        return kernel(*arguments, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    return seen
+
+
+FUSED = [{}, {"score": "dot"}, {"score": "gaussian"}, {"score": "cosine"}, {"mask": causal}, {"dropout": 0.5}]
+EAGER = [{"normaliser": "sparsemax"}, {"normaliser": "none"}, {"score": Additive(HEADS, DIM)}]
+
+
+@pytest.mark.parametrize("parts", FUSED, ids=str)
+def test_auto_is_fused_where_it_can_be(calls: list[str], parts: dict[str, object]):
+    attend(*inputs(), **parts)
+    assert calls == ["fused"]
+
+
+@pytest.mark.parametrize("parts", EAGER, ids=str)
+def test_auto_is_the_definition_where_nothing_faster_can(calls: list[str], parts: dict[str, object]):
+    attend(*inputs(), **parts)
+    assert calls == []
+
+
+def test_an_explicit_reference_is_never_fused(calls: list[str]):
+    attend(*inputs(), backend="reference")
+    assert calls == []
+
+
+def test_auto_names_the_fastest_that_can():
+    q, _, _ = inputs()
+    names = {name: backends.fastest(Attention(kind(HEADS, DIM)), q) for name, kind in SCORES.items()}
+    assert names == {name: "reference" if name == "additive" else "sdpa" for name in SCORES}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("general", General), ("additive", Additive)])
+def test_a_learned_score_must_be_made_by_the_one_who_trains_it(name: str, kind: type):
+    message = rf"^score {kind.__name__} learns weights; make it once, {kind.__name__}\(heads, dim\), and pass it in$"
+    with pytest.raises(RegardError, match=message):
+        attend(*inputs(), score=name)
+    assert attend(*inputs(), score=kind(HEADS, DIM)).shape == (BATCH, HEADS, QUERIES, OUT)
+
+
+def test_columns_by_hand():
+    """Two queries, three keys of one dimension: Kᵀ Q is [[0, 0], [0, a], [0, b]] with e^a = 2, e^b = 5."""
+    q = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+    k = torch.tensor([[1.0, 2.0, 5.0]], dtype=torch.float64).log()
+    v = torch.tensor([[8.0, 0.0, 0.0], [0.0, 16.0, -8.0]], dtype=torch.float64)
+    expected = torch.tensor([[8 / 3, 1.0], [8 / 3, -1.0]], dtype=torch.float64)  # weights ⅓ ⅓ ⅓ and ⅛ ²⁄₈ ⅝
+    torch.testing.assert_close(in_columns(q, k, v), expected)
+
+
+def nan_place(**options: object) -> str:
+    q, k, v = inputs()
+    k[1, 2, 4, 3] = torch.nan
+    with pytest.raises(NotANumber) as caught, debug():
+        attend(q, k, v, **options)
+    return str(caught.value)
+
+
+WAY_OUT = "look for NaN or overflow in what made these queries and keys"
+
+
+def test_debug_names_the_place_of_the_first_nan():
+    expected = f"scores are NaN in 5 places, first at batch 1, head 2, query 0, key 4; {WAY_OUT}"
+    assert nan_place() == nan_place(backend="reference") == expected
+
+
+def test_debug_names_only_what_a_query_may_see():
+    expected = f"scores are NaN in 1 places, first at batch 1, head 2, query 4, key 4; {WAY_OUT}"
+    assert nan_place(mask=causal) == expected
+
+
+def test_debug_names_a_place_in_a_ragged_batch():
+    q, k, v = (Ragged.of([torch.randn(n, HEADS, DIM) for n in (2, 0, 4)]) for _ in range(3))
+    q.values[3, 1, 0] = torch.nan  # the second token of the third sequence
+    message = f"^scores are NaN in 4 places, first at batch 2, head 1, query 1, key 0; {WAY_OUT}$"
+    with pytest.raises(NotANumber, match=message), debug():
+        attend(q, k, v)
+
+
+def test_debug_tells_a_bias_from_a_score_and_weights_from_both():
+    q, k, v = inputs()
+    bias = Distance(HEADS, DIM, reach=2)
+    with torch.no_grad():
+        bias.table[1, 0] = torch.nan  # of keys two or more before the query
+    message = "^biased are NaN in 12 places, first at batch 0, head 1, query 2, key 0;"
+    with pytest.raises(NotANumber, match=message), debug():
+        attend(q, k, v, bias=bias)
+    q[0, 0, 3], k[0, 0, 6] = 1e30, 1e30  # a score too large for float32 is infinite; softmax makes it NaN
+    message = "^weights are NaN in .* places, first at batch 0, head 0, query 3, key"
+    with pytest.raises(NotANumber, match=message), debug():
+        attend(q, k, v)
+
+
+def test_outside_debug_a_nan_goes_where_it_goes():
+    q, k, v = inputs()
+    k[1, 2, 4] = torch.nan
+    with debug():
+        pass
+    assert attend(q, k, v).isnan().any()
+    with debug():
+        assert attend(q, k.nan_to_num(0), v).isfinite().all()
+
+
+def test_a_backend_changed_to_an_unknown_one_is_an_error():
+    attention = Attention(ScaledDot(HEADS, DIM))
+    attention.backend = "flax"
+    with pytest.raises(RegardError, match=r"^unknown backend 'flax'; did you mean 'flex'\?$"):
+        attention(*inputs())

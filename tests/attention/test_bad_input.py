@@ -1,0 +1,134 @@
+"""What attention says to tensors that do not fit: one line that names the thing, the value and the way out."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard import Ragged, attend, prefix, window
+from regard.attention import Attention
+from regard.attention.scores import ScaledDot
+from regard.errors import RegardError, ShapeError, UnknownName
+
+BATCH, HEADS, GROUPS, QUERIES, KEYS, DIM, OUT = 2, 6, 3, 5, 7, 4, 9
+
+
+def dense(*shape: int) -> Tensor:
+    return torch.randn(shape)
+
+
+def ragged(lengths: list[int], *shape: int) -> Ragged:
+    return Ragged.of([torch.randn(length, *shape) for length in lengths])
+
+
+Q, K, V = dense(2, 6, 5, 4), dense(2, 3, 7, 4), dense(2, 3, 7, 9)
+RQ, RK, RV = ragged([2, 3], 6, 4), ragged([4, 1], 3, 4), ragged([4, 1], 3, 9)
+
+CASES = {
+    "widths": (
+        (Q, dense(2, 3, 7, 8), V),
+        "queries have dim 4 but keys have dim 8; project both into one attention space first",
+    ),
+    "groups": (
+        (Q, dense(2, 4, 7, 4), dense(2, 4, 7, 9)),
+        "6 heads cannot share 4 groups of keys; heads must be a multiple of groups",
+    ),
+    "more-groups-than-heads": (
+        (dense(2, 3, 5, 4), dense(2, 6, 7, 4), dense(2, 6, 7, 9)),
+        "3 heads cannot share 6 groups of keys; heads must be a multiple of groups",
+    ),
+    "no-groups": (
+        (Q, dense(2, 0, 7, 4), dense(2, 0, 7, 9)),
+        "6 heads cannot share 0 groups of keys; heads must be a multiple of groups",
+    ),
+    "values-in-other-groups": (
+        (Q, K, dense(2, 6, 7, 9)),
+        "keys come in 3 groups but values in 6; give both the same number",
+    ),
+    "a-value-missing": ((Q, K, dense(2, 3, 6, 9)), "each key needs one value; got 7 keys and 6 values"),
+    "batch": ((Q, dense(4, 3, 7, 4), dense(4, 3, 7, 9)), "queries come in 2 sequences, keys in 4, values in 4"),
+    "batch-of-values": ((Q, K, dense(1, 3, 7, 9)), "queries come in 2 sequences, keys in 2, values in 1"),
+    "mixed": ((Q, RK, RV), "queries, keys and values must be all dense or all ragged; got dense, ragged, ragged"),
+    "mixed-values": (
+        (RQ, RK, V),
+        "queries, keys and values must be all dense or all ragged; got ragged, ragged, dense",
+    ),
+    "dense-axes": (
+        (dense(2, 5, 4), K, V),
+        "dense sequences must be (batch, head, time, dim); got a tensor of shape (2, 5, 4)",
+    ),
+    "ragged-axes": (
+        (ragged([2, 3], 4), RK, RV),
+        "ragged sequences must be (token, head, dim); got a tensor of shape (5, 4)",
+    ),
+    "ragged-batch": ((RQ, ragged([5], 3, 4), ragged([5], 3, 9)), "queries come in 2 sequences, keys in 1, values in 1"),
+    "ragged-cut": (
+        (RQ, RK, ragged([2, 3], 3, 9)),
+        "keys and values must be cut into the same sequences; their offsets differ",
+    ),
+    "ragged-widths": (
+        (ragged([2, 3], 6, 5), RK, RV),
+        "queries have dim 5 but keys have dim 4; project both into one attention space first",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_what_does_not_fit_is_named(case: str, backend: str):
+    inputs, message = CASES[case]
+    with pytest.raises(ShapeError) as caught:
+        attend(*inputs, backend=backend)
+    assert str(caught.value) == message
+
+
+def test_steps_are_as_strict_as_attending():
+    with pytest.raises(ShapeError, match=r"^each key needs one value; got 7 keys and 6 values$"):
+        Attention(ScaledDot(6, 4)).steps(Q, K, dense(2, 3, 6, 9))
+
+
+def test_what_fits_is_let_through():
+    assert attend(Q, K, V).shape == (BATCH, HEADS, QUERIES, OUT)
+    assert attend(RQ, RK, RV).values.shape == (5, HEADS, OUT)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score": "scaled_dot"}, "unknown score 'scaled_dot'; did you mean 'scaled-dot'?"),
+        (
+            {"score": "bilinear"},
+            "unknown score 'bilinear'; choose from 'additive', 'cosine', 'dot', 'gaussian', 'general', 'scaled-dot'",
+        ),
+        ({"normaliser": "sofmax"}, "unknown normaliser 'sofmax'; did you mean 'softmax'?"),
+        ({"normaliser": "entmax15"}, "unknown normaliser 'entmax15'; did you mean 'entmax'?"),
+        ({"backend": "spda"}, "unknown backend 'spda'; did you mean 'sdpa'?"),
+    ],
+)
+def test_an_unknown_part_is_named_with_the_nearest_known(options: dict[str, str], message: str):
+    with pytest.raises(UnknownName) as caught:
+        attend(Q, K, V, **options)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("width", [0, -3])
+def test_a_window_must_see_something(width: int):
+    with pytest.raises(RegardError) as caught:
+        window(width)
+    assert str(caught.value) == f"a window must be at least 1 wide (1 sees itself alone); got {width}"
+
+
+@pytest.mark.parametrize("length", [-1, torch.tensor([2, -1])], ids=str)
+def test_a_prefix_cannot_be_negative(length: int | Tensor):
+    with pytest.raises(RegardError) as caught:
+        prefix(length)
+    assert str(caught.value) == f"a prefix cannot be shorter than 0; got {length}"
+
+
+def test_empty_sequences_are_allowed_and_give_nothing():
+    q, k, v = ragged([0, 3, 2], 6, 4), ragged([4, 0, 1], 3, 4), ragged([4, 0, 1], 3, 9)
+    out = attend(q, k, v)
+    assert [len(row) for row in out] == [0, 3, 2]
+    assert out.unbind()[1].eq(0).all()
+    assert out.unbind()[2].abs().sum() > 0
+    nobody = attend(ragged([0, 0], 6, 4), ragged([0, 0], 3, 4), ragged([0, 0], 3, 9))
+    assert nobody.values.shape == (0, 6, 9)

@@ -1,0 +1,168 @@
+"""Cache: rows that grow, reorder and branch, and never change."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard import Cache, Ragged
+from regard.errors import RegardError, ShapeError
+
+BATCH, GROUPS, DIM, OUT = 2, 3, 4, 5
+
+
+def fresh(count: int, batch: int = BATCH) -> tuple[Tensor, Tensor]:
+    return torch.randn(batch, GROUPS, count, DIM), torch.randn(batch, GROUPS, count, OUT)
+
+
+def uneven(*counts: int) -> tuple[Ragged, Ragged]:
+    layout = Ragged.of([torch.zeros(count) for count in counts])
+    total = sum(counts)
+    return layout.like(torch.randn(total, GROUPS, DIM)), layout.like(torch.randn(total, GROUPS, OUT))
+
+
+def rows(cache: Cache) -> list[tuple[Tensor, Tensor]]:
+    """The real keys and values of each row."""
+    keys, values = cache.keys, cache.values
+    lengths = [cache.longest] * len(keys.tensor) if cache.lengths is None else cache.lengths.tolist()
+    return [(k[:, :n].clone(), v[:, :n].clone()) for k, v, n in zip(keys.tensor, values.tensor, lengths, strict=True)]
+
+
+def assert_same(got: list[tuple[Tensor, Tensor]], expected: list[tuple[Tensor, Tensor]]) -> None:
+    for ours, wanted in zip(got, expected, strict=True):
+        assert torch.equal(ours[0], wanted[0])
+        assert torch.equal(ours[1], wanted[1])
+
+
+def test_appended_positions_stand_behind_one_another():
+    first, second = fresh(2), fresh(3)
+    cache = Cache().append(*first).append(*second)
+    assert torch.equal(cache.keys.tensor, torch.cat([first[0], second[0]], 2))
+    assert torch.equal(cache.values.tensor, torch.cat([first[1], second[1]], 2))
+    assert (cache.longest, cache.offset, cache.lengths) == (5, 5, None)
+
+
+def test_rows_of_different_lengths():
+    first, second = uneven(3, 1), uneven(1, 4)
+    cache = Cache().append(*first).append(*second)
+    assert cache.lengths.tolist() == cache.offset.tolist() == [4, 5]
+    assert cache.longest == 5
+    joined = [
+        (torch.cat([a[i], b[i]]).transpose(0, 1), torch.cat([c[i], d[i]]).transpose(0, 1))
+        for (a, c), (b, d) in [([x.unbind() for x in first], [x.unbind() for x in second])]
+        for i in range(2)
+    ]
+    assert_same(rows(cache), joined)
+
+
+def test_uneven_after_even_and_even_after_uneven():
+    even, odd = fresh(2), uneven(0, 2)
+    cache = Cache().append(*even).append(*odd)
+    assert cache.lengths.tolist() == [2, 4]
+    again = cache.append(*(more := fresh(1)))
+    assert again.lengths.tolist() == [3, 5]
+    assert torch.equal(again.keys.tensor[0, :, 2], more[0][0, :, 0])
+    assert torch.equal(again.keys.tensor[1, :, 4], more[0][1, :, 0])
+
+
+def test_select_reorders_repeats_and_drops():
+    cache = Cache().append(*uneven(3, 1, 2))
+    before = rows(cache)
+    chosen = cache.select(torch.tensor([2, 2, 0]))
+    assert chosen.lengths.tolist() == [2, 2, 3]
+    assert_same(rows(chosen), [before[2], before[2], before[0]])
+    short = cache.select(torch.tensor([1]))
+    assert (short.longest, short.keys.tensor.shape[2]) == (1, 1)
+    assert cache.select(torch.tensor([], dtype=torch.long)).longest == 0
+
+
+def test_selected_twins_go_their_own_ways():
+    twins = Cache().append(*fresh(2)).select(torch.tensor([1, 1]))
+    grown = twins.append(*(new := fresh(1)))
+    assert torch.equal(grown.keys.tensor[:, :, 2:], new[0])
+    assert torch.equal(grown.keys.tensor[0, :, :2], grown.keys.tensor[1, :, :2])
+
+
+def test_selecting_from_and_appending_nothing():
+    assert Cache().select(torch.tensor([0])).longest == 0
+    cache = Cache().append(*fresh(2))
+    again = cache.append(*fresh(0))
+    assert_same(rows(again), rows(cache))
+
+
+def test_room_doubles_and_nothing_is_copied_between():
+    cache, rooms, places = Cache(), [], []
+    for _ in range(100):
+        cache = cache.append(*fresh(1))
+        rooms.append(cache.room)
+        places.append((cache.keys.tensor.data_ptr(), cache.values.tensor.data_ptr()))
+    changes = [(a, b) for a, b in itertools.pairwise(rooms) if a != b]
+    assert all(b >= 2 * a for a, b in changes)
+    assert len(set(places)) == len(changes) + 1 <= 7  # one place for each size of the room, so no other copies
+    assert rooms[-1] <= 200
+
+
+def test_a_limit_bounds_the_room_and_is_an_error_when_passed():
+    cache = Cache(limit=5).append(*fresh(4))
+    assert cache.room == 5
+    full = cache.append(*fresh(1))
+    assert (full.longest, full.room) == (5, 5)
+    with pytest.raises(RegardError, match=r"^this cache is limited to 5 positions; 6 are asked for$"):
+        full.append(*fresh(1))
+    with pytest.raises(RegardError, match=r"^this cache is limited to 5 positions; 7 are asked for$"):
+        cache.select(torch.tensor([0, 1])).append(*uneven(1, 3))
+
+
+def test_a_limit_counts_what_rows_hold_not_the_padding_between_them():
+    cache = Cache(limit=4).append(*uneven(3, 1)).append(*uneven(1, 3))
+    assert cache.lengths.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("start", "one", "other"),
+    [
+        (fresh, lambda: fresh(2), lambda: fresh(1)),
+        (lambda n: uneven(n, 1), lambda: uneven(0, 2), lambda: uneven(0, 1)),  # nothing new for the longest row
+        (lambda n: uneven(n, 1), lambda: uneven(0, 1), lambda: uneven(2, 1)),
+        (lambda n: uneven(n, 1), lambda: fresh(1), lambda: uneven(0, 2)),
+        (fresh, lambda: uneven(0, 1), lambda: uneven(1, 0)),
+    ],
+    ids=["even", "longest-adds-nothing", "then-more", "mixed", "from-even"],
+)
+def test_two_branches_of_one_cache_do_not_disturb_each_other(start, one, other):
+    trunk = Cache().append(*start(3))
+    trunk = trunk.append(*fresh(1))  # there is room behind, which both branches might write to
+    before = rows(trunk)
+    left = trunk.append(*one())
+    left_before = rows(left)
+    right = trunk.append(*other())
+    right_before = rows(right)
+    left_further, right_further = left.append(*fresh(1)), right.append(*fresh(1))
+    assert_same(rows(trunk), before)
+    assert_same(rows(left), left_before)
+    assert_same(rows(right), right_before)
+    for further, branch in ((left_further, left_before), (right_further, right_before)):
+        for (keys, values), (old_keys, old_values) in zip(rows(further), branch, strict=True):
+            assert torch.equal(keys[:, :-1], old_keys)
+            assert torch.equal(values[:, :-1], old_values)
+
+
+def test_a_cache_of_other_rows_is_an_error():
+    with pytest.raises(ShapeError, match=r"^this cache holds 2 rows; got keys for 3$"):
+        Cache().append(*fresh(1)).append(*fresh(1, batch=3))
+
+
+def test_gradients_are_refused():
+    keys, values = fresh(1)
+    with pytest.raises(RegardError, match=r"^a cache keeps no gradients; run the steps under torch\.no_grad\(\)$"):
+        Cache().append(keys.requires_grad_(), values)
+    with torch.no_grad():
+        assert Cache().append(keys, values).longest == 1
+
+
+def test_an_empty_cache_says_so():
+    for part in ("keys", "values"):
+        with pytest.raises(RegardError, match=r"^this cache is empty; append keys and values before attending to it$"):
+            getattr(Cache(), part)
+    assert (Cache().room, Cache().offset) == (0, 0)

@@ -1,0 +1,155 @@
+"""MultiHead: heads and groups by hand, widths of one's own, and what it says to sizes that do not fit."""
+
+import math
+
+import pytest
+import torch
+
+from regard import Cache, MultiHead, Ragged, causal
+from regard.errors import ShapeError, UnknownName
+from regard.positions import Rotary
+
+WIDTH, HEADS, GROUPS, CONTEXT, ATTENTION, VALUES, OUT = 10, 6, 3, 7, 12, 24, 5
+
+
+def plain(width: int, heads: int, **options: object) -> MultiHead:
+    """Every projection the identity: what is left is the cut into heads."""
+    module = MultiHead(width, heads, biases=False, **options).double()
+    with torch.no_grad():
+        for projection in (module.queries, module.keys, module.values, module.out):
+            projection.weight.copy_(torch.eye(width))
+    return module
+
+
+def test_each_head_attends_with_its_own_stretch_of_the_vector():
+    """Two heads of one dimension, two words. Head 1 sees coordinates (0, ln 3), head 2 (0, ln 2); √dim is 1."""
+    x = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], dtype=torch.float64)
+    module = plain(2, 2)
+    with torch.no_grad():
+        module.keys.weight.copy_(torch.diag(torch.tensor([math.log(3), math.log(2)])))
+    # Word 1 asks (0, 1): head 1 weighs both words ½; head 2 sees keys (ln 2, 0): weights ⅔, ⅓, of values (1, 0).
+    # Word 2 asks (1, 0): head 1 sees keys (0, ln 3): weights ¼, ¾, of values (0, 1); head 2 weighs both ½.
+    expected = torch.tensor([[[1 / 2, 2 / 3], [3 / 4, 1 / 2]]], dtype=torch.float64)
+    torch.testing.assert_close(module(x), expected)
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_a_group_serves_neighbouring_heads(backend: str):
+    """Grouped keys are the same as keys repeated for each head of the group, by copying the weights."""
+    grouped = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, groups=GROUPS, backend=backend)
+    full = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, backend=backend)
+    state = grouped.state_dict()
+    for name in ("keys.weight", "keys.bias", "values.weight", "values.bias"):
+        groups = state[name].unflatten(0, (GROUPS, -1))
+        state[name] = torch.stack([groups[head * GROUPS // HEADS] for head in range(HEADS)]).flatten(0, 1)
+    full.load_state_dict(state)
+    x = torch.randn(2, 4, WIDTH)
+    torch.testing.assert_close(grouped(x, mask=causal), full(x, mask=causal))
+
+
+def test_widths_are_free():
+    module = MultiHead(
+        WIDTH, HEADS, context=CONTEXT, attention=ATTENTION, values=VALUES, out=OUT, groups=GROUPS, biases=True
+    )
+    assert {name: tuple(part.shape) for name, part in module.named_parameters()} == {
+        "queries.weight": (12, 10),
+        "queries.bias": (12,),
+        "keys.weight": (6, 7),  # 3 groups of dim 2
+        "keys.bias": (6,),
+        "values.weight": (12, 7),  # 3 groups of 4
+        "values.bias": (12,),
+        "out.weight": (5, 24),
+        "out.bias": (5,),
+    }
+    x, z = torch.randn(2, 4, WIDTH), torch.randn(2, 8, CONTEXT)
+    assert module(x, z).shape == (2, 4, OUT)
+    ragged = module(Ragged.of(list(x)), Ragged.of(list(z)))
+    torch.testing.assert_close(ragged.values.view(2, 4, OUT), module(x, z))
+
+
+def test_without_biases_there_are_none():
+    assert [name for name, _ in MultiHead(WIDTH, 2, biases=False).named_parameters()] == [
+        "queries.weight",
+        "keys.weight",
+        "values.weight",
+        "out.weight",
+    ]
+
+
+@torch.no_grad()
+def test_a_source_is_remembered_once_and_recalled():
+    module = MultiHead(WIDTH, 2, context=CONTEXT)
+    x = Ragged.of([torch.randn(n, WIDTH) for n in (1, 3, 2)])
+    z = Ragged.of([torch.randn(n, CONTEXT) for n in (4, 0, 5)])
+    memory = module.remember(z)
+    assert memory.lengths.tolist() == [4, 0, 5]
+    torch.testing.assert_close(module.recall(x, memory).values, module(x, z).values)
+
+
+TURNS = pytest.mark.parametrize("turn", [None, Rotary(6)], ids=["still", "rotary"])
+
+
+@TURNS
+@torch.no_grad()
+def test_steps_of_any_size_are_all_at_once(turn: Rotary | None):
+    module = MultiHead(WIDTH, 2, attention=ATTENTION, groups=1, turn=turn)
+    x = torch.randn(2, 9, WIDTH)
+    cache, parts = Cache(), []
+    for piece in x.split([1, 4, 1, 3], dim=1):
+        part, cache = module.step(piece, cache, mask=causal)
+        parts.append(part)
+    torch.testing.assert_close(torch.cat(parts, 1), module(x, mask=causal))
+
+
+@TURNS
+@torch.no_grad()
+def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
+    module = MultiHead(WIDTH, 2, attention=ATTENTION, groups=1, turn=turn)
+    whole = [torch.randn(n, WIDTH) for n in (5, 4, 7)]
+    cache, parts = Cache(), []
+    for sizes in ([2, 0, 1], [2, 3, 5]):
+        starts = [0, 0, 0] if cache.lengths is None else cache.lengths.tolist()
+        piece = Ragged.of([x[start : start + n] for x, start, n in zip(whole, starts, sizes, strict=True)])
+        part, cache = module.step(piece, cache, mask=causal)
+        parts.append(part.unbind())
+    part, cache = module.step(torch.stack([x[-1:] for x in whole]), cache, mask=causal)  # one more each, dense
+    parts.append(part.unbind())
+    for row, expected in zip(zip(*parts, strict=True), module(Ragged.of(whole), mask=causal), strict=True):
+        torch.testing.assert_close(torch.cat(row), expected)
+    assert cache.lengths.tolist() == [5, 4, 7]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"heads": 3}, "attention = 10 cannot be split into 3 equal parts"),
+        ({"heads": 5, "attention": 12}, "attention = 12 cannot be split into 5 equal parts"),
+        ({"heads": 5, "values": 12}, "values = 12 cannot be split into 5 equal parts"),
+        ({"heads": 5, "groups": 2}, "heads = 5 cannot be split into 2 equal parts"),
+        ({"heads": 2, "groups": 4}, "heads = 2 cannot be split into 4 equal parts"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: str):
+    with pytest.raises(ShapeError, match=f"^{message}$"):
+        MultiHead(WIDTH, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score": "scaleddot"}, r"unknown score 'scaleddot'; did you mean 'scaled-dot'\?"),
+        ({"normaliser": "spasemax"}, r"unknown normaliser 'spasemax'; did you mean 'sparsemax'\?"),
+        ({"backend": "refrence"}, r"unknown backend 'refrence'; did you mean 'reference'\?"),
+        ({"backend": "cuda"}, "unknown backend 'cuda'; choose from 'flex', 'reference', 'sdpa'"),
+    ],
+)
+def test_unknown_parts_are_named_with_the_nearest_known(options: dict[str, str], message: str):
+    with pytest.raises(UnknownName, match=f"^{message}$"):
+        MultiHead(WIDTH, 2, **options)
+
+
+def test_a_ragged_context_for_dense_queries_is_an_error():
+    with pytest.raises(
+        ShapeError, match=r"^queries, keys and values must be all dense or all ragged; got dense, ragged"
+    ):
+        MultiHead(WIDTH, 2)(torch.randn(2, 4, WIDTH), Ragged.of([torch.randn(3, WIDTH)] * 2))

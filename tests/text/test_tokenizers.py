@@ -1,0 +1,330 @@
+"""Tokenisers: exact round trips, honest unknowns, true places, and a file that the library reads without us."""
+
+import json
+import random
+import unicodedata
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+from regard.errors import UnknownName
+from regard.text import BEGIN, END, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
+from regard.text.normal import nfc, origins
+from regard.text.tokenizers import BYTES, SYMBOLS, TokenizerError
+
+LINES = [
+    "the cat sat on the mat, the cat did",
+    " a leading and  a double and a trailing space ",
+    "Wörter mit Umlauten: älter, größer, schöner (1984)",
+    "我们今天去公园散步。天气很好，我们很高兴。",
+    "今日は天気がいいから、散歩しましょう。",
+    "วันนี้อากาศดีมาก เราไปเดินเล่นกัน",
+    "tab\tand\nline feed, \u2028 and \N{NO-BREAK SPACE} too",
+    "<0x0A> <s> </s> < unknown > ▁ Ġ",
+]
+# What texts are made of in the random tests: all of it is in LINES, in other orders and decompositions.
+SCRAPS = [
+    "e\u0308",
+    "o\u0308",
+    "が",
+    "か\u3099",
+    "ü",
+    "  ",
+    " ",
+    "\n",
+    "\t",
+    "<0x0A>",
+    "< begin >",
+    "<",
+    "1984",
+    "公园",
+    "นี้",
+    "Wört",
+    "▁",
+]
+EXACT = ["characters", "bytes", "bpe", "unigram"]
+
+
+def trained(kind: str) -> Tokenizer:
+    lines = [*LINES * 3, "".join(sorted(set("".join(nfc(scrap) for scrap in SCRAPS))))]
+    return train_tokenizer(kind, lines, size=600 if kind in ("bpe", "unigram") else None)
+
+
+@pytest.fixture(scope="module", params=list(TOKENIZERS))
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return trained(request.param)
+
+
+@pytest.fixture(scope="module", params=EXACT)
+def exact(request: pytest.FixtureRequest) -> Tokenizer:
+    return trained(request.param)
+
+
+def texts(seed: int, count: int = 300) -> list[str]:
+    """Random texts of the scraps and of single characters of LINES."""
+    draw = random.Random(seed)
+    stuff = [*SCRAPS * 3, *"".join(LINES)]
+    return ["".join(draw.choices(stuff, k=draw.randrange(12))) for _ in range(count)]
+
+
+def test_characters_by_hand():
+    tokenizer = train_tokenizer("characters", ["banana"])
+    assert tokenizer.encode("nab") == [4, 3, 5]  # after the symbols, the frequent first: a n b
+    assert tokenizer.decode([5, 3, 4, 3]) == "bana"
+    assert len(tokenizer) == 6
+
+
+def test_words_by_hand():
+    tokenizer = train_tokenizer("words", ["HH AH0 L OW1", "AH0  L"])
+    assert tokenizer.encode("L AH0  HH ") == [4, 3, 5]  # AH0 and L twice, in the alphabet's order; then HH, OW1
+    assert tokenizer.decode([BEGIN, 6, 3, END]) == "OW1 AH0"
+
+
+def test_bytes_by_hand():
+    tokenizer = train_tokenizer("bytes", [])
+    assert tokenizer.encode("aé") == [3 + 0x61, 3 + 0xC3, 3 + 0xA9]
+    assert len(tokenizer) == 259
+
+
+def test_bpe_by_hand():
+    tokenizer = train_tokenizer("bpe", ["aaab aab aab"], size=3 + 256 + 6)
+    labels = [tokenizer.label(id) for id in range(259, len(tokenizer))]
+    # a+a stands 4 times; then " "+aa twice (as aa+b, but the lower ids come first); then " aa"+b twice
+    assert labels == [" ", "a", "b", "aa", " aa", " aab"]
+    assert [tokenizer.label(id) for id in tokenizer.encode("aabaaa b aab")] == ["aa", "b", "aa", "a", " ", "b", " aab"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_digits_and_signs_stand_apart_from_letters(kind: str):
+    tokenizer = train_tokenizer(kind, ["in 1984, (so) he said"] * 30, size=400)
+    assert [piece.text.strip() for piece in tokenizer.pieces("1984")] == ["1", "9", "8", "4"]
+    letters = {character.isalpha() for id in range(259, len(tokenizer)) for character in tokenizer.label(id).strip()}
+    assert letters == {True, False}
+    for id in range(259, len(tokenizer)):
+        assert len({character.isalpha() for character in tokenizer.label(id).strip()}) <= 1
+
+
+def test_symbols_have_fixed_ids(tokenizer: Tokenizer):
+    assert (UNKNOWN, BEGIN, END) == (0, 1, 2)
+    assert [tokenizer.label(id) for id in range(3)] == list(SYMBOLS)
+
+
+def test_kind_is_known_from_the_file(tokenizer: Tokenizer, tmp_path: Path):
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert again.kind == tokenizer.kind
+    assert again.fingerprint == tokenizer.fingerprint
+    assert again.encode(LINES[2]) == tokenizer.encode(LINES[2])
+    assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_decode_undoes_encode(exact: Tokenizer, seed: int):
+    for text in [*LINES, *texts(seed)]:
+        ids = exact.encode(text)
+        assert exact.decode(ids) == unicodedata.normalize("NFC", text)
+        assert exact.decode([BEGIN, *ids, END]) == unicodedata.normalize("NFC", text)
+        assert not {UNKNOWN, BEGIN, END} & set(ids)
+
+
+def test_words_come_back_with_single_spaces():
+    tokenizer = trained("words")
+    for line in LINES:
+        assert tokenizer.decode(tokenizer.encode(line)) == " ".join(unicodedata.normalize("NFC", line).split())
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
+def test_any_character_survives_where_bytes_stand_in(kind: str):
+    tokenizer = train_tokenizer(kind, ["only latin letters here"] * 5, size=300)
+    draw = random.Random(5)
+    known = [chr(c) for c in range(0x30000) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
+    for _ in range(200):
+        text = "".join(draw.choices(known, k=8)) + " letters"
+        assert tokenizer.decode(tokenizer.encode(text)) == unicodedata.normalize("NFC", text)
+        assert tokenizer.unknown(text) == []
+
+
+def test_unknown_symbols_are_reported():
+    characters = train_tokenizer("characters", ["abc"])
+    assert characters.unknown("a€bcx€") == ["€", "x", "€"]
+    assert characters.decode(characters.encode("a€b")) == "a\N{REPLACEMENT CHARACTER}b"
+    words = train_tokenizer("words", ["HH AH0"])
+    assert words.unknown("HH  ZH AH0 OY") == ["ZH", "OY"]
+    assert words.unknown("HH AH0") == []
+
+
+def test_the_library_alone_reads_the_file(tokenizer: Tokenizer, tmp_path: Path):
+    path = str(tmp_path / "tokenizer.json")
+    tokenizer.save(path)
+    alone = tokenizers.Tokenizer.from_file(path)
+    assert type(alone.normalizer).__name__ == "NFC"
+    for text in [*LINES, *texts(7, 50)]:
+        ids = alone.encode(text).ids
+        assert ids == tokenizer.encode(text)
+        if UNKNOWN not in ids:
+            assert alone.decode(ids) == tokenizer.decode(ids)
+
+
+def test_no_text_is_read_as_a_symbol(tokenizer: Tokenizer):
+    for symbol in SYMBOLS:
+        ids = tokenizer.encode(f"{symbol} x{symbol}")
+        assert not {BEGIN, END} & set(ids)
+        assert tokenizer.kind not in EXACT or tokenizer.decode(ids) == f"{symbol} x{symbol}"
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
+def test_no_text_is_read_as_the_name_of_a_byte(kind: str):
+    tokenizer = train_tokenizer(kind, ["<0x0A> <0x0A>x <0x0A>"] * 50, size=400)
+    for text in (*BYTES, "<0x0A><0x0A> <0x0A>"):
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert 3 + 0x0A not in tokenizer.encode("<0x0A>")
+
+
+def test_pieces_point_into_the_text_as_it_was():
+    text = "ne\u0301 \u1112\u1161\u11abx"  # né, 한 from three jamo, x
+    characters = train_tokenizer("characters", ["né x"])
+    assert characters.pieces(text) == [
+        ("n", characters.encode("n")[0], 0, 1),
+        ("é", characters.encode("é")[0], 1, 3),
+        (" ", characters.encode(" ")[0], 3, 4),
+        ("한", UNKNOWN, 4, 7),
+        ("x", characters.encode("x")[0], 7, 8),
+    ]
+    words = train_tokenizer("words", ["né"])
+    assert words.pieces(f" {text}") == [("né", 3, 1, 4), ("한x", UNKNOWN, 5, 9)]
+    bytes_ = train_tokenizer("bytes", [])
+    assert [tuple(piece) for piece in bytes_.pieces("e\u0301x")] == [
+        ("<0xC3>", 3 + 0xC3, 0, 2),
+        ("<0xA9>", 3 + 0xA9, 0, 2),
+        ("x", 3 + 0x78, 2, 3),
+    ]
+
+
+def test_pieces_cover_the_text(exact: Tokenizer):
+    for text in [*LINES, *texts(11)]:
+        pieces = exact.pieces(text)
+        assert [piece.id for piece in pieces] == exact.encode(text)
+        covered = {place for piece in pieces for place in range(piece.start, piece.end)}
+        assert covered == set(range(len(text)))
+        for piece in pieces:
+            if not piece.text.startswith("<0x") and piece.id > 2:
+                assert piece.text in unicodedata.normalize("NFC", text[piece.start : piece.end])
+
+
+def test_laid_out_ids_point_into_their_text(tokenizer: Tokenizer):
+    for text in LINES:
+        ids = [BEGIN, *tokenizer.encode(text), END]
+        written = tokenizer.decode(ids)
+        pieces = tokenizer.laid_out(ids)
+        assert (pieces[0].start, pieces[0].end) == (0, 0)
+        assert (pieces[-1].start, pieces[-1].end) == (len(written), len(written))
+        for piece in pieces[1:-1]:
+            if tokenizer.kind != "bytes" and not piece.text.startswith("<0x"):
+                assert written[piece.start : piece.end] == piece.text
+
+
+def test_laid_out_half_characters():
+    bytes_ = train_tokenizer("bytes", [])
+    euro = bytes_.encode("€")
+    assert [(p.start, p.end) for p in bytes_.laid_out([*euro, *bytes_.encode("x")])] == [(0, 1)] * 3 + [(1, 2)]
+    assert bytes_.decode(euro[:2]) == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_origins_by_hand():
+    assert origins("abc") == [(0, 1), (1, 2), (2, 3)]
+    assert origins("ae\u0301\u0302b") == [(0, 1), (1, 4), (1, 4), (4, 5)]  # é and a second mark
+    assert origins("q\u0307\u0323") == [(0, 3)] * 3  # marks trade places
+    assert origins("\u1112\u1161\u11ab\u1112") == [(0, 3), (3, 4)]
+    assert origins("") == []
+
+
+def test_origins_fit_the_normal_text():
+    for text in texts(13):
+        stretches = origins(text)
+        assert len(stretches) == len(unicodedata.normalize("NFC", text))
+        assert "".join(text[a:b] for a, b in sorted(set(stretches))) == text
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "bpe"])
+def test_training_is_repeatable_whatever_the_order(kind: str):
+    first, again = (train_tokenizer(kind, lines) for lines in (LINES * 3, iter(LINES[::-1] * 3)))
+    assert first.fingerprint == again.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "bpe", "unigram"])
+def test_size_is_kept_and_the_frequent_stay(kind: str):
+    size = 290 if kind in ("bpe", "unigram") else 8
+    tokenizer = train_tokenizer(kind, ["e e e e t t t a a a o o i i n n rare"] * 3, size=size)
+    assert len(tokenizer) <= size
+    assert UNKNOWN not in tokenizer.encode("e t a")
+
+
+def test_thousands_of_characters_leave_room_for_pieces():
+    draw = random.Random(0)
+    han = [chr(0x4E00 + i) for i in range(3000)]
+    lines = ["".join(draw.choices(han, [1 / (i + 1) for i in range(3000)], k=20)) for _ in range(400)]
+    for kind in ("bpe", "unigram"):
+        tokenizer = train_tokenizer(kind, lines, size=1000)
+        assert len(tokenizer) <= 1000
+        assert all(tokenizer.decode(tokenizer.encode(line)) == line for line in lines)
+        assert len(tokenizer.label(len(tokenizer) - 1)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "size", "message"),
+    [
+        ("bpe", ["a"], 259, "a bpe tokeniser needs a size of at least 260; got 259"),
+        ("words", ["a"], 3, "a words tokeniser needs a size of at least 4; got 3"),
+        ("characters", [], None, "no text to learn characters from; give lines that are not empty"),
+        ("unigram", ["", ""], None, "no text to learn unigram from; give lines that are not empty"),
+        ("words", [" "], None, "no text to learn words from; give lines that are not empty"),
+    ],
+)
+def test_what_cannot_be_trained(kind: str, lines: list[str], size: int | None, message: str):
+    with pytest.raises(TokenizerError, match=f"^{message}$"):
+        train_tokenizer(kind, lines, size=size)
+
+
+def test_unknown_kind():
+    with pytest.raises(UnknownName, match=r"^unknown tokeniser 'character'; did you mean 'characters'\?$"):
+        train_tokenizer("character", ["a"])
+
+
+def test_ids_out_of_range(tokenizer: Tokenizer):
+    size = len(tokenizer)
+    with pytest.raises(TokenizerError, match=rf"^id {size} is not in this vocabulary of {size} \(0 to {size - 1}\)$"):
+        tokenizer.decode([3, size])
+    with pytest.raises(TokenizerError, match=r"^id -1 is not in this vocabulary"):
+        tokenizer.label(-1)
+    with pytest.raises(TokenizerError, match=r"^id -2 is not in this vocabulary"):
+        tokenizer.decode([3, -2])
+
+
+def test_half_a_surrogate_pair(tokenizer: Tokenizer):
+    with pytest.raises(TokenizerError, match=r"is not Unicode text: half a surrogate pair; read it as UTF-8$"):
+        tokenizer.encode("a\ud800")
+
+
+def test_files_that_are_no_tokenisers(tmp_path: Path):
+    path = tmp_path / "tokenizer.json"
+    with pytest.raises(TokenizerError, match=r"^cannot read tokeniser '.*tokenizer.json': No such file or directory$"):
+        Tokenizer.load(path)
+    trained("bpe").save(path)
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) // 2])
+    with pytest.raises(TokenizerError, match=r"^'.*tokenizer.json' is no whole tokenizer.json \(.*\); copy it anew$"):
+        Tokenizer.load(path)
+    path.write_bytes(b"\xff\x00")
+    with pytest.raises(TokenizerError, match=r"is no whole tokenizer.json"):
+        Tokenizer.load(path)
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "a": 1}, unk_token="<pad>")).save(str(path))
+    with pytest.raises(
+        TokenizerError, match=r"is not one of Regard's tokenisers: its id 0 is '<pad>', not '< unknown >'"
+    ):
+        Tokenizer.load(path)
+    altered = json.loads(whole)
+    altered["normalizer"] = None
+    path.write_text(json.dumps(altered))
+    with pytest.raises(TokenizerError, match=r"was altered: parts of it are missing; copy it anew$"):
+        Tokenizer.load(path)
