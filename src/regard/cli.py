@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from regard import __version__
 from regard.errors import RegardError
@@ -100,12 +100,12 @@ def demo(
 def main(arguments: list[str] | None = None) -> None:
     """The command line as a program."""
     try:
-        app(arguments)
-    except RegardError as error:
-        print(f"regard: {error}", file=sys.stderr)
-        sys.exit(130 if type(error).__name__ == "Interrupted" else 2)
+        app(arguments, exit_on_error=False, print_error=False)
     except BrokenPipeError:
         sys.exit(0)
+    except (RegardError, CycloptsError, OSError) as error:
+        print(f"regard: {error}", file=sys.stderr)
+        sys.exit(130 if type(error).__name__ == "Interrupted" else 2)
 
 
 def _settings(config: Path | None, overrides: list[str]) -> dict[str, dict[str, Any]]:

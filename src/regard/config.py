@@ -158,12 +158,9 @@ def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         place = [str(part) for part in first["loc"]]
+        dotted = ".".join(part for part in (path, *place) if part and part not in PRESETS)
         if first["type"] == "extra_forbidden":
-            known = _known(kind, place)
-            dotted = ".".join([path, *place] if path else place)
-            raise RegardError(f"unknown setting {dotted}; {suggestion(place[-1], known)}") from None
-        place = [part for part in place if part not in PRESETS]
-        dotted = ".".join([path, *place] if path else place)
+            raise RegardError(f"unknown setting {dotted}; {suggestion(place[-1], _known(kind, place))}") from None
         raise RegardError(f"{dotted}: {first['msg'].lower()}; got {first['input']!r}") from None
 
 

@@ -48,7 +48,7 @@ def test_each_gets_the_sizes_it_asks_for():
 def test_options_go_through():
     made = position("rotary", **SIZES, base=500.0, pairs="neighbours")
     assert isinstance(made, Rotary)
-    assert (made.pairs, made.rates[1].item()) == ("neighbours", pytest.approx(500**-0.5))
+    assert (made.pairs, made.rates[1]) == ("neighbours", pytest.approx(500**-0.5))
     learned, shaw = position("learned", **SIZES, longest=7), position("shaw", **SIZES, reach=3)
     assert isinstance(learned, Learned)
     assert isinstance(shaw, Shaw)

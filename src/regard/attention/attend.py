@@ -55,6 +55,7 @@ class Attention(nn.Module):
     ) -> S:
         """One context for each query. `offset` is where the first query stands when earlier ones are in a cache."""
         check(queries, keys, values)
+        self._fits(queries)
         if debugging():
             self._look_for_nan(queries, keys, values, mask, offset)
         context: S = backends.run(self.backend, self, queries, keys, values, mask, offset)
@@ -69,6 +70,12 @@ class Attention(nn.Module):
         known = pad(keys)
         visible = mask if known.lengths is None else mask & Inside(known.lengths)
         return steps(self, pad(queries).tensor, known.tensor, pad(values).tensor, visible, offset)
+
+    def _fits(self, queries: Sequences) -> None:
+        heads, dim = _sizes(queries)[1]["heads"], _sizes(queries)[1]["dim"]
+        if (self.score.heads, self.score.dim) != (heads, dim):
+            made = f"{self.score.heads} heads of {self.score.dim}"
+            raise ShapeError(f"{type(self.score).__name__} was made for {made}; got queries of {heads} heads of {dim}")
 
     def _look_for_nan(self, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset) -> None:
         seen = self.steps(queries, keys, values, mask=mask, offset=offset)

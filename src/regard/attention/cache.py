@@ -34,7 +34,10 @@ class Cache:
     def append(self, keys: Sequences, values: Sequences) -> Cache:
         """This cache with more positions at the end of each row (as many as the row brings)."""
         new, new_values = pad(keys), pad(values)
-        if torch.is_grad_enabled() and new.tensor.requires_grad:
+        if new.tensor.shape[:3] != new_values.tensor.shape[:3]:
+            shapes = tuple(new.tensor.shape[:3]), tuple(new_values.tensor.shape[:3])
+            raise ShapeError(f"each key needs one value; got (rows, groups, positions) {shapes[0]} and {shapes[1]}")
+        if torch.is_grad_enabled() and (new.tensor.requires_grad or new_values.tensor.requires_grad):
             raise RegardError("a cache keeps no gradients; run the steps under torch.no_grad()")
         if self._store is not None and len(new.tensor) != len(self._store.keys):
             raise ShapeError(f"this cache holds {len(self._store.keys)} rows; got keys for {len(new.tensor)}")

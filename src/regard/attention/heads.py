@@ -57,6 +57,8 @@ class MultiHead(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        if heads < 1 or (groups is not None and groups < 1):
+            raise ShapeError(f"there must be at least 1 head and 1 group; got heads={heads}, groups={groups}")
         attention, values, groups = attention or width, values or attention or width, groups or heads
         for name, size, parts in (("attention", attention, heads), ("values", values, heads), ("heads", heads, groups)):
             if size % parts:
@@ -108,6 +110,9 @@ class MultiHead(nn.Module):
     ) -> Any:
         """Project, cut into heads or groups, and turn by position where the encoding turns."""
         rotate = self.turn if turning else None
+        width = (sequences.values if isinstance(sequences, Ragged) else sequences).shape[-1]
+        if width != project.in_features:
+            raise ShapeError(f"this attention reads vectors of width {project.in_features}; got width {width}")
         if isinstance(sequences, Ragged):
             packed = project(sequences.values).unflatten(-1, (parts, -1))
             return sequences.like(rotate.turn(packed, _places(sequences, offset)[:, None]) if rotate else packed)

@@ -93,7 +93,13 @@ class Prefix(Mask):
             raise RegardError(f"a prefix cannot be shorter than 0; got {self.length}")
 
     def __call__(self, site: Site) -> Tensor:
-        return site.key < (self.length[site.batch] if isinstance(self.length, Tensor) else self.length)
+        if not isinstance(self.length, Tensor):
+            return site.key < self.length
+        if site.batch.ndim and len(site.batch) != len(self.length):
+            raise RegardError(
+                f"prefix has {len(self.length)} lengths for a batch of {len(site.batch)}; give one for each"
+            )
+        return site.key < self.length[site.batch]
 
     def __repr__(self) -> str:
         return f"prefix({self.length})"

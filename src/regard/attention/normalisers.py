@@ -62,7 +62,12 @@ class Positive(Normaliser):
         self.name, self.phi = phi, choose(PHI, phi, "phi")
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        return _share(self.phi(scores.masked_fill(~allowed, 0)), allowed)
+        scores = scores.masked_fill(~allowed, 0)
+        if (
+            self.name == "exp" and scores.shape[-1]
+        ):  # a common factor cancels; the largest exponential must not overflow
+            scores = scores - scores.amax(-1, keepdim=True).detach()
+        return _share(self.phi(scores), allowed)
 
     def extra_repr(self) -> str:
         return self.name
@@ -127,6 +132,8 @@ class Entmax(Normaliser):
         self.alpha = alpha
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
+        if not scores.shape[-1]:
+            return scores
         lowered = _lowest(scores, allowed)
         z = (self.alpha - 1) * (lowered - lowered.amax(-1, keepdim=True).detach())
         with torch.no_grad():
@@ -171,7 +178,7 @@ def _lowest(scores: Scores, allowed: Allowed) -> Scores:
 
 def _share(parts: Scores, allowed: Allowed) -> Weights:
     """Each allowed part over the sum of them; a row with nothing stays nothing."""
-    parts = parts * allowed
+    parts = parts.masked_fill(~allowed, 0)
     total = parts.sum(-1, keepdim=True)
     return parts / torch.where(total > 0, total, 1)
 

@@ -59,16 +59,22 @@ class Steps(NamedTuple):
 
 
 def steps(
-    parts: Parts, queries: Queries, keys: GroupedKeys, values: GroupedValues, mask: Mask, offset: Offset = 0
+    parts: Parts,
+    queries: Queries,
+    keys: GroupedKeys,
+    values: GroupedValues,
+    mask: Mask,
+    offset: Offset = 0,
+    drop: Callable[[Weights], Weights] = lambda weights: weights,
 ) -> Steps:
-    """The definition. `weights` are those before dropout."""
+    """The definition. `weights` are those before anything is dropped."""
     site = Site.grid(queries, keys, offset)
     keys, values = (spread(grouped, queries.shape[1]) for grouped in (keys, values))
     scores = parts.score(queries, keys)
     biased = scores if parts.bias is None else parts.bias.bind(queries)(scores, site)
     allowed = mask(site)
     weights = parts.normaliser(biased, allowed)
-    return Steps(scores, biased, allowed, weights, parts.dropout(weights) @ values)
+    return Steps(scores, biased, allowed, weights, drop(weights) @ values)
 
 
 def spread(grouped: GroupedKeys, heads: int) -> Keys:

@@ -120,7 +120,11 @@ class Gaussian(Score):
         return -apart.square().sum(-1) / 2
 
     def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
-        # −‖q − k‖²/2 = q·k − ‖k‖²/2 − ‖q‖²/2, and the last term is the same for all keys of a query.
+        # −‖q − k‖²/2 = q·k − ‖k‖²/2 − ‖q‖²/2, and the last term is the same for all keys of a query. Both are first
+        # moved to where the first key is: far from the origin the two large terms would cancel.
+        origin = keys[:, :, :1].detach()
+        keys = keys - origin
+        queries = queries - origin.repeat_interleave(queries.shape[1] // origin.shape[1], dim=1)
         one = torch.ones_like(queries[..., :1])
         square = keys.square().sum(-1, keepdim=True) / 2
         return torch.cat([queries, one], -1), torch.cat([keys, -square], -1), self.bandwidth**-2

@@ -52,4 +52,6 @@ class Learned(Added):
                 f"position {int(positions.max())} is past the {self.longest} that were learned; use a larger "
                 "'longest', or an encoding that is computed, such as 'sinusoidal' or 'rotary'"
             )
+        if positions.numel() and not positions.is_cuda and int(positions.min()) < 0:
+            raise RegardError(f"positions count from 0; got {int(positions.min())}")
         return self.table[positions]

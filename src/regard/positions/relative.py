@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.axes import Queries, Site
-from regard.errors import RegardError
+from regard.errors import RegardError, ShapeError
 from regard.positions.position import Biasing
 
 
@@ -25,6 +25,7 @@ class Alibi(Biasing):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
+        _at_least_one("heads", heads)
         self.heads = heads
         self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
@@ -107,6 +108,8 @@ class Shaw(Biasing):
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
         """One product of queries and table; a place then looks its number up."""
+        if queries.shape[-1] != self.table.shape[1]:
+            raise ShapeError(f"Shaw was made for dim {self.table.shape[1]}; got queries of dim {queries.shape[-1]}")
         terms = torch.einsum("bhqd,rd->bhqr", queries, self.table) * self.scale
 
         def bias(scores: Tensor, site: Site) -> Tensor:

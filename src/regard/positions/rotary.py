@@ -45,6 +45,8 @@ class Rotary(Turning):
             raise ShapeError(f"rotary turns pairs, so part · dim must be even and above 0; got {part} · {dim}")
         if factor < 1 or (scaling == "ntk" and turned < 4 and factor > 1):
             raise RegardError(f"scaling needs a factor of at least 1 (and ntk at least 4 turned dims); got {factor}")
+        if scaling == "none" and factor != 1:
+            raise RegardError(f"factor = {factor} does nothing without a scaling; choose scaling='linear' or 'ntk'")
         if scaling == "ntk" and factor > 1:
             base = base * factor ** (turned / (turned - 2))
         self.dim, self.turned, self.pairs, self.scaling, self.factor = dim, turned, pairs, scaling, factor
@@ -53,6 +55,8 @@ class Rotary(Turning):
 
     def turn(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
         """The vectors turned; `positions` broadcast against all axes but the last."""
+        if vectors.shape[-1] != self.dim:
+            raise ShapeError(f"Rotary was made for dim {self.dim}; got vectors of dim {vectors.shape[-1]}")
         cos, sin = waves(positions, self.rates, vectors.dtype)
         turning, still = vectors.split((self.turned, self.dim - self.turned), -1)
         if self.pairs == "halves":

@@ -35,4 +35,4 @@ def _computed(positions: Tensor, rates: tuple[float, ...], dtype: torch.dtype) -
 
 @lru_cache(maxsize=32)
 def _table(longest: int, rates: tuple[float, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return _computed(torch.arange(longest), rates, dtype)
+    return _computed(torch.arange(longest, device="cpu"), rates, dtype)

@@ -61,11 +61,12 @@ class Average:
         return kept
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what `state` gave."""
+        """Take back what `state` gave, to where the weights are."""
+        device = next(self.model.parameters()).device
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in state.items():
             group, own = name.split(".", 1)
-            groups.setdefault(group, {})[own] = tensor
+            groups.setdefault(group, {})[own] = tensor.to(device)
         self.moving = groups.pop("moving", {})
         self.snapshots = [groups[f"snapshot{i}"] for i in range(len(groups))]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from regard.errors import RegardError
 
@@ -39,6 +39,12 @@ class World:
         box = [value]
         distributed.broadcast_object_list(box, src=0)
         return box[0]
+
+    def summed(self, value: Tensor) -> Tensor:
+        """The sum over all processes, everywhere."""
+        if self.size > 1:
+            distributed.all_reduce(value)
+        return value
 
     def wrap(self, objective: nn.Module, parallel: str) -> nn.Module:
         """The objective with its gradients exchanged at each backward pass."""

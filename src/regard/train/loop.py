@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.config import Train
 from regard.errors import RegardError
 from regard.models import Model
+from regard.ragged import Ragged
 from regard.text import Batch, Batches, split
 from regard.train import checkpoint
 from regard.train.average import Average
@@ -54,12 +55,13 @@ class Trainer:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate * share(self.settings.schedule, self.step, self.warmup, self.total)
-        loss = self._gradients(batch)
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        loss = self.world.summed(self._gradients(batch))
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         for optimizer in self.optimizers:
             optimizer.step()
         self.step, self.at = self.step + 1, self.at + 1
         self.average.stepped(self.step)
+        loss = torch.where(norm.isfinite(), loss, norm)  # the weights are spoilt, though it shows at the next step only
         return loss, len(batch.source.values) + len(batch.target.values) + 2 * len(batch)
 
     def _gradients(self, batch: Batch) -> Tensor:
@@ -69,7 +71,7 @@ class Trainer:
                 torch.manual_seed(hash((self.settings.seed, self.step, self.world.rank)) & 0x7FFF_FFFF_FFFF_FFFF)
                 for optimizer in self.optimizers:
                     optimizer.zero_grad()
-                return sum((self._part(part) for part in _parts(batch, self.halvings)), torch.zeros(()))
+                return sum((self._part(part) for part in self._parts(batch)), torch.zeros(()))
             except torch.OutOfMemoryError:
                 if 2**self.halvings >= len(batch):
                     raise RegardError(
@@ -78,6 +80,14 @@ class Trainer:
                     ) from None
                 self.halvings += 1
                 torch.cuda.empty_cache()
+
+    def _parts(self, batch: Batch) -> list[Batch]:
+        """The batch cut in half so many times; among several processes equally often in each, for all must meet."""
+        parts = [batch]
+        for _ in range(self.halvings):
+            parts = [half for part in parts for half in (split(part) if len(part) > 1 else (part,))]
+        missing = 2**self.halvings - len(parts) if self.world.size > 1 else 0
+        return parts + [_nothing(batch)] * missing
 
     def _part(self, part: Batch) -> Tensor:
         with self._precision():
@@ -117,12 +127,10 @@ class Trainer:
         self.facts = facts
 
 
-def _parts(batch: Batch, halvings: int) -> list[Batch]:
-    """The batch cut in half so many times."""
-    parts = [batch]
-    for _ in range(halvings):
-        parts = [half for part in parts for half in (split(part) if len(part) > 1 else (part,))]
-    return parts
+def _nothing(batch: Batch) -> Batch:
+    """No pairs, of the same step."""
+    none = Ragged(batch.source.values[:0], batch.source.offsets[:1])
+    return Batch(none, none, batch.indices[:0], batch.step_pairs, batch.step_tokens)
 
 
 def seconds_a_step(make: Callable[[], Trainer], steps: int = 24) -> float:

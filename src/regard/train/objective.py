@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.models import Model
+from regard.ragged import Ragged
 from regard.text.batches import Batch, begun, ended
 
 
@@ -21,9 +22,10 @@ class Objective(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: Batch) -> Tensor:
-        if not len(batch):  # a rank with nothing to do still takes part in the exchange
-            return sum((p.sum() * 0 for p in self.model.parameters()), start=next(self.model.parameters()).sum() * 0)
-        logits = self.model(ended(batch.source), begun(batch.target)).values
-        right = ended(batch.target).values
+        source, target = batch.source, batch.target
+        if idle := not len(batch):  # a rank with nothing to do still takes part in the exchange, with a pair of nothing
+            source = target = Ragged.of([source.values])
+        logits = self.model(ended(source), begun(target)).values
+        right = ended(target).values
         total = F.cross_entropy(logits.float(), right, label_smoothing=self.smoothing, reduction="sum")
-        return total / (batch.step_tokens + batch.step_pairs)
+        return total * (not idle) / (batch.step_tokens + batch.step_pairs)

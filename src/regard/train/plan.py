@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from regard.config import PRESETS, Model, Recurrent, Train, Transformer, parse
+import torch
+
+from regard.config import PRESETS, Model, Recurrent, Text, Train, Transformer, parse
 from regard.errors import RegardError, choose
+from regard.models import build
 from regard.train.distributed import World
 from regard.train.prepare import Prepared
+
+UNSEEN = {"save_seconds"}  # settings that may change between one part of a run and the next
 
 
 @dataclass(frozen=True)
@@ -24,18 +32,25 @@ class Plan:
     decisions: list[str]
 
 
-def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: Prepared, world: World) -> Plan:
-    """Fill in what was left to us, from the size of the data and the machine."""
+def check(family: str, size: str, overrides: dict[str, Any], train: Train) -> None:
+    """Raise for what is wrong whatever the data are, before a long look at them."""
     given = [name for name in ("minutes", "steps", "epochs") if getattr(train, name) is not None]
     if len(given) > 1:
         raise RegardError(f"of minutes, steps and epochs give one; got {' and '.join(given)}")
-    tokens = int(data.pairs.source_lengths.sum() + data.pairs.target_lengths.sum())
     presets = choose(PRESETS, family, "family")
+    sizes = choose({"auto": presets["tiny"], **presets}, size, "size")
+    with torch.device("meta"):  # shapes without numbers
+        build(parse(Model, {"kind": family, **sizes, **overrides}, "model"), 8, 8)
+
+
+def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: Prepared, world: World) -> Plan:
+    """Fill in what was left to us, from the size of the data and the machine."""
+    tokens = int(data.pairs.source_lengths.sum() + data.pairs.target_lengths.sum())
     decisions = []
     if size == "auto":
         size = _size(tokens, world)
         decisions.append(f"size {size}: {tokens:,} tokens to learn from, on {world.device.type}")
-    sizes = choose(presets, size, "size")
+    sizes = PRESETS[family][size]
     dropout = {} if "dropout" in overrides else {"dropout": _dropout(tokens, size, train)}
     tied = {} if "tied" in overrides or data.exam.source is not data.exam.target else {"tied": "all"}
     model = parse(Model, {"kind": family, **sizes, **dropout, **tied, **overrides}, "model")
@@ -64,3 +79,26 @@ def _budget(tokens: int, world: World) -> int:
     if world.device.type == "cpu":
         return 1_024
     return int(min(25_000, max(4_096, tokens // 200)))
+
+
+def same(path: Path, decided: Plan, train: Train, text: Text) -> None:
+    """The settings of a run may not change under it; what differs is named."""
+    groups = {"model": decided.model.model_dump(), "train": train.model_dump(exclude=UNSEEN), "text": text.model_dump()}
+    groups["train"]["budget"] = decided.budget
+    now = json.loads(json.dumps(groups))
+    if path.exists():
+        was = json.loads(path.read_text())
+        changed = [
+            f"{group}.{name} was {was[group].get(name)!r} and is {now[group].get(name)!r}"
+            for group in now
+            for name in {**was[group], **now[group]}
+            if was[group].get(name) != now[group].get(name)
+        ]
+        if changed:
+            raise RegardError(
+                f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or another --out"
+            )
+        return
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(now, indent=1))
+    os.replace(partial, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -22,11 +21,9 @@ from regard.train import checkpoint, metrics
 from regard.train.distributed import World, world
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
-from regard.train.plan import Plan, plan
+from regard.train.plan import Plan, check, plan, same
 from regard.train.prepare import Prepared, prepare
 from regard.train.view import View, live
-
-UNSEEN = {"save_seconds"}  # settings that may change between one part of a run and the next
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,7 @@ class Job:
 
 def run(job: Job, view: View | None = None) -> dict[str, Any]:
     """Train, and leave a bundle in `job.out / "bundle"`. Returns the facts of its card."""
+    check(job.family, job.size, job.model, job.train)
     with world(job.device) as here, view or live() as view:
         say = view.said if here.first else (lambda text: None)
         if not here.first:  # the first process writes the data; the others open it
@@ -57,8 +55,8 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
             here.wait()
         decided = plan(job.family, job.size, job.model, job.train, data, here)
         if here.first:
-            _same(job.out / "settings.json", job, decided)
-        with Journal(job.out / "journal.jsonl", tensorboard=_board(job)) as journal, interruptible() as stopped:
+            same(job.out / "settings.json", decided, job.train, job.text)
+        with _journal(job, here) as journal, interruptible() as stopped:
             return Running(job, here, data, decided, view, journal).go(stopped)
 
 
@@ -80,7 +78,10 @@ class Running:
 
     def go(self, stopped: Any) -> dict[str, Any]:
         """Start or go on, to the end."""
-        saved = checkpoint.read(self.checkpoints)
+        saved = checkpoint.read(self.checkpoints) if self.here.first else None
+        self.here.wait()  # one after another: reading sets a damaged one aside, and a new one is written next
+        saved = saved if self.here.first else checkpoint.read(self.checkpoints)
+        self.here.wait()
         total = saved.facts["total"] if saved else self._total()
         trainer = self._trainer(self.model, total)
         if saved:
@@ -233,28 +234,8 @@ class Running:
         return int(self.here.agreed(total))
 
 
-def _same(path: Path, job: Job, decided: Plan) -> None:
-    """The settings of a run may not change under it; what differs is named."""
-    train = {k: v for k, v in job.train.model_dump().items() if k not in UNSEEN}
-    now = {"model": decided.model.model_dump(), "train": train, "text": job.text.model_dump(), "budget": decided.budget}
-    now = json.loads(json.dumps(now))
-    if path.exists():
-        was = json.loads(path.read_text())
-        changed = [
-            f"{group}.{name} was {was.get(group, {}).get(name)!r} and is {now[group].get(name)!r}"
-            for group in ("model", "train", "text")
-            for name in {**was.get(group, {}), **now[group]}
-            if was.get(group, {}).get(name) != now[group].get(name)
-        ]
-        if changed:
-            raise RegardError(
-                f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or another --out"
-            )
-        return
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(now, indent=1))
-    os.replace(partial, path)
-
-
-def _board(job: Job) -> Path | None:
-    return job.out / "tensorboard" if job.tensorboard else None
+def _journal(job: Job, here: World) -> Journal:
+    """The journal of the run, which the first process alone writes."""
+    if not here.first:
+        return Journal(os.devnull)
+    return Journal(job.out / "journal.jsonl", tensorboard=job.out / "tensorboard" if job.tensorboard else None)

@@ -32,7 +32,7 @@ class Backend:
 
 def _reference(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Tensor:
     visible = mask if keys.lengths is None else mask & Inside(keys.lengths)
-    return steps(parts, queries.tensor, keys.tensor, values.tensor, visible, offset).context
+    return steps(parts, queries.tensor, keys.tensor, values.tensor, visible, offset, parts.dropout).context
 
 
 BACKENDS: dict[str, Backend] = {

@@ -1,0 +1,173 @@
+"""The same Transformer on torch.nn.Transformer and on HF Marian, fed with their best case: sorted, hardly padded batches.
+
+Both are the paper's post-norm model with relu, sinusoidal positions, a target table tied to the output and dropout
+after embeddings and sublayers. Dropout on attention weights and inside feed-forwards is off, as it is in Regard.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.config import Transformer as Settings
+from regard.positions import Sinusoidal
+from regard.text import BEGIN, END, UNKNOWN, Pairs
+from regard.train.muon import optimizers
+
+LONGEST = 512  # positions the peers prepare for
+IGNORED = -100  # a place in a target where nothing is to be learned
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A padded batch. `padding` marks what is no source token; None = every source is as long as the longest."""
+
+    source: Tensor
+    padding: Tensor | None
+    prefix: Tensor
+    right: Tensor
+    tokens: int
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer with embeddings, positions and output around it."""
+
+    def __init__(self, settings: Settings, source: int, target: int) -> None:
+        super().__init__()
+        sizes = (settings.width, settings.heads, settings.hidden, settings.dropout)
+        asking = nn.TransformerEncoderLayer(*sizes, activation="relu", batch_first=True)
+        answering = nn.TransformerDecoderLayer(*sizes, activation="relu", batch_first=True)
+        _only_residual_dropout(asking, answering)
+        self.transformer = nn.Transformer(
+            settings.width,
+            settings.heads,
+            custom_encoder=nn.TransformerEncoder(asking, settings.encoder, enable_nested_tensor=False),
+            custom_decoder=nn.TransformerDecoder(answering, settings.decoder),
+            batch_first=True,
+        )
+        self.source, self.target = nn.Embedding(source, settings.width), nn.Embedding(target, settings.width)
+        for table in (self.source, self.target):
+            nn.init.normal_(table.weight, std=settings.width**-0.5)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.scale = math.sqrt(settings.width)
+        self.register_buffer("positions", Sinusoidal(settings.width)(torch.arange(LONGEST)))
+        self.register_buffer("triangle", nn.Transformer.generate_square_subsequent_mask(LONGEST))
+
+    def forward(self, batch: Table) -> Tensor:
+        """Logits, padded."""
+        time = batch.prefix.shape[1]
+        states = self.transformer(
+            self._embed(batch.source, self.source),
+            self._embed(batch.prefix, self.target),
+            src_key_padding_mask=batch.padding,
+            memory_key_padding_mask=batch.padding,
+            tgt_mask=self.triangle[:time, :time],
+            tgt_is_causal=True,  # what pads a target comes after all that is real: causality hides it
+        )
+        return F.linear(states, self.target.weight)
+
+    def _embed(self, ids: Tensor, table: nn.Embedding) -> Tensor:
+        return self.dropout(table(ids) * self.scale + self.positions[: ids.shape[1]])
+
+
+def _only_residual_dropout(*layers: nn.Module) -> None:
+    """No dropout on attention weights, nor between the two matrices of a feed-forward."""
+    for layer in layers:
+        layer.dropout.p = 0.0
+        for part in layer.modules():
+            if isinstance(part, nn.MultiheadAttention):
+                part.dropout = 0.0
+
+
+class Marian(nn.Module):
+    """HF's MarianMTModel from a small configuration."""
+
+    def __init__(self, settings: Settings, source: int, target: int) -> None:
+        super().__init__()
+        from transformers import MarianConfig, MarianMTModel
+
+        config = MarianConfig(
+            vocab_size=source,
+            decoder_vocab_size=target,
+            share_encoder_decoder_embeddings=False,
+            max_position_embeddings=LONGEST,
+            d_model=settings.width,
+            encoder_layers=settings.encoder,
+            decoder_layers=settings.decoder,
+            encoder_attention_heads=settings.heads,
+            decoder_attention_heads=settings.heads,
+            encoder_ffn_dim=settings.hidden,
+            decoder_ffn_dim=settings.hidden,
+            activation_function="relu",
+            dropout=settings.dropout,
+            scale_embedding=True,
+            use_cache=False,
+            pad_token_id=UNKNOWN,
+            decoder_start_token_id=BEGIN,
+            eos_token_id=END,
+            forced_eos_token_id=END,
+            attn_implementation="sdpa",
+        )
+        self.marian = MarianMTModel(config)
+        self.marian.lm_head.weight = self.marian.model.decoder.embed_tokens.weight
+
+    def forward(self, batch: Table) -> Tensor:
+        """Logits, padded."""
+        seen = None if batch.padding is None else ~batch.padding
+        return self.marian(input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.prefix).logits
+
+
+PEERS: dict[str, type[nn.Module]] = {"nn.Transformer": TorchTransformer, "HF Marian": Marian}
+
+
+def stepper(model: nn.Module, batches: Iterator[Table], *, smoothing: float, clip: float) -> Callable[[], int]:
+    """One training step on the next batch, as people write it; it returns the tokens learned from."""
+    made = optimizers(model.train(), "adamw", rate=1e-3, decay=0.01)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+
+    def step() -> int:
+        batch = next(batches)
+        logits = model(batch)
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), batch.right.flatten(), label_smoothing=smoothing, ignore_index=IGNORED
+        )
+        for optimizer in made:
+            optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(weights, clip)
+        for optimizer in made:
+            optimizer.step()
+        return batch.tokens
+
+    return step
+
+
+def bucketed(pairs: Pairs, budget: int, *, count: int, seed: int = 1) -> list[Table]:
+    """So many batches of the budget, drawn from the whole corpus sorted by source and target length, made beforehand."""
+    sources, targets = pairs.source_lengths, pairs.target_lengths
+    order = np.lexsort((targets, sources))
+    ends = np.flatnonzero(np.diff(np.cumsum(sources[order] + targets[order], dtype=np.int64) // budget)) + 1
+    groups = np.split(order, ends)
+    drawn = np.random.default_rng(seed).permutation(len(groups))[:count]
+    return [_table(pairs, groups[place]) for place in drawn]
+
+
+def _table(pairs: Pairs, indices: np.ndarray) -> Table:
+    (sources, source_ends), (targets, target_ends) = pairs.gather(indices)
+    asked = [torch.from_numpy(ids) for ids in np.split(sources, source_ends[1:-1])]
+    answers = [torch.from_numpy(ids) for ids in np.split(targets, target_ends[1:-1])]
+    source = _padded([torch.cat([ids, torch.tensor([END])]) for ids in asked], UNKNOWN)
+    lengths = torch.tensor([len(ids) + 1 for ids in asked])
+    padding = torch.arange(source.shape[1])[None] >= lengths[:, None]
+    prefix = _padded([torch.cat([torch.tensor([BEGIN]), ids]) for ids in answers], UNKNOWN)
+    right = _padded([torch.cat([ids, torch.tensor([END])]) for ids in answers], IGNORED)
+    tokens = len(sources) + len(targets) + 2 * len(indices)
+    return Table(source, padding if padding.any() else None, prefix, right, tokens)
+
+
+def _padded(rows: list[Tensor], fill: int) -> Tensor:
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill)

@@ -1,0 +1,220 @@
+"""Training speed on the default task: real tokens/s of Regard, of the same model on torch.nn.Transformer and on HF Marian.
+
+    python benchmarks/training.py                     # two sizes, with and without dropout
+    python benchmarks/training.py --width 64 --steps 100
+    python benchmarks/training.py --profile           # where Regard's time goes
+
+A step is forward, backward, clipping and AdamW. Padding does not count as tokens. Regard runs as the product does, with
+its own batches read from disk within the step; the peers' batches are sorted and made before the clock starts.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+
+import torch
+from harness import Check, machine, matmul_rate, report
+from peers import PEERS, bucketed, stepper
+
+from regard.config import PRESETS, Train, Transformer
+from regard.models import build
+from regard.text import Batches, Corpus, Tokenizer, tokenise, train_tokenizer
+from regard.text.pairs import Pairs
+from regard.train import demo
+from regard.train.distributed import World
+from regard.train.loop import Trainer
+
+TURN = 4  # steps before the next contender's turn
+SMOOTHING, CLIP = 0.1, 1.0
+NAMES = ("regard", *PEERS)
+Step = Callable[[], int]
+
+
+class Task:
+    """The default task's training part as ids in a folder, made once and opened by every process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not (folder / "ids").exists():
+            self._make(demo.unpack(folder)["train"])
+        self.source, self.target = (Tokenizer.load(folder / f"{side}.json") for side in ("source", "target"))
+        self.pairs = Pairs.open(folder / "ids")
+
+    def _make(self, train: Path) -> None:
+        corpus = Corpus(train)
+        sources, targets = zip(*((pair.source, pair.target) for pair in corpus), strict=True)
+        sides = [train_tokenizer(kind, lines) for kind, lines in (("characters", sources), ("words", targets))]
+        for side, tokenizer in zip(("source", "target"), sides, strict=True):
+            tokenizer.save(self.folder / f"{side}.json")
+        tokenise(zip(sources, targets, strict=True), *sides, self.folder / "ids", workers=1)
+
+
+def contender(name: str, task: Task, settings: Transformer, budget: int) -> tuple[Step, int]:
+    """A training step that returns the tokens it learned from, and the model's parameters."""
+    torch.manual_seed(1)
+    if name == "regard":
+        model = build(settings, len(task.source), len(task.target))
+        train = Train(optimizer="adamw", smoothing=SMOOTHING, clip=CLIP, warmup=0)
+        world = World(1, 0, torch.device("cpu"))
+        batches = Batches(task.pairs, budget=budget, seed=1, limit=512)
+        trainer = Trainer(model, batches, train, 1_000_000, world, rate=1e-3)
+        return (lambda: trainer.advance()[1]), _parameters(model)
+    peer = PEERS[name](settings, len(task.source), len(task.target))
+    tables = cycle(bucketed(task.pairs, budget, count=200))
+    return stepper(peer, tables, smoothing=SMOOTHING, clip=CLIP), _parameters(peer)
+
+
+def _parameters(model: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+
+
+def speeds(steps: dict[str, Step], count: int) -> dict[str, list[float]]:
+    """Real tokens/s of each contender, turn by turn; who begins changes, so that noise hits all alike."""
+    for step in steps.values():
+        for _ in range(2 * TURN):
+            step()
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(max(3, count // TURN)):
+        names = list(steps)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            start = time.perf_counter()
+            tokens = sum(steps[name]() for _ in range(TURN))
+            found[name].append(tokens / (time.perf_counter() - start))
+    return found
+
+
+def ceiling(task: Task, settings: Transformer, rate: float) -> float:
+    """Tokens/s if every matrix product ran at the machine's rate and nothing else took time.
+
+    Multiply-adds forward; backward takes twice as many; each is two operations.
+    """
+    width, hidden = settings.width, settings.hidden
+    sources, targets = (lengths.astype(float) + 1 for lengths in (task.pairs.source_lengths, task.pairs.target_lengths))
+    feed = 2 * width * hidden
+    asking = settings.encoder * (4 * width**2 + feed) + settings.decoder * 2 * width**2
+    answering = settings.decoder * (6 * width**2 + feed) + width * len(task.target)
+    maps = settings.encoder * 2 * width * sources**2
+    maps = maps + settings.decoder * width * (targets * (targets + 1) + 2 * sources * targets)
+    work = asking * sources.sum() + answering * targets.sum() + maps.sum()
+    return rate * (sources.sum() + targets.sum()) / (3 * 2 * work)
+
+
+def peak(name: str, task: Task, settings: Transformer, budget: int, steps: int) -> float:
+    """Megabytes by which training makes a process of its own grow: weights, gradients, moments and activations."""
+    request = {"name": name, "folder": str(task.folder), "settings": settings.model_dump(), "budget": budget}
+    command = [sys.executable, __file__, "--grow", json.dumps({**request, "steps": steps})]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def grow(request: dict) -> float:
+    """The growth, measured inside that process. A small model first: what libraries load is not training's."""
+    task, settings = Task(Path(request["folder"])), Transformer(**request["settings"])
+    small = settings.model_copy(update={"width": 8 * settings.heads, "hidden": 16})
+    contender(request["name"], task, small, 128)[0]()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far (Linux)
+    before = resident("VmRSS")
+    step, _ = contender(request["name"], task, settings, request["budget"])
+    for _ in range(request["steps"]):
+        step()
+    return (resident("VmHWM") - before) / 2**10
+
+
+def resident(field: str) -> int:
+    """Kilobytes of memory this process holds (VmRSS) or held at its peak (VmHWM)."""
+    return int(Path("/proc/self/status").read_text().split(f"{field}:")[1].split()[0])
+
+
+def compare(title: str, task: Task, settings: Transformer, options: argparse.Namespace, rate: float) -> list[Check]:
+    """One size with one dropout: a line for each contender, and the checks."""
+    made = {name: contender(name, task, settings, options.budget) for name in NAMES}
+    found = speeds({name: step for name, (step, _) in made.items()}, options.steps)
+    limit = ceiling(task, settings, rate)
+    print(f"\n{title}, dropout {settings.dropout}, {options.budget:,} tokens to a step")
+    print(f"{'':16} {'parameters':>10} {'tokens/s':>10} {'of ceiling':>10} {'regard is':>10} {'peak MB':>8}")
+    ratios = {}
+    for name in NAMES:
+        speed = statistics.median(found[name])
+        ratios[name] = statistics.median(a / b for a, b in zip(found["regard"], found[name], strict=True))
+        grown = peak(name, task, settings, options.budget, min(20, options.steps))
+        print(
+            f"{name:16} {made[name][1]:>10,} {speed:>10,.0f} {speed / limit:>10.1%} {ratios[name]:>8.2f} × {grown:>8.0f}",
+            flush=True,
+        )
+    print(f"{'ceiling':16} {'':>10} {limit:>10,.0f}")
+    name = f"{title}, dropout {settings.dropout}"
+    better = min(PEERS, key=ratios.__getitem__)
+    most = limit / statistics.median(found[better])
+    return [
+        Check(f"{name}: tokens/s", statistics.median(found["regard"]), limit, 0, True),
+        Check(f"{name}: over {better}", ratios[better], most, 2.0, ratios[better] >= 2),
+    ]
+
+
+def profile(task: Task, settings: Transformer, options: argparse.Namespace) -> None:
+    """Where Regard's time goes, operation by operation; calls of Python itself show as what is missing from the sum."""
+    step, _ = contender("regard", task, settings, options.budget)
+    for _ in range(5):
+        step()
+    start = time.perf_counter()
+    for _ in range(options.steps):
+        step()
+    plain = (time.perf_counter() - start) / options.steps
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        for _ in range(options.steps):
+            step()
+    averages = seen.key_averages()
+    inside = sum(row.self_cpu_time_total for row in averages) / options.steps / 1e3
+    print(f"{plain * 1e3:.1f} ms a step; in operations, under the profiler, {inside:.1f} ms")
+    print(averages.table(sort_by="self_cpu_time_total", row_limit=30, max_name_column_width=60))
+
+
+def rows(options: argparse.Namespace) -> list[tuple[str, Transformer]]:
+    """The sizes to compare."""
+    same = {"activation": "relu", "position": "sinusoidal", "placement": "post", "tied": "target"}
+    if options.width:
+        sizes = {"width": options.width, "heads": 4, "encoder": 2, "decoder": 2, "hidden": 4 * options.width}
+        return [(f"width {options.width}, 2+2", Transformer(**sizes, **same))]
+    larger = {"width": 128, "heads": 4, "encoder": 3, "decoder": 3, "hidden": 512}
+    tiny = PRESETS["transformer"]["tiny"]
+    return [("tiny", Transformer(**tiny, **same)), ("width 128, 3+3", Transformer(**larger, **same))]
+
+
+def arguments() -> argparse.Namespace:
+    """What may be chosen."""
+    parser = argparse.ArgumentParser(description="real tokens/s in training, beside two peers")
+    parser.add_argument("--width", type=int, help="one size only: this width, 2+2 layers, hidden 4 × width")
+    parser.add_argument("--budget", type=int, default=2048, help="source and target tokens to a step")
+    parser.add_argument("--steps", type=int, default=120, help="steps measured for each contender")
+    parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0], help="the shares to compare")
+    parser.add_argument("--profile", action="store_true", help="show where Regard's time goes, and stop")
+    parser.add_argument("--grow", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Everything."""
+    options = arguments()
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+    if options.grow:
+        return print(grow(json.loads(options.grow)))
+    with tempfile.TemporaryDirectory() as folder:
+        task = Task(Path(folder))
+        wanted = [(t, s.model_copy(update={"dropout": d})) for t, s in rows(options) for d in options.dropout]
+        if options.profile:
+            return [profile(task, settings, options) for _, settings in wanted][0]
+        rate = matmul_rate()
+        print(f"{machine()}, {torch.get_num_threads()} threads: matrix products {rate / 1e9:.0f} GF/s")
+        checks = [check for t, settings in wanted for check in compare(t, task, settings, options, rate)]
+    return report("training", checks)
+
+
+if __name__ == "__main__":
+    main()
