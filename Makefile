@@ -1,7 +1,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test format docs bench clean
+.PHONY: demo test format docs clean
+
+demo: .venv/ready
+	$(BIN)/regard demo
 
 test: .venv/ready
 	$(BIN)/ruff format --check .
@@ -12,6 +15,9 @@ test: .venv/ready
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: .venv/ready
+	$(BIN)/python docs/parts.py
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,6 +1,6 @@
 """Attention forward and backward: `auto` against the reference, beside the arithmetic ceiling; and its memory.
 
-    python benchmarks/attention.py        # on a CPU, or on a GPU where there is one
+python benchmarks/attention.py        # on a CPU, or on a GPU where there is one
 """
 
 import subprocess
@@ -44,7 +44,8 @@ def compare(name: str, lengths: list[int], heads: int, dim: int, mask: Mask, rat
     """The ratio reference : auto, and the ratio that arithmetic alone would allow."""
     data = [batch(lengths, heads, dim) for _ in range(3)]
     steps = [
-        training_step(Attention(ScaledDot(heads, dim), backend=backend), data, mask) for backend in ("reference", "auto")
+        training_step(Attention(ScaledDot(heads, dim), backend=backend), data, mask)
+        for backend in ("reference", "auto")
     ]
     slow, fast, ratio = ratios(*steps)
     ceiling = slow / (operations(lengths, heads, dim, mask) / rate)
@@ -117,7 +118,9 @@ def on_gpu() -> list[Check]:
             run = training_step(Attention(ScaledDot(heads, dim), backend=backend), data, mask)
             seconds = median(run, repeats=20, warmup=5)
             flops = operations(lengths, heads, dim, mask) / seconds
-            print(f"{name:24} {backend:5} {seconds * 1e3:8.3f} ms  {flops / 1e12:6.1f} TF/s  {flops / rate:5.1%} of ceiling")
+            print(
+                f"{name:24} {backend:5} {seconds * 1e3:8.3f} ms  {flops / 1e12:6.1f} TF/s  {flops / rate:5.1%} of ceiling"
+            )
             checks.append(Check(f"{name}, {backend}: TF/s", flops / 1e12, rate / 1e12, 0, flops > 0))
     peak = extra_memory(8192, 8, 64)
     checks.append(Check("8192-long: peak extra MB", peak, 8 * 8192 * 64 * 4 * 5 / 2**20, 300, peak < 300))

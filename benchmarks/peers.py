@@ -1,4 +1,4 @@
-"""The same Transformer on torch.nn.Transformer and on HF Marian, fed with their best case: sorted, hardly padded batches.
+"""The same Transformer on torch.nn.Transformer and on HF Marian, fed with their best case: sorted batches.
 
 Both are the paper's post-norm model with relu, sinusoidal positions, a target table tied to the output and dropout
 after embeddings and sublayers. Dropout on attention weights and inside feed-forwards is off, as it is in Regard.
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from regard.config import Transformer as Settings
 from regard.positions import Sinusoidal
-from regard.text import BEGIN, END, UNKNOWN, Pairs
+from regard.text import BEGIN, END, UNKNOWN, Batches, Pairs
 from regard.train.muon import optimizers
 
 LONGEST = 512  # positions the peers prepare for
@@ -31,6 +31,11 @@ class Table:
     prefix: Tensor
     right: Tensor
     tokens: int
+
+    @property
+    def wasted(self) -> float:
+        """The share of its places that hold no token."""
+        return 1 - self.tokens / (self.source.numel() + self.prefix.numel())
 
 
 class TorchTransformer(nn.Module):
@@ -146,13 +151,18 @@ def stepper(model: nn.Module, batches: Iterator[Table], *, smoothing: float, cli
     return step
 
 
-def bucketed(pairs: Pairs, budget: int, *, count: int, seed: int = 1) -> list[Table]:
-    """So many batches of the budget, drawn from the whole corpus sorted by source and target length, made beforehand."""
+def bucketed(pairs: Pairs, budget: int, *, count: int, order: str = "sorted", seed: int = 1) -> list[Table]:
+    """So many batches of the budget: of the corpus sorted by source and target length, cut and drawn at random (the
+    best case); those that Regard takes; or pairs in random company, as many scripts do."""
+    if order == "regard":
+        plan = Batches(pairs, budget=budget, seed=seed).plan(0)
+        return [_table(pairs, plan.batch(step)) for step in range(min(count, len(plan)))]
     sources, targets = pairs.source_lengths, pairs.target_lengths
-    order = np.lexsort((targets, sources))
-    ends = np.flatnonzero(np.diff(np.cumsum(sources[order] + targets[order], dtype=np.int64) // budget)) + 1
-    groups = np.split(order, ends)
-    drawn = np.random.default_rng(seed).permutation(len(groups))[:count]
+    random = np.random.default_rng(seed)
+    row = np.lexsort((targets, sources)) if order == "sorted" else random.permutation(len(pairs))
+    ends = np.flatnonzero(np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // budget)) + 1
+    groups = np.split(row, ends)
+    drawn = random.permutation(len(groups))[:count]
     return [_table(pairs, groups[place]) for place in drawn]
 
 

@@ -1,4 +1,4 @@
-"""Training speed on the default task: real tokens/s of Regard, of the same model on torch.nn.Transformer and on HF Marian.
+"""Training speed on the default task: real tokens/s of one model on Regard, on torch.nn.Transformer and on HF Marian.
 
     python benchmarks/training.py                     # two sizes, with and without dropout
     python benchmarks/training.py --width 64 --steps 100
@@ -56,7 +56,7 @@ class Task:
         tokenise(zip(sources, targets, strict=True), *sides, self.folder / "ids", workers=1)
 
 
-def contender(name: str, task: Task, settings: Transformer, budget: int) -> tuple[Step, int]:
+def contender(name: str, task: Task, settings: Transformer, budget: int, order: str) -> tuple[Step, int]:
     """A training step that returns the tokens it learned from, and the model's parameters."""
     torch.manual_seed(1)
     if name == "regard":
@@ -67,7 +67,7 @@ def contender(name: str, task: Task, settings: Transformer, budget: int) -> tupl
         trainer = Trainer(model, batches, train, 1_000_000, world, rate=1e-3)
         return (lambda: trainer.advance()[1]), _parameters(model)
     peer = PEERS[name](settings, len(task.source), len(task.target))
-    tables = cycle(bucketed(task.pairs, budget, count=200))
+    tables = cycle(bucketed(task.pairs, budget, count=200, order=order))
     return stepper(peer, tables, smoothing=SMOOTHING, clip=CLIP), _parameters(peer)
 
 
@@ -106,10 +106,11 @@ def ceiling(task: Task, settings: Transformer, rate: float) -> float:
     return rate * (sources.sum() + targets.sum()) / (3 * 2 * work)
 
 
-def peak(name: str, task: Task, settings: Transformer, budget: int, steps: int) -> float:
+def peak(name: str, task: Task, settings: Transformer, options: argparse.Namespace) -> float:
     """Megabytes by which training makes a process of its own grow: weights, gradients, moments and activations."""
-    request = {"name": name, "folder": str(task.folder), "settings": settings.model_dump(), "budget": budget}
-    command = [sys.executable, __file__, "--grow", json.dumps({**request, "steps": steps})]
+    request = {"name": name, "folder": str(task.folder), "settings": settings.model_dump()}
+    chosen = {"budget": options.budget, "order": options.peers, "steps": min(20, options.steps)}
+    command = [sys.executable, __file__, "--grow", json.dumps({**request, **chosen})]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout.splitlines()[-1])
 
@@ -118,10 +119,10 @@ def grow(request: dict) -> float:
     """The growth, measured inside that process. A small model first: what libraries load is not training's."""
     task, settings = Task(Path(request["folder"])), Transformer(**request["settings"])
     small = settings.model_copy(update={"width": 8 * settings.heads, "hidden": 16})
-    contender(request["name"], task, small, 128)[0]()
+    contender(request["name"], task, small, 128, request["order"])[0]()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far (Linux)
     before = resident("VmRSS")
-    step, _ = contender(request["name"], task, settings, request["budget"])
+    step, _ = contender(request["name"], task, settings, request["budget"], request["order"])
     for _ in range(request["steps"]):
         step()
     return (resident("VmHWM") - before) / 2**10
@@ -134,7 +135,7 @@ def resident(field: str) -> int:
 
 def compare(title: str, task: Task, settings: Transformer, options: argparse.Namespace, rate: float) -> list[Check]:
     """One size with one dropout: a line for each contender, and the checks."""
-    made = {name: contender(name, task, settings, options.budget) for name in NAMES}
+    made = {name: contender(name, task, settings, options.budget, options.peers) for name in NAMES}
     found = speeds({name: step for name, (step, _) in made.items()}, options.steps)
     limit = ceiling(task, settings, rate)
     print(f"\n{title}, dropout {settings.dropout}, {options.budget:,} tokens to a step")
@@ -143,9 +144,10 @@ def compare(title: str, task: Task, settings: Transformer, options: argparse.Nam
     for name in NAMES:
         speed = statistics.median(found[name])
         ratios[name] = statistics.median(a / b for a, b in zip(found["regard"], found[name], strict=True))
-        grown = peak(name, task, settings, options.budget, min(20, options.steps))
+        grown = peak(name, task, settings, options)
         print(
-            f"{name:16} {made[name][1]:>10,} {speed:>10,.0f} {speed / limit:>10.1%} {ratios[name]:>8.2f} × {grown:>8.0f}",
+            f"{name:16} {made[name][1]:>10,} {speed:>10,.0f} {speed / limit:>10.1%} "
+            f"{ratios[name]:>8.2f} × {grown:>8.0f}",
             flush=True,
         )
     print(f"{'ceiling':16} {'':>10} {limit:>10,.0f}")
@@ -158,9 +160,16 @@ def compare(title: str, task: Task, settings: Transformer, options: argparse.Nam
     ]
 
 
-def profile(task: Task, settings: Transformer, options: argparse.Namespace) -> None:
-    """Where Regard's time goes, operation by operation; calls of Python itself show as what is missing from the sum."""
-    step, _ = contender("regard", task, settings, options.budget)
+def profile(task: Task, wanted: list[tuple[str, Transformer]], options: argparse.Namespace) -> None:
+    """Where Regard's time goes, operation by operation, for each size and dropout."""
+    for title, settings in wanted:
+        print(f"\n{title}, dropout {settings.dropout}")
+        operations(task, settings, options)
+
+
+def operations(task: Task, settings: Transformer, options: argparse.Namespace) -> None:
+    """One table; the time of Python itself shows as what is missing from the sum."""
+    step, _ = contender("regard", task, settings, options.budget, options.peers)
     for _ in range(5):
         step()
     start = time.perf_counter()
@@ -194,6 +203,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=int, default=2048, help="source and target tokens to a step")
     parser.add_argument("--steps", type=int, default=120, help="steps measured for each contender")
     parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0], help="the shares to compare")
+    orders = ("sorted", "regard", "random")
+    parser.add_argument(
+        "--peers", choices=orders, default="sorted", help="the peers' batches: their best case, Regard's own, or any"
+    )
+    parser.add_argument("--threads", type=int, default=2, help="cores to use")
     parser.add_argument("--profile", action="store_true", help="show where Regard's time goes, and stop")
     parser.add_argument("--grow", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -202,16 +216,18 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Everything."""
     options = arguments()
-    torch.set_num_threads(min(2, torch.get_num_threads()))
+    torch.set_num_threads(options.threads)
     if options.grow:
         return print(grow(json.loads(options.grow)))
     with tempfile.TemporaryDirectory() as folder:
         task = Task(Path(folder))
         wanted = [(t, s.model_copy(update={"dropout": d})) for t, s in rows(options) for d in options.dropout]
         if options.profile:
-            return [profile(task, settings, options) for _, settings in wanted][0]
+            return profile(task, wanted, options)
         rate = matmul_rate()
         print(f"{machine()}, {torch.get_num_threads()} threads: matrix products {rate / 1e9:.0f} GF/s")
+        wasted = [table.wasted for table in bucketed(task.pairs, options.budget, count=200, order=options.peers)]
+        print(f"the peers' batches ({options.peers}): {statistics.mean(wasted):.1%} padding; Regard's: none")
         checks = [check for t, settings in wanted for check in compare(t, task, settings, options, rate)]
     return report("training", checks)
 

@@ -1,6 +1,6 @@
 """Writes docs/parts.md: every part of attention with its formula, its paper, its options, and who can run it.
 
-    python docs/parts.py
+python docs/parts.py
 """
 
 import inspect
@@ -69,22 +69,25 @@ def page() -> str:
         for n, kind in NORMALISERS.items()
     ]
     positions = [row(n, kind, *placed(n)) for n, kind in POSITIONS.items()]
-    return "\n\n".join(
-        [
-            HEAD.strip(),
-            table("Scores", "How a query is compared with a key; both come projected.", scores, "runs on"),
-            table("Masks", "Which keys a query may see; joined by `&` and `|`.", masks, "runs on"),
-            table("Normalisers", "From scores to weights.", normalisers, "runs on"),
-            table(
-                "Positions",
-                "Where tokens stand: *added* to embeddings, *turning* queries and keys, or *biasing* scores (these are "
-                "the biases of the formula).",
-                positions,
-                "acts",
-                "runs on",
-            ),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                HEAD.strip(),
+                table("Scores", "How a query is compared with a key; both come projected.", scores, "runs on"),
+                table("Masks", "Which keys a query may see; joined by `&` and `|`.", masks, "runs on"),
+                table("Normalisers", "From scores to weights.", normalisers, "runs on"),
+                table(
+                    "Positions",
+                    "Where tokens stand: *added* to embeddings, *turning* queries and keys, or *biasing* scores (these "
+                    "are the biases of the formula).",
+                    positions,
+                    "acts",
+                    "runs on",
+                ),
+            ]
+        )
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ LAYERS = [
     {"trace", "plots"},
     {"explore", "serve"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
 FOUNDATION = {("axes", "errors"), ("ragged", "errors"), ("ragged", "axes"), ("config", "errors")}
@@ -125,7 +126,17 @@ def test_everything_public_says_what_it_is():
 
 
 def test_importing_regard_loads_torch_and_nothing_heavier():
-    heavy = ["torch._dynamo", "sympy", "sklearn", "scipy", "pandas", "matplotlib", "transformers", "tokenizers", "triton"]
+    heavy = [
+        "torch._dynamo",
+        "sympy",
+        "sklearn",
+        "scipy",
+        "pandas",
+        "matplotlib",
+        "transformers",
+        "tokenizers",
+        "triton",
+    ]
     script = f"import regard, sys; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -22,11 +22,7 @@ RUNS = "runs"
 
 @app.command
 def train(
-    files: Annotated[
-        list[Path], Parameter(help="Pairs: TSV, CSV or JSON lines, plain or compressed; - is standard input.")
-    ],
-    /,
-    *,
+    *files: Annotated[Path, Parameter(help="Pairs: TSV, CSV or JSON lines, plain or compressed; - is standard input.")],
     targets: Annotated[
         list[Path] | None, Parameter(help="Parallel target files: FILES then hold sources, line by line.")
     ] = None,
@@ -68,7 +64,7 @@ def train(
         return Corpus(paths, partners, source=_column(source), target=_column(target), bad_lines=bad_lines)
 
     job = Job(
-        corpus=corpus(files, targets),
+        corpus=corpus(list(files), targets),
         held_out=corpus(held_out) if held_out else None,
         out=out or Path(RUNS) / _stem(files[0]),
         family=groups["model"].pop("kind", family),
@@ -99,8 +95,10 @@ def demo(
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line as a program."""
+    words = sys.argv[1:] if arguments is None else arguments
+    words = ["./-" if word == "-" else word for word in words]  # which is Path("-"), and reads as no option
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        app(words, exit_on_error=False, print_error=False)
     except BrokenPipeError:
         sys.exit(0)
     except (RegardError, CycloptsError, OSError) as error:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard import Ragged, attend, causal, debug
-from regard.attention import SCORES, Attention, backends, in_columns
+from regard.attention import NORMALISERS, SCORES, Attention, backends, in_columns
 from regard.attention.scores import Additive, General, ScaledDot
 from regard.errors import NotANumber, RegardError
 from regard.positions import Distance
@@ -34,7 +34,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-FUSED = [{}, {"score": "dot"}, {"score": "gaussian"}, {"score": "cosine"}, {"mask": causal}, {"dropout": 0.5}]
+FUSED = [{}, {"score": "dot"}, {"score": "cosine"}, {"mask": causal}, {"dropout": 0.5}]
 EAGER = [{"normaliser": "sparsemax"}, {"normaliser": "none"}, {"score": Additive(HEADS, DIM)}]
 
 
@@ -58,7 +58,7 @@ def test_an_explicit_reference_is_never_fused(calls: list[str]):
 def test_auto_names_the_fastest_that_can():
     q, _, _ = inputs()
     names = {name: backends.fastest(Attention(kind(HEADS, DIM)), q) for name, kind in SCORES.items()}
-    assert names == {name: "reference" if name == "additive" else "sdpa" for name in SCORES}
+    assert names == {name: "reference" if name in ("additive", "gaussian") else "sdpa" for name in SCORES}
 
 
 @pytest.mark.parametrize(("name", "kind"), [("general", General), ("additive", Additive)])
@@ -129,6 +129,15 @@ def test_outside_debug_a_nan_goes_where_it_goes():
     assert attend(q, k, v).isnan().any()
     with debug():
         assert attend(q, k.nan_to_num(0), v).isfinite().all()
+
+
+@pytest.mark.parametrize("normaliser", NORMALISERS)
+def test_steps_of_a_batch_without_keys_are_empty(normaliser: str):
+    q, k, v = inputs()
+    seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).steps(q, k[:, :, :0], v[:, :, :0])
+    assert seen.weights.shape == (BATCH, HEADS, QUERIES, 0)
+    assert seen.context.shape == (BATCH, HEADS, QUERIES, OUT)
+    assert seen.context.eq(0).all()
 
 
 def test_a_backend_changed_to_an_unknown_one_is_an_error():

@@ -6,8 +6,9 @@ from torch import Tensor
 
 from regard import Ragged, attend, prefix, window
 from regard.attention import Attention
-from regard.attention.scores import ScaledDot
+from regard.attention.scores import Additive, ScaledDot
 from regard.errors import RegardError, ShapeError, UnknownName
+from regard.positions import T5, Alibi, Distance, Shaw
 
 BATCH, HEADS, GROUPS, QUERIES, KEYS, DIM, OUT = 2, 6, 3, 5, 7, 4, 9
 
@@ -122,6 +123,30 @@ def test_a_prefix_cannot_be_negative(length: int | Tensor):
     with pytest.raises(RegardError) as caught:
         prefix(length)
     assert str(caught.value) == f"a prefix cannot be shorter than 0; got {length}"
+
+
+def test_a_prefix_for_each_of_another_number_of_sequences():
+    with pytest.raises(RegardError) as caught:
+        attend(Q, K, V, mask=prefix(torch.tensor([1, 2, 3])))
+    assert str(caught.value) == "prefix has 3 lengths for a batch of 2; give one for each"
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"score": ScaledDot(6, 9)}, "ScaledDot was made for 6 heads of 9; got queries of 6 heads of 4"),
+        ({"score": ScaledDot(5, 4)}, "ScaledDot was made for 5 heads of 4; got queries of 6 heads of 4"),
+        ({"score": Additive(1, 4)}, "Additive was made for 1 heads of 4; got queries of 6 heads of 4"),
+        ({"bias": Alibi(3)}, "the bias Alibi is for 3 heads, the score for 6"),
+        ({"bias": Distance(8, 4)}, "the bias Distance is for 8 heads, the score for 6"),
+        ({"bias": T5(2)}, "the bias T5 is for 2 heads, the score for 6"),
+        ({"bias": Shaw(8)}, "Shaw was made for dim 8; got queries of dim 4"),
+    ],
+)
+def test_a_part_made_for_other_sizes_is_named(parts: dict[str, object], message: str):
+    with pytest.raises(ShapeError) as caught:
+        attend(Q, K, V, **parts)
+    assert str(caught.value) == message
 
 
 def test_empty_sequences_are_allowed_and_give_nothing():

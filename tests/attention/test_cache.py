@@ -153,6 +153,13 @@ def test_a_cache_of_other_rows_is_an_error():
         Cache().append(*fresh(1)).append(*fresh(1, batch=3))
 
 
+@pytest.mark.parametrize("shape", [(1, 3, 4), (2, 3, 2), (2, 1, 4)], ids=["rows", "positions", "groups"])
+def test_a_cache_wants_a_value_for_each_key(shape: tuple[int, int, int]):
+    with pytest.raises(ShapeError) as caught:
+        Cache().append(torch.randn(2, 3, 4, DIM), torch.randn(*shape, OUT))
+    assert str(caught.value) == f"each key needs one value; got (rows, groups, positions) (2, 3, 4) and {shape}"
+
+
 def test_gradients_are_refused():
     keys, values = fresh(1)
     with pytest.raises(RegardError, match=r"^a cache keeps no gradients; run the steps under torch\.no_grad\(\)$"):

@@ -127,6 +127,9 @@ def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
         ({"heads": 5, "values": 12}, "values = 12 cannot be split into 5 equal parts"),
         ({"heads": 5, "groups": 2}, "heads = 5 cannot be split into 2 equal parts"),
         ({"heads": 2, "groups": 4}, "heads = 2 cannot be split into 4 equal parts"),
+        ({"heads": 0}, "there must be at least 1 head and 1 group; got heads=0, groups=None"),
+        ({"heads": -2}, "there must be at least 1 head and 1 group; got heads=-2, groups=None"),
+        ({"heads": 2, "groups": 0}, "there must be at least 1 head and 1 group; got heads=2, groups=0"),
     ],
 )
 def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: str):
@@ -146,6 +149,21 @@ def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: st
 def test_unknown_parts_are_named_with_the_nearest_known(options: dict[str, str], message: str):
     with pytest.raises(UnknownName, match=f"^{message}$"):
         MultiHead(WIDTH, 2, **options)
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+def test_vectors_of_another_width_are_an_error(ragged: bool):
+    module = MultiHead(WIDTH, 2, context=CONTEXT)
+    x, z = torch.randn(2, 4, WIDTH), torch.randn(2, 3, CONTEXT)
+    for queries, context, wanted, got in ((z, z, 10, 7), (x, x, 7, 10), (x, None, 7, 10)):
+        given = [y if y is None or not ragged else Ragged.of(list(y)) for y in (queries, context)]
+        with pytest.raises(ShapeError, match=f"^this attention reads vectors of width {wanted}; got width {got}$"):
+            module(*given)
+
+
+def test_a_turn_made_for_another_dim_is_an_error():
+    with pytest.raises(ShapeError, match=r"^Rotary was made for dim 8; got vectors of dim 6$"):
+        MultiHead(12, 2, turn=Rotary(8))(torch.randn(2, 5, 12))
 
 
 def test_a_ragged_context_for_dense_queries_is_an_error():

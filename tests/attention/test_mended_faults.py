@@ -120,3 +120,19 @@ def test_a_forbidden_nan_score_weighs_nothing_in_a_kernel():
 def test_this_is_an_error_of_ours(wrong):
     with pytest.raises(RegardError):
         wrong()
+
+
+def test_positive_exp_takes_its_largest_score_from_what_is_allowed():
+    """A forbidden score counts as 0 when the largest is sought, so that allowed ones far below it vanish."""
+    scores, allowed = torch.tensor([[[[-200.0, -200.0, 5.0]]]]), torch.tensor([[[[True, True, False]]]])
+    assert Positive("exp")(scores, allowed).tolist() == [[[[0.5, 0.5, 0.0]]]]
+
+
+def test_a_gaussian_over_a_wide_range_is_as_exact_on_auto_as_by_definition():
+    """Wherever the origin is put, keys a thousand bandwidths apart cancel as q · k − ‖k‖²/2: auto strays 6e−3 here,
+    the reference 1e−7. Nadaraya–Watson on a line is just this."""
+    keys = torch.arange(1001.0)[None, None, :, None]
+    queries = torch.tensor([3.3, 500.2, 999.7])[None, None, :, None]
+    values = torch.randn(1, 1, 1001, 6)
+    exact = attend(queries.double(), keys.double(), values.double(), score="gaussian", backend="reference")
+    torch.testing.assert_close(attend(queries, keys, values, score="gaussian").double(), exact, rtol=0, atol=1e-4)

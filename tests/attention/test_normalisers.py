@@ -84,6 +84,14 @@ def test_huge_scores_neither_overflow_nor_lose_the_best_key(name: str, dtype: to
     torch.testing.assert_close(got, torch.tensor([[[[1.0, 0, 0], [0.5, 0.5, 0]]]]))
 
 
+@pytest.mark.parametrize("name", NORMALISERS)
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_forbidden_score_has_no_influence_whatever_it_is(name: str, score: float):
+    normaliser = NORMALISERS[name]()
+    alone = weights(normaliser, [-0.1, -0.3])
+    assert weights(normaliser, [-0.1, score, -0.3], [1, 0, 1]) == pytest.approx([alone[0], 0, alone[1]], abs=1e-12)
+
+
 def gradient(normaliser: Normaliser, scores: list[float], of: int) -> list[float]:
     row = torch.tensor(scores, dtype=torch.float64).view(1, 1, 1, -1).requires_grad_()
     normaliser(row, torch.ones_like(row, dtype=torch.bool))[..., of].sum().backward()

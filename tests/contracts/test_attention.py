@@ -157,7 +157,9 @@ def test_weights_sum_to_one_and_are_not_negative(part: str):
 @pytest.mark.parametrize(("part", "backend"), CANNOT)
 def test_an_explicit_backend_that_cannot_says_why(part: str, backend: str):
     attention = PARTS[part](backend)
-    with pytest.raises(BackendError, match=rf"backend '{backend}' cannot run this attention: it .* only, .*\. Use backend="):
+    with pytest.raises(
+        BackendError, match=rf"backend '{backend}' cannot run this attention: it .* only, .*\. Use backend="
+    ):
         attention(*batch())
     attention.backend = "auto"
     assert attention(*batch()).values.isfinite().all()

@@ -14,7 +14,12 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 HEADS, GROUPS, DIM = 6, 3, 32
 LENGTHS = [3, 0, 150, 1, 37]
 BIASES = [None, *(name for name, kind in POSITIONS.items() if issubclass(kind, Biasing))]
-MASKS: dict[str, Mask] = {"everything": everything, "causal": causal, "window": causal & window(20), "nothing": prefix(0)}
+MASKS: dict[str, Mask] = {
+    "everything": everything,
+    "causal": causal,
+    "window": causal & window(20),
+    "nothing": prefix(0),
+}
 
 
 def build(bias: str | None, backend: str, score: str = "scaled-dot") -> Attention:

@@ -93,6 +93,11 @@ def test_a_position_past_the_table_says_what_to_do(place: int):
     )
 
 
+def test_a_position_before_the_table_is_an_error():
+    with pytest.raises(RegardError, match=r"^positions count from 0; got -2$"):
+        Learned(3, longest=5)(torch.tensor([0, -2, -1]))
+
+
 def test_no_positions_at_all_are_no_error():
     assert Learned(3, longest=5)(torch.zeros(0, dtype=torch.long)).shape == (0, 3)
     assert Sinusoidal(4)(torch.zeros(0, dtype=torch.long)).shape == (0, 4)

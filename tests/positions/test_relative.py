@@ -132,6 +132,7 @@ def test_shaw_starts_about_as_large_as_a_scaled_product():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: Alibi(0), "heads must be at least 1; got 0"),
         (lambda: Distance(2, DIM, reach=0), "reach must be at least 1; got 0"),
         (lambda: Shaw(DIM, reach=-1), "reach must be at least 1; got -1"),
         (

@@ -122,6 +122,12 @@ def test_positions_of_each_sequence_broadcast_over_heads():
         (6, {"part": 1.5}, ShapeError, "rotary turns pairs, so part · dim must be even and above 0; got 1.5 · 6"),
         (
             4,
+            {"factor": 4.0},
+            RegardError,
+            "factor = 4.0 does nothing without a scaling; choose scaling='linear' or 'ntk'",
+        ),
+        (
+            4,
             {"scaling": "linear", "factor": 0.5},
             RegardError,
             "scaling needs a factor of at least 1 (and ntk at least 4 turned dims); got 0.5",

@@ -165,6 +165,8 @@ def test_resuming_needs_nothing_but_the_numbers(pairs: Pairs):
     fresh = Batches(pairs, budget=400, seed=1)
     assert [batch.indices.tolist() for batch in fresh.epoch(1, start=40)] == whole[40:]
     assert fresh.steps(1) == len(whole)
+    assert fresh.at(0, 5).indices.tolist() != whole[5]
+    assert fresh.at(1, 5).indices.tolist() == whole[5]
     assert sorted(pair for batch in whole for pair in batch) == list(range(3000))
 
 

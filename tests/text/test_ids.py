@@ -123,12 +123,12 @@ def test_what_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_counts_and_unknown_symbols_are_written_down(tmp_path: Path, words: Tokenizer):
-    made = [("a b", "c"), ("a €  b €", "d a b c"), ("¥ ¥", "d")]
+    made = [("a b", "c"), ("a €  b €", "d a b c"), ("¥ a", "d")]
     read = tokenise(made, words, words, tmp_path / "ids", fingerprint={"pairs.tsv": "123"})
     written = json.loads((tmp_path / "ids/ids.json").read_text())
     assert written == read.counts
     assert written["pairs"] == 3
-    assert written["source"] == {"tokens": 8, "longest": 4, "unknown": 4, "symbols": {"€": 2, "¥": 2}}
+    assert written["source"] == {"tokens": 8, "longest": 4, "unknown": 3, "symbols": {"€": 2, "¥": 1}}
     assert written["target"] == {"tokens": 6, "longest": 4, "unknown": 0, "symbols": {}}
     assert written["fingerprint"]["pairs.tsv"] == "123"
 
@@ -224,6 +224,7 @@ print("grown", resident("VmHWM") - before)
 """  # neither a __main__ guard nor an importable file
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_kill_leaves_nothing_half_written(tmp_path: Path):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "ids")]
     endless = [*command, "5000000", "5"]
@@ -252,6 +253,7 @@ def alive(process: str) -> bool:
         return False
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path):
     """The peak of the process's own memory map: getrusage would count what pytest held when it forked."""
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "ids"), "30000", "150"]

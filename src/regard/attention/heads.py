@@ -32,7 +32,8 @@ class MultiHead(nn.Module):
     """concat(head₁ … headₕ) W_O, headᵢ = attention(x W_Qᵢ, z W_Kᵢ, z W_Vᵢ) (Vaswani et al. 2017, §3.2.2).
 
     Widths are free: queries x of `width` (d_X), context z of width `context` (d_Z), attention space `attention`
-    (d_attn, over all heads), values of width `values` over all heads, output `out` (d_out). Each defaults to `width`.
+    (d_attn, over all heads), values of width `values` over all heads, output `out` (d_out). Each defaults to
+    `width`, and `values` to `attention`.
     With `groups` below `heads`, a group of keys and values serves several heads (Ainslie et al. 2023).
 
     Sequences are `Ragged` batches of (token, width), or dense (batch, time, width).
@@ -110,6 +111,8 @@ class MultiHead(nn.Module):
     ) -> Any:
         """Project, cut into heads or groups, and turn by position where the encoding turns."""
         rotate = self.turn if turning else None
+        if isinstance(sequences, Tensor) and sequences.ndim != 3:
+            raise ShapeError(f"dense sequences must be (batch, time, width); got shape {tuple(sequences.shape)}")
         width = (sequences.values if isinstance(sequences, Ragged) else sequences).shape[-1]
         if width != project.in_features:
             raise ShapeError(f"this attention reads vectors of width {project.in_features}; got width {width}")

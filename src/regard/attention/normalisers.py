@@ -62,12 +62,9 @@ class Positive(Normaliser):
         self.name, self.phi = phi, choose(PHI, phi, "phi")
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        scores = scores.masked_fill(~allowed, 0)
-        if (
-            self.name == "exp" and scores.shape[-1]
-        ):  # a common factor cancels; the largest exponential must not overflow
-            scores = scores - scores.amax(-1, keepdim=True).detach()
-        return _share(self.phi(scores), allowed)
+        if self.name == "exp" and scores.shape[-1]:  # a common factor cancels, and no exponential overflows
+            scores = scores - _lowest(scores, allowed).amax(-1, keepdim=True).detach()
+        return _share(self.phi(scores.masked_fill(~allowed, 0)), allowed)
 
     def extra_repr(self) -> str:
         return self.name

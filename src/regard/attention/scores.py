@@ -35,8 +35,8 @@ class Score(nn.Module):
         return torch.einsum("bhqd,bhkd->bhqk", queries, keys) * scale
 
     def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
-        """Queries, keys and a scale whose plain dot product is this score, up to a constant per query (which
-        softmax forgets): the way into kernels that know dot products alone. Keys may still be grouped."""
+        """Queries, keys and a scale whose plain dot product is this score: the way into kernels that know dot products
+        alone. Keys may still be grouped."""
         raise RegardError(f"{type(self).__name__} is no dot product")
 
 
@@ -104,10 +104,14 @@ class Cosine(Score):
 
 
 class Gaussian(Score):
-    """Minus half the squared distance in bandwidths: with softmax this is Gaussian kernel pooling."""
+    """Minus half the squared distance in bandwidths: with softmax this is Gaussian kernel pooling.
+
+    Written out, q · k − ‖k‖²/2 would be a dot product, but its large terms cancel when keys lie many bandwidths apart.
+    """
 
     formula = "−‖q − k‖² / (2 · bandwidth²)"
     paper = "Nadaraya 1964; Watson 1964"
+    is_dot = False
 
     def __init__(self, heads: int, dim: int, *, bandwidth: float = 1.0) -> None:
         super().__init__(heads, dim)
@@ -118,16 +122,6 @@ class Gaussian(Score):
     def forward(self, queries: Queries, keys: Keys) -> Scores:
         apart = (queries[:, :, :, None] - keys[:, :, None]) / self.bandwidth
         return -apart.square().sum(-1) / 2
-
-    def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
-        # −‖q − k‖²/2 = q·k − ‖k‖²/2 − ‖q‖²/2, and the last term is the same for all keys of a query. Both are first
-        # moved to where the first key is: far from the origin the two large terms would cancel.
-        origin = keys[:, :, :1].detach()
-        keys = keys - origin
-        queries = queries - origin.repeat_interleave(queries.shape[1] // origin.shape[1], dim=1)
-        one = torch.ones_like(queries[..., :1])
-        square = keys.square().sum(-1, keepdim=True) / 2
-        return torch.cat([queries, one], -1), torch.cat([keys, -square], -1), self.bandwidth**-2
 
 
 SCORES: dict[str, type[Score]] = {

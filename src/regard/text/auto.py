@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from regard.errors import choose
 from regard.text.kinds import TOKENIZERS
@@ -51,11 +52,8 @@ class Side:
     def __init__(self, lines: list[str], total: int | None) -> None:
         self.lines = lines
         self.total = max(len(lines), total or 0)
-        self.characters = Counter[str]()
-        self.symbols = Counter[str]()
-        for line in lines:
-            self.characters.update(line)
-            self.symbols.update(line.split())
+        self.characters = Counter(chain.from_iterable(lines))
+        self.symbols = Counter(chain.from_iterable(map(str.split, lines)))
 
     @cached_property
     def length(self) -> float:

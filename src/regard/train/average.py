@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from regard.train.distributed import like
+
 
 class Average:
     """Keeps the average beside the weights that learn, and lends it to the model while it is measured or saved.
@@ -62,11 +64,11 @@ class Average:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what `state` gave, to where the weights are."""
-        device = next(self.model.parameters()).device
+        weights = dict(self.model.named_parameters())
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in state.items():
             group, own = name.split(".", 1)
-            groups.setdefault(group, {})[own] = tensor.to(device)
+            groups.setdefault(group, {})[own] = like(tensor.to(weights[own].device), weights[own])
         self.moving = groups.pop("moving", {})
         self.snapshots = [groups[f"snapshot{i}"] for i in range(len(groups))]
 

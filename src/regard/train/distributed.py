@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from regard.errors import RegardError
 
@@ -53,12 +54,26 @@ class World:
         if parallel == "fsdp":
             from torch.distributed.fsdp import fully_shard
 
-            for layer in (part for part in objective.modules() if isinstance(part, nn.ModuleList)):
-                for block in layer:
-                    fully_shard(block)
-            fully_shard(objective)
-            return objective
+            # As one group: torch looks for tensors between layers to know when to gather, and finds none in a Ragged.
+            # So weights are gathered for each step; gradients and what the optimisers remember stay sharded.
+            return fully_shard(objective)
         return nn.parallel.DistributedDataParallel(objective)
+
+
+def whole(tree: Any) -> Any:
+    """A tree of tensors with those put together that are sharded among processes; all must call it."""
+    if isinstance(tree, DTensor):
+        return tree.full_tensor()
+    if isinstance(tree, Mapping):
+        return {key: whole(value) for key, value in tree.items()}
+    return [whole(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def like(tensor: Tensor, other: Tensor) -> Tensor:
+    """A whole tensor cut and placed as another of its shape is; one of another shape as it is."""
+    if isinstance(other, DTensor) and tensor.shape == other.shape:
+        return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements)
+    return tensor
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from regard.ragged import Ragged
 from regard.text import Batch, Batches, split
 from regard.train import checkpoint
 from regard.train.average import Average
-from regard.train.distributed import World
+from regard.train.distributed import World, like, whole
 from regard.train.muon import optimizers
 from regard.train.objective import Objective
 from regard.train.schedule import share
@@ -56,7 +56,7 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate * share(self.settings.schedule, self.step, self.warmup, self.total)
         loss = self.world.summed(self._gradients(batch))
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip))
         for optimizer in self.optimizers:
             optimizer.step()
         self.step, self.at = self.step + 1, self.at + 1
@@ -101,12 +101,14 @@ class Trainer:
         return torch.autocast(self.world.device.type, torch.bfloat16)
 
     def save(self, folder: Path) -> None:
-        """All that the rest of the run depends on."""
+        """All that the rest of the run depends on, written by the first process; all must call it."""
         state = {
-            "model": dict(self.model.named_parameters()),
-            "optimizers": [optimizer.state_dict()["state"] for optimizer in self.optimizers],
-            "average": self.average.state(),
+            "model": whole(dict(self.model.named_parameters())),
+            "optimizers": [whole(optimizer.state_dict()["state"]) for optimizer in self.optimizers],
+            "average": whole(self.average.state()),
         }
+        if not self.world.first:
+            return
         facts = {"step": self.step, "epoch": self.epoch, "at": self.at, "halvings": self.halvings, **self.facts}
         checkpoint.write(folder, f"step-{self.step}", state, facts)
 
@@ -115,10 +117,14 @@ class Trainer:
         weights = dict(self.model.named_parameters())
         with torch.no_grad():
             for name, weight in saved.state["model"].items():
-                weights[name].copy_(weight)
+                weights[name].copy_(like(weight, weights[name]))
         for optimizer, state in zip(self.optimizers, saved.state["optimizers"], strict=True):
             full = optimizer.state_dict()
-            full["state"] = {int(key): value for key, value in state.items()}
+            owners = [weight for group in optimizer.param_groups for weight in group["params"]]
+            full["state"] = {
+                int(key): {name: like(value, owners[int(key)]) for name, value in kept.items()}
+                for key, kept in state.items()
+            }
             optimizer.load_state_dict(full)
         self.average.restore(saved.state["average"])
         facts = dict(saved.facts)

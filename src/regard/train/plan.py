@@ -54,6 +54,8 @@ def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: 
     dropout = {} if "dropout" in overrides else {"dropout": _dropout(tokens, size, train)}
     tied = {} if "tied" in overrides or data.exam.source is not data.exam.target else {"tied": "all"}
     model = parse(Model, {"kind": family, **sizes, **dropout, **tied, **overrides}, "model")
+    with torch.device("meta"):  # what cannot be built is refused before anything is written down
+        build(model, len(data.exam.source), len(data.exam.target))
     budget = train.budget or _budget(tokens, world)
     rate = train.rate or 3e-3 * math.sqrt(64 / model.width)
     epochs = train.epochs or min(40.0, max(3.0, 60e6 / tokens))

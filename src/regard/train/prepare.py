@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.config import Text
-from regard.errors import RegardError
+from regard.errors import RegardError, choose
 from regard.text import (
+    TOKENIZERS,
     Corpus,
     Pairs,
     Split,
@@ -44,18 +46,25 @@ def prepare(
     corpus: Corpus, held_out: Corpus | None, text: Text, seed: int, home: Path, say: Callable[[str], None]
 ) -> Prepared:
     """Tokenisers trained, ids written under `home`, questions kept: once. A second call only opens what is there."""
-    home.mkdir(parents=True, exist_ok=True)
-    prints = {**corpus.fingerprint(), **({} if held_out is None else held_out.fingerprint())}
+    for kind in (text.source, text.target):
+        choose({"auto": None, **TOKENIZERS}, kind, "tokeniser")
+    prints = corpus.fingerprint()
+    if held_out is not None:
+        prints |= {f"held out: {name}": value for name, value in held_out.fingerprint().items()}
+    asked = {"train.seed": seed, **{f"text.{name}": value for name, value in text.model_dump().items()}}
     known = home / "prepared.json"
     if known.exists():
         facts = json.loads(known.read_text())
         _unchanged(facts["fingerprint"], prints)
+        _as_asked(facts["asked"], asked)
         seen = None
     else:
+        shutil.rmtree(home / "ids", ignore_errors=True)  # of a run that ended before it could say what it had read
+        home.mkdir(parents=True, exist_ok=True)
         reading = corpus.read(home / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
         seen = survey(reading, seed=seed, hold_out=held_out is None)
-        facts = _decide(seen, text, home, corpus)
-        facts["fingerprint"] = prints
+        facts = _decide(seen, text, home, [*corpus.decisions, *([reading.summary()] if reading.problems else [])])
+        facts |= {"fingerprint": prints, "asked": asked}
     source, target = (Tokenizer.load(home / f"{side}.tokenizer.json") for side in ("source", "target"))
     if facts["shared"]:
         target = source
@@ -81,9 +90,8 @@ def prepare(
     return Prepared(pairs, exam, facts["decisions"], prints)
 
 
-def _decide(seen: Survey, text: Text, home: Path, corpus: Corpus) -> dict[str, Any]:
+def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[str, Any]:
     """Choose and train the tokenisers; say why."""
-    decisions = list(corpus.decisions)
     chosen = []
     for side, lines in (("source", seen.sources), ("target", seen.targets)):
         wanted = getattr(text, side)
@@ -131,6 +139,13 @@ def _unchanged(was: dict[str, str], now: dict[str, str]) -> None:
     if changed:
         names = ", ".join(map(repr, changed))
         raise RegardError(f"the data changed since this run began: {names}; use the old data, or another --out")
+
+
+def _as_asked(was: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = [f"{name} was {was.get(name)!r} and is {now[name]!r}" for name in now if was.get(name) != now[name]]
+    if changed:
+        what = "; ".join(changed)
+        raise RegardError(f"the data were prepared with other settings: {what}. Use the old ones, or another --out")
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from regard.errors import RegardError
 from regard.models import Model, build
 from regard.text import Batches, Corpus
 from regard.train import checkpoint, metrics
-from regard.train.distributed import World, world
+from regard.train.distributed import World, whole, world
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
 from regard.train.plan import Plan, check, plan, same
@@ -131,24 +131,35 @@ class Running:
         """Decode the held-out part with the averaged weights; keep the best bundle."""
         trainer.average.evaluated()
         facts = trainer.facts
-        if self.here.first:
-            with trainer.average.lent():
-                found, samples = self.data.exam.take(self.model, self.here.device)
+        with trainer.average.lent():
+            model = self._whole()
+            if self.here.first:
+                found, samples = self.data.exam.take(model, self.here.device)
                 _, value, higher = metrics.main(found)
                 better = facts["best"] is None or (value > facts["best"] if higher else value < facts["best"])
                 facts["best"], facts["since"] = (value, 0) if better else (facts["best"], facts["since"] + 1)
                 facts["history"] = [*facts["history"], {"step": trainer.step, **found}]
                 if better:
-                    bundle.save(self.job.out / "bundle", self._bundle(trainer, found))
-            self.view.evaluated(trainer.step, found, samples)
-            self.journal.write("evaluated", step=trainer.step, metrics=found, samples=samples, best=better)
+                    bundle.save(self.job.out / "bundle", self._bundle(trainer, model, found))
+                self.view.evaluated(trainer.step, found, samples)
+                self.journal.write("evaluated", step=trainer.step, metrics=found, samples=samples, best=better)
         facts["since"] = self.here.agreed(facts["since"])
         if self.job.train.patience is not None and facts["since"] >= self.job.train.patience:
             facts["stopped"] = f"no better for {facts['since']} evaluations"
 
-    def _bundle(self, trainer: Trainer, found: dict[str, Any]) -> bundle.Bundle:
+    def _whole(self) -> Model:
+        """The model, put together if it is sharded; all must call it."""
+        if self.here.size == 1 or self.job.train.parallel != "fsdp":
+            return self.model
+        weights, model = whole(dict(self.model.named_parameters())), self._model()
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                weight.copy_(weights[name])
+        return model
+
+    def _bundle(self, trainer: Trainer, model: Model, found: dict[str, Any]) -> bundle.Bundle:
         exam = self.data.exam
-        return bundle.Bundle(self.model, exam.source, exam.target, self.plan.model, self._card(trainer, found))
+        return bundle.Bundle(model, exam.source, exam.target, self.plan.model, self._card(trainer, found))
 
     def _card(self, trainer: Trainer, found: dict[str, Any]) -> dict[str, Any]:
         pairs, exam = self.data.pairs, self.data.exam
@@ -206,8 +217,7 @@ class Running:
         )
 
     def _save(self, trainer: Trainer) -> None:
-        if self.here.first:
-            trainer.save(self.checkpoints)
+        trainer.save(self.checkpoints)
         self.here.wait()
 
     def _model(self) -> Model:

@@ -1,0 +1,109 @@
+"""Small runs for tests: letters to reverse, a model of a few thousand weights, and a look at what a run leaves."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from regard.config import Text, Train
+from regard.text import Corpus
+from regard.train.run import Job
+from regard.train.view import View
+
+TINY = {
+    "transformer": {"width": 16, "heads": 2, "encoder": 1, "decoder": 1, "hidden": 16, "dropout": 0.2},
+    "recurrent": {"width": 16, "dropout": 0.2},
+}
+
+
+def pairs(count: int = 100, seed: int = 0) -> list[tuple[str, str]]:
+    """Short strings and the same read backwards; no string twice."""
+    draw = random.Random(seed)
+    found: dict[str, str] = {}
+    while len(found) < count:
+        word = "".join(draw.choices("abcd", k=draw.randint(2, 5)))
+        found[word] = word[::-1]
+    return list(found.items())
+
+
+def written(path: Path, lines: list[tuple[str, str]] | None = None) -> Path:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in lines or pairs()))
+    return path
+
+
+def job(data: Path, out: Path, family: str = "transformer", model: dict | None = None, **train) -> Job:
+    """A run of a second or two."""
+    train = {"budget": 192, "evaluations": 2, **train}
+    settings = Train(**({} if "minutes" in train or "epochs" in train else {"steps": 8}) | train)
+    sizes = {**TINY[family], **(model or {})}
+    return Job(Corpus(data), out, family=family, size="tiny", model=sizes, text=Text(limit=8), train=settings)
+
+
+class Quiet(View):
+    """Shows nothing and keeps what it was told; `at` is called with each step's number."""
+
+    def __init__(self, at: Callable[[int], None] | None = None) -> None:
+        self.at, self.lines, self.losses, self.ended = at, [], [], {}
+
+    def started(self, facts):
+        self.lines += [f"{name}: {value}" for name, value in facts.items()]
+
+    def step(self, number, total, loss, rate, tokens_per_second, seconds_left=None):
+        self.losses.append(loss)
+        if self.at is not None:
+            self.at(number)
+
+    def evaluated(self, step, metrics, samples=()):
+        pass
+
+    def said(self, text):
+        self.lines.append(text)
+
+    def finished(self, facts):
+        self.ended = dict(facts)
+
+    def close(self):
+        pass
+
+
+def tensors(path: Path) -> dict[str, bytes]:
+    """Every tensor of a safetensors file, as its bytes."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name).view(-1).view(torch.uint8).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
+
+
+def checkpoints(out: Path) -> list[Path]:
+    """The checkpoints of a run, newest first."""
+    return sorted((out / "checkpoints").glob("*.safetensors"), reverse=True)
+
+
+def left_by(out: Path) -> dict[str, dict[str, bytes]]:
+    """What a run ends in: the weights of its bundle, and all that its last checkpoint holds."""
+    newest = checkpoints(out)[0]
+    return {"bundle": tensors(out / "bundle/weights.safetensors"), newest.name.split(".")[1]: tensors(newest)}
+
+
+def strange_files(out: Path) -> list[str]:
+    """Files that a whole run has no use for: half-written ones, hidden ones, those under temporary names."""
+    every = (path.relative_to(out) for path in out.rglob("*"))
+    return [str(path) for path in every if path.name.startswith(".") or path.suffix in (".partial", ".tmp", ".damaged")]
+
+
+def arguments(data: Path | str, out: Path, *more: str, family: str = "transformer") -> list[str]:
+    """The same small run for the command line."""
+    sets = [f"model.{name}={value}" for name, value in TINY[family].items()] + ["train.budget=192", "text.limit=8"]
+    flags = [word for one in sets for word in ("--set", one)]
+    return ["train", str(data), "--out", str(out), "--size", "tiny", "--family", family, *flags, *more]
+
+
+def start(words: list[str], **options) -> subprocess.Popen:
+    """`regard …` in a process of its own, on one thread."""
+    quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "regard", *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env={**os.environ, **quiet}, stdout=pipe, stderr=pipe, text=True, **options)

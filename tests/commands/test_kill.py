@@ -1,0 +1,91 @@
+"""`regard train` from outside: killed at any moment it goes on by the same command, and ends in the same bits.
+
+REGARD_KILLS=20 pytest tests/commands/test_kill.py     kills twenty times instead of four
+"""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from regard.train.journal import read
+from tests.commands.small import arguments, left_by, start, strange_files, written
+
+KILLS = int(os.environ.get("REGARD_KILLS", "4"))
+STEPS = 40 + 10 * KILLS
+MORE = ("--steps", str(STEPS), "--set", "train.save_seconds=0.05", "--set", "train.average=ema")
+
+
+def finished(process) -> str:
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    return said
+
+
+def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
+    """Until the run has told of an evaluation at or after a step."""
+    until = time.monotonic() + patience
+    while time.monotonic() < until and process.poll() is None:
+        if journal.exists() and any(e["event"] == "evaluated" and e["step"] >= step for e in read(journal)):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"step {step} was not reached: {process.communicate(timeout=5)}")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the pairs, and a run that nobody stopped: how long it took with and without its start."""
+    home = tmp_path_factory.mktemp("kill")
+    data = written(home / "pairs.tsv")
+    finished(start(arguments(data, home / "whole", *MORE)))
+    return home
+
+
+def test_kills_at_random_moments_change_no_bit_and_leave_no_orphans(place):
+    draw, out = random.Random(os.environ.get("REGARD_SEED", 1)), place / "run"
+    words = arguments(place / "pairs.tsv", out, *MORE)
+    killed = 0
+    while killed < KILLS:
+        process = start(words)
+        before = time.monotonic()
+        while not (out / "data").exists() and process.poll() is None:  # python and torch are loading until then
+            time.sleep(0.01)
+        if killed:
+            time.sleep(0.8 * (time.monotonic() - before))
+            resumed = sum(1 for event in read(out / "journal.jsonl") if event["event"] in ("started", "resumed"))
+            while sum(1 for e in read(out / "journal.jsonl") if e["event"] in ("started", "resumed")) == resumed:
+                if process.poll() is not None or time.monotonic() - before > 60:
+                    break
+                time.sleep(0.01)
+        time.sleep(draw.uniform(0, 0.6))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=30)
+        assert process.returncode == -signal.SIGKILL, "the run ended before it was killed; make it longer"
+        killed += 1
+    finished(start(words))
+    assert left_by(out) == left_by(place / "whole")
+    assert strange_files(out) == []
+    assert {path.name for path in out.iterdir()} == {"bundle", "checkpoints", "data", "journal.jsonl", "settings.json"}
+    told = [(e["step"], str(e["metrics"])) for e in read(out / "journal.jsonl") if e["event"] == "evaluated"]
+    whole = [(e["step"], str(e["metrics"])) for e in read(place / "whole/journal.jsonl") if e["event"] == "evaluated"]
+    assert sorted(set(told)) == whole  # one that was told just before a kill is told again, and says the same
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_leaves_with_a_line_and_code_130(place, number):
+    out = place / number.name
+    words = arguments(place / "pairs.tsv", out, *MORE)
+    process = start(words)
+    wait_for(process, STEPS // 8, out / "journal.jsonl")
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    (line,) = [line for line in said.splitlines() if line.startswith("regard: ")]
+    step = next(event["step"] for event in read(out / "journal.jsonl") if event["event"] == "interrupted")
+    assert line == f"regard: {number.name}: saved at step {step}; the same command goes on from there"
+    assert "Traceback" not in said
+    assert STEPS // 8 <= step < STEPS
+    assert f"goes on: from step {step}" in finished(start(words))
+    assert left_by(out) == left_by(place / "whole")

@@ -1,0 +1,205 @@
+"""Every mistake is one line on standard error with the way out, exit code 2, and nothing half-written."""
+
+import pytest
+
+from regard.cli import main
+from tests.commands.small import arguments, pairs, start, written
+
+GOOD = "".join(f"{source}\t{target}\n" for source, target in pairs(40)).encode()
+
+
+def refused(capsys, *words) -> str:
+    """What the command says instead of doing its work."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    out, said = capsys.readouterr()
+    assert ended.value.code == 2, said
+    assert out == ""
+    *before, last = said.splitlines()
+    assert not [line for line in before if not line.startswith("tokenised ")], said  # what it did until then
+    assert last.startswith("regard: ")
+    return last.removeprefix("regard: ")
+
+
+def nothing_in(folder) -> bool:
+    return not [path for path in folder.rglob("*") if path.is_file()]
+
+
+MEND = "; mend the line, or go on without with bad lines 'skip'"
+BAD_DATA = {
+    "missing column": (GOOD + b"lonely\n", "{}:41: 1 column only, but the target is column 2" + MEND),
+    "extra column": (
+        GOOD + b"a\tb\tc\n",
+        "{}:41: 3 columns where the file has 2; is a delimiter inside the text?" + MEND,
+    ),
+    "broken UTF-8": (
+        GOOD + b"caf\xe9 au lait\tx\n",
+        "{}:41: byte 4 of the line is 0xE9, which is no UTF-8 here" + MEND,
+    ),
+    "empty target": (GOOD + b"a\t \nb\tb\n", "{}:41: the target is empty" + MEND),
+    "empty source": (GOOD + b"\tb\n", "{}:41: the source is empty" + MEND),
+    "UTF-16": ("a\tb\n".encode("utf-16"), "{} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"),
+    "one pair": (b"a\tb\n", "nothing can be held out of one source; give a held-out file, or more pairs"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+def test_bad_data_are_named_by_file_and_line(tmp_path, capsys, name):
+    content, said = BAD_DATA[name]
+    data = tmp_path / "pairs.tsv"
+    data.write_bytes(content)
+    assert refused(capsys, *arguments(data, tmp_path / "run", "--steps", "1")) == said.format(data)
+    assert nothing_in(tmp_path / "run")
+
+
+def test_files_that_are_not_there_or_do_not_match(tmp_path, capsys):
+    data, run = written(tmp_path / "pairs.tsv"), tmp_path / "run"
+    (tmp_path / "short.txt").write_text("a\n")
+    (tmp_path / "long.txt").write_text("b\nc\nd\n")
+    for words, said in (
+        ([tmp_path / "no.tsv"], f"cannot read '{tmp_path / 'no.tsv'}': No such file or directory"),
+        ([tmp_path], f"'{tmp_path}' is a folder; name the files in it"),
+        (
+            [tmp_path / "long.txt", "--targets", tmp_path / "short.txt"],
+            f"{tmp_path / 'long.txt'} goes on at line 2, after the end of {tmp_path / 'short.txt'}, for 2 lines; "
+            "parallel files must match line by line",
+        ),
+        (
+            [data, data, "--targets", data],
+            "2 source files but 1 target files; each needs its partner",
+        ),
+        (
+            [data, "--source", "word", "--target", "2"],
+            f"{data}: its first line names no column 'word'; choose from {', '.join(map(repr, sorted(pairs()[0])))}",
+        ),
+        (
+            [data, "--source", "1", "--target", "5"],
+            f"{data}, read as tab-separated, has 2 columns; there is no column 5 (they count from 1)",
+        ),
+        ([data, "--source", "1"], "the source column is 1 but no target column is named; name both or none"),
+        ([data, "--bad-lines", "ignore"], "unknown way with bad lines 'ignore'; choose from 'skip', 'stop'"),
+        (
+            [data, "--config", tmp_path / "no.toml"],
+            f"cannot read settings '{tmp_path / 'no.toml'}': No such file or directory",
+        ),
+        ([data, "--held-out", tmp_path / "none"], f"cannot read '{tmp_path / 'none'}': No such file or directory"),
+    ):
+        assert refused(capsys, "train", *words, "--out", run, "--steps", "1") == said
+        assert nothing_in(run)
+
+
+SETTINGS = {
+    "unknown setting of training": (["--set", "train.ratte=1"], "unknown setting train.ratte; did you mean 'rate'?"),
+    "unknown setting of the model": (
+        ["--set", "model.widht=8"],
+        "unknown setting model.widht; did you mean 'width'?",
+    ),
+    "setting of another family": (
+        ["--family", "recurrent", "--set", "model.heads=2"],
+        "unknown setting model.heads; choose from 'attention', 'cell', 'decoder', 'dropout', 'encoder', 'kind', "
+        "'tied', 'width'",
+    ),
+    "unknown group": (["--set", "modle.width=8"], "unknown setting 'modle' in --set; did you mean 'model'?"),
+    "no value": (["--set", "model.width"], "--set wants GROUP.NAME=VALUE, such as model.width=128; got 'model.width'"),
+    "wrong value": (
+        ["--set", "train.precision=fp8"],
+        "train.precision: input should be 'float32' or 'bfloat16'; got 'fp8'",
+    ),
+    "value out of bounds": (["--set", "model.dropout=1.5"], "model.dropout: input should be less than 1; got 1.5"),
+    "no number": (
+        ["--set", "model.width=wide"],
+        "model.width: input should be a valid integer, unable to parse string as an integer; got 'wide'",
+    ),
+    "two budgets": (["--minutes", "1", "--steps", "2"], "of minutes, steps and epochs give one; got minutes and steps"),
+    "budget twice": (
+        ["--epochs", "1", "--set", "train.steps=2"],
+        "of minutes, steps and epochs give one; got steps and epochs",
+    ),
+    "unknown family": (["--family", "transfomer"], "unknown family 'transfomer'; did you mean 'transformer'?"),
+    "unknown size": (["--size", "huge"], "unknown size 'huge'; choose from 'auto', 'base', 'big', 'small', 'tiny'"),
+    "unknown tokeniser": (["--set", "text.source=word"], "unknown tokeniser 'word'; did you mean 'words'?"),
+    "unknown position": (
+        ["--set", "model.position=rotery"],
+        "unknown position 'rotery'; did you mean 'rotary'?",
+    ),
+    "heads that do not fit": (
+        ["--set", "model.width=10", "--set", "model.heads=4"],
+        "model.width = 10 cannot be split into model.heads = 4",
+    ),
+    "no GPU here": (["--device", "cuda"], "device 'cuda' is asked for, but torch sees no GPU; use --device cpu"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_wrong_setting_is_said_before_anything_is_done(tmp_path, capsys, monkeypatch, name):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    words, said = SETTINGS[name]
+    data = written(tmp_path / "pairs.tsv")
+    assert refused(capsys, "train", data, "--out", tmp_path / "run", *words) == said
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_files_that_are_wrong_are_named(tmp_path, capsys):
+    data, toml = written(tmp_path / "pairs.tsv"), tmp_path / "my.toml"
+    for content, said in (
+        ("[train\n", f"'{toml}' is no TOML: Expected ']' at the end of a table declaration (at line 1, column 7)"),
+        ("[trian]\nsteps = 1\n", f"unknown setting 'trian' in {toml}; did you mean 'train'?"),
+        ("steps = 1\n", f"unknown setting 'steps' in {toml}; choose from 'model', 'text', 'train'"),
+    ):
+        toml.write_text(content)
+        assert refused(capsys, "train", data, "--out", tmp_path / "run", "--config", toml) == said
+
+
+def test_a_mistake_of_typing_is_one_line_too(tmp_path, capsys):
+    data = written(tmp_path / "pairs.tsv")
+    assert "--stpes" in refused(capsys, "train", data, "--stpes", "3")
+    assert "--steps" in refused(capsys, "train", data, "--steps", "three")
+    assert refused(capsys, "train") == "a corpus needs at least one file"
+    assert "trian" in refused(capsys, "trian", data)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, capsys):
+    data = written(tmp_path / "pairs.tsv")
+    said = refused(capsys, *arguments(data, data / "run", "--steps", "1"))
+    assert str(data / "run") in said
+    assert "Not a directory" in said
+
+
+def test_a_mistake_can_be_mended_in_the_same_folder(tmp_path, capsys):
+    data, run = tmp_path / "pairs.tsv", tmp_path / "run"
+    data.write_bytes(GOOD + b"lonely\n")
+    refused(capsys, *arguments(data, run, "--steps", "1"))
+    data.write_bytes(GOOD)
+    uneven = ("--set", "model.tied=all", "--set", "text.target=bytes")
+    assert "needs one vocabulary" in refused(capsys, *arguments(data, run, "--steps", "1", *uneven))
+    good = ("--set", "text.target=bytes", "--set", "train.evaluations=1")
+    with pytest.raises(SystemExit) as ended:
+        main(arguments(data, run, "--steps", "1", *good))
+    assert ended.value.code == 0, capsys.readouterr().err
+    capsys.readouterr()
+    said = refused(capsys, *arguments(data, run, "--steps", "2", *good))
+    assert said == "this run began with other settings: train.steps was 1 and is 2. Use the old ones, or another --out"
+
+
+def test_the_help_of_each_command_names_its_options(capsys):
+    options = {
+        (): ["train", "demo", "--version"],
+        ("train",): [
+            *("--targets", "--held-out", "--out", "--source", "--target", "--bad-lines", "--family", "--size"),
+            *("--minutes", "--steps", "--epochs", "--config", "--set", "--device", "--tensorboard"),
+        ],
+        ("demo",): ["--minutes", "--out", "--family", "--device"],
+    }
+    for command, names in options.items():
+        with pytest.raises(SystemExit) as ended:
+            main([*command, "--help"])
+        assert ended.value.code == 0
+        said = capsys.readouterr().out
+        assert [name for name in names if name not in said] == []
+
+
+def test_as_a_program_a_mistake_is_one_line_and_code_2(tmp_path):
+    process = start(["train", str(tmp_path / "no.tsv")])
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert said == f"regard: cannot read '{tmp_path / 'no.tsv'}': No such file or directory\n"

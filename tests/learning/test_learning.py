@@ -1,0 +1,53 @@
+"""Copy, reverse and sort: strings that a model has never seen, right at least 95 times in 100, within seconds."""
+
+import random
+import time
+
+import pytest
+
+from regard import bundle
+from regard.config import Train
+from regard.text import Corpus
+from regard.train.run import Job, run
+from tests.commands.small import Quiet, written
+
+LEAST = 95.0
+TASKS = {"copy": str, "reverse": lambda word: word[::-1], "sort": lambda word: "".join(sorted(word))}
+MODELS = {
+    "transformer": {"width": 32, "heads": 2, "encoder": 1, "decoder": 1, "hidden": 64, "dropout": 0.0},
+    "recurrent": {"width": 32, "attention": "additive", "dropout": 0.0},
+}
+
+
+def words(count: int) -> list[str]:
+    """Different strings of three to six of eight letters."""
+    draw, found = random.Random(7), {}
+    while len(found) < count:
+        found["".join(draw.choices("abcdefgh", k=draw.randint(3, 6)))] = None
+    return list(found)
+
+
+@pytest.mark.parametrize(
+    ("task", "family", "steps"),
+    [
+        ("copy", "transformer", 300),
+        ("reverse", "transformer", 400),
+        ("sort", "transformer", 300),
+        ("reverse", "recurrent", 300),
+    ],
+)
+def test_it_learns(tmp_path, task, family, steps):
+    every = words(4_200)
+    lines = [(word, TASKS[task](word)) for word in every]
+    learn, held = written(tmp_path / "learn.tsv", lines[:4_000]), written(tmp_path / "held.tsv", lines[4_000:])
+    train = Train(steps=steps, budget=1_024, rate=8e-3, evaluations=1, smoothing=0.0)
+    job = Job(
+        Corpus(learn), tmp_path / "run", Corpus(held), family=family, size="tiny", model=MODELS[family], train=train
+    )
+    start, view = time.monotonic(), Quiet()
+    card = run(job, view)
+    assert card["held_out"] == 200
+    assert not set(every[:4_000]) & set(every[4_000:])
+    assert view.losses[0] > 1.5  # it did not know before
+    assert card["metrics"]["exact"] >= LEAST, (card["metrics"], time.monotonic() - start)
+    assert bundle.load(tmp_path / "run/bundle").card["metrics"] == card["metrics"]

@@ -1,0 +1,98 @@
+"""Averages of weights, against means worked out by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.train.average import Average
+
+
+class One(nn.Module):
+    """A model of one number."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def become(self, value):
+        with torch.no_grad():
+            self.weight.fill_(value)
+
+    @property
+    def number(self):
+        return self.weight.item()
+
+
+def lent(average):
+    with average.lent():
+        return average.model.number
+
+
+def test_a_moving_average_is_the_plain_mean_until_its_window_is_full():
+    model = One()
+    average = Average(model, "ema", count=5, window=3)
+    seen = []
+    for step, value in enumerate([6.0, 0.0, 3.0, 9.0, 0.0], 1):
+        model.become(value)
+        average.stepped(step)
+        seen.append(lent(average))
+        assert model.number == value  # the weights that learn are back
+    assert seen == pytest.approx([6, 3, 3, 5, 10 / 3])  # means of 1, 2, 3; then a third of the way each time
+
+
+def test_the_last_evaluations_count_alike_and_older_ones_no_more():
+    model = One()
+    average = Average(model, "last", count=2, window=1)
+    seen = []
+    for value in (1.0, 3.0, 8.0):
+        model.become(value)
+        average.stepped(1)
+        average.evaluated()
+        seen.append(lent(average))
+    assert seen == [1, 2, 5.5]
+
+
+@pytest.mark.parametrize("kind", ["none", "ema", "last"])
+def test_before_anything_came_and_without_an_average_the_weights_are_their_own(kind):
+    model = One()
+    model.become(7.0)
+    assert lent(Average(model, kind, count=2, window=2)) == 7
+
+
+def test_without_an_average_nothing_is_kept():
+    average = Average(One(), "none", count=2, window=2)
+    average.stepped(1)
+    average.evaluated()
+    assert average.state() == {}
+
+
+@pytest.mark.parametrize("kind", ["ema", "last"])
+def test_a_restored_average_goes_on_as_the_first_would_have(kind):
+    first, second = (Average(One(), kind, count=11, window=4) for _ in range(2))
+
+    def feed(average, step):
+        average.model.become(step * step)
+        average.stepped(step)
+        average.evaluated()
+
+    for step in range(1, 13):  # more than ten snapshots: they must come back in number order, not in text order
+        feed(first, step)
+    second.restore({name: tensor.clone() for name, tensor in first.state().items()})
+    assert second.state() == first.state()
+    for step in (13, 14):
+        feed(first, step)
+        feed(second, step)
+    assert lent(second) == lent(first)
+    assert lent(first) != first.model.number
+
+
+def test_the_weights_come_back_when_measuring_fails():
+    model = One()
+    average = Average(model, "last", count=2, window=1)
+    model.become(1.0)
+    average.evaluated()
+    model.become(2.0)
+    with pytest.raises(ZeroDivisionError), average.lent():
+        assert model.number == 1
+        raise ZeroDivisionError
+    assert model.number == 2

@@ -1,0 +1,68 @@
+"""Several processes are one run: two over gloo reach the weights of one process at the same global batch."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from regard import bundle
+from regard.ragged import Ragged
+from regard.train.checkpoint import read
+from regard.train.journal import read as events
+from regard.train.run import run
+from tests.commands.small import Quiet, arguments, job, strange_files, written
+
+PLAIN = {"dropout": 0.0}
+OPTIONS = {"budget": 8, "accumulate": 2, "average": "ema"}  # some steps have a single pair, so a process gets none
+
+
+def two(data, out, *more: str) -> str:
+    """The same run in two processes, by torchrun."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]
+    words = arguments(data, out, "--steps", "8", "--set", "model.dropout=0.0", "--set", "train.evaluations=2")
+    sets = [word for name, value in OPTIONS.items() for word in ("--set", f"train.{name}={value}")]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([*launch, *words, *sets, *more], env=env, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with pairs, and what one process makes of them."""
+    home = tmp_path_factory.mktemp("world")
+    run(job(written(home / "pairs.tsv"), home / "one", model=PLAIN, **OPTIONS), Quiet())
+    return home
+
+
+def assert_near(out, place):
+    """The weights, what the optimisers remember and the average, within rounding."""
+    ours, theirs = (read(folder / "checkpoints") for folder in (out, place / "one"))
+    assert {**ours.facts, "seconds": 0} | {"tokens": 0} == {**theirs.facts, "seconds": 0} | {"tokens": 0}
+    for group in ("model", "average"):
+        assert ours.state[group].keys() == theirs.state[group].keys()
+        for name, weight in theirs.state[group].items():
+            if name.endswith("cross_attention.keys.bias"):
+                continue  # adds the same to all scores of a query, so its gradient is rounding, which Adam blows up
+            torch.testing.assert_close(ours.state[group][name], weight, atol=1e-5, rtol=0, msg=f"{group} {name}")
+    for mine, other in zip(ours.state["optimizers"], theirs.state["optimizers"], strict=True):
+        assert {key: {n: v.shape for n, v in value.items()} for key, value in mine.items()} == {
+            key: {n: v.shape for n, v in value.items()} for key, value in other.items()
+        }
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_processes_reach_the_weights_of_one(place, parallel):
+    out = place / parallel
+    said = two(place / "pairs.tsv", out, "--set", f"train.parallel={parallel}")
+    assert_near(out, place)
+    assert strange_files(out) == []
+    told = [event["event"] for event in events(out / "journal.jsonl")]
+    assert told == ["started", "evaluated", "evaluated", "finished"]  # the first process alone tells
+    assert said.count("held out") == 1
+    ours, theirs = (bundle.load(folder / "bundle") for folder in (out, place / "one"))
+    assert ours.card["metrics"] == theirs.card["metrics"]
+    source, prefix = (Ragged.of([torch.tensor([5, 3, 4, 2]), torch.tensor([4, 2])]) for _ in range(2))
+    torch.testing.assert_close(*(made.model(source, prefix).values for made in (ours, theirs)), atol=1e-5, rtol=0)

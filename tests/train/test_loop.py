@@ -1,0 +1,181 @@
+"""The loop: a step is the same in any number of parts, memory that runs out only halves them, and a spoilt run stops."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from regard.errors import RegardError
+from regard.train import evaluate, loop
+from regard.train.checkpoint import read
+from regard.train.journal import read as events
+from regard.train.loop import interruptible, seconds_a_step
+from regard.train.objective import Objective
+from regard.train.run import run
+from tests.commands.small import Quiet, checkpoints, job, left_by, strange_files, written
+
+PLAIN = {"dropout": 0.0}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("data") / "pairs.tsv")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, data):
+    """Four steps without dropout, each computed at once."""
+    out = tmp_path_factory.mktemp("whole")
+    run(job(data, out, model=PLAIN, steps=4, evaluations=1), Quiet())
+    return out
+
+
+def assert_near(out, other):
+    ours, theirs = (read(folder / "checkpoints").state["model"] for folder in (out, other))
+    for name, weight in theirs.items():
+        if not name.endswith("cross_attention.keys.bias"):  # its gradient is rounding and nothing else
+            torch.testing.assert_close(ours[name], weight, atol=1e-5, rtol=0, msg=name)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_a_step_in_parts_is_the_step_at_once(tmp_path, data, whole, parts, monkeypatch):
+    sizes, forward = [], Objective.forward
+    monkeypatch.setattr(Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch))
+    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, accumulate=parts), Quiet())
+    assert len(sizes) == 4 * parts
+    assert_near(tmp_path, whole)
+
+
+def test_when_memory_runs_out_the_step_is_done_again_in_halves(tmp_path, data, whole, monkeypatch):
+    sizes, forward = [], Objective.forward
+
+    def small_memory(self, batch):
+        sizes.append(len(batch))
+        if len(batch) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch)
+
+    monkeypatch.setattr(Objective, "forward", small_memory)
+    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1), Quiet())
+    failed = [size for size in sizes if size > 8]
+    assert 2 <= len(failed) <= 4  # halved until it fits, and then kept
+    assert read(tmp_path / "checkpoints").facts["halvings"] == len(failed)
+    assert_near(tmp_path, whole)
+
+
+def test_a_pair_that_fits_in_no_memory_is_an_error_with_the_way_out(tmp_path, data, monkeypatch):
+    def no_memory(self, batch):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Objective, "forward", no_memory)
+    with pytest.raises(RegardError, match=r"tokens does not fit in memory; lower text\.limit or the model's size$"):
+        run(job(data, tmp_path), Quiet())
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_keeps_the_last_good(tmp_path, data, monkeypatch, what):
+    forward, calls = Objective.forward, []
+
+    def spoilt(self, batch):
+        calls.append(batch.indices.tolist())
+        loss = forward(self, batch)
+        if len(calls) < 6:
+            return loss
+        if what == "gradient":
+            loss.register_hook(lambda gradient: gradient * float("nan"))
+            return loss
+        return loss * float("inf")
+
+    monkeypatch.setattr(Objective, "forward", spoilt)
+    with pytest.raises(RegardError) as stopped:
+        run(job(data, tmp_path), Quiet())
+    number = "nan" if what == "gradient" else "inf"
+    assert str(stopped.value).startswith(f"the loss became {number} at step 6 (epoch 0, pairs {calls[-1][:8]} …); ")
+    assert len(calls) == 6
+    saved = read(tmp_path / "checkpoints")
+    assert saved.facts["step"] == 4
+    assert all(weight.isfinite().all() for weight in saved.state["model"].values())
+    *_, last = events(tmp_path / "journal.jsonl")
+    assert (last["event"], last["step"], last["loss"], last["pairs"]) == ("not finite", 6, number, calls[-1][:8])
+
+
+def test_without_progress_the_run_stops_by_its_patience_and_stays_stopped(tmp_path, data, monkeypatch):
+    rates = iter([50.0, 40.0, 45.0, 41.0, 40.0, 1.0])
+    monkeypatch.setattr(evaluate.metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0})
+    view = Quiet()
+    stubborn = job(data, tmp_path, evaluations=8, patience=3)
+    card = run(stubborn, view)
+    assert (card["steps"], card["metrics"]["ser"]) == (2, 40.0)  # the best, not the last
+    assert len(view.losses) == 5
+    assert view.ended["stopped"] == "no better for 3 evaluations"
+    again = Quiet()
+    run(stubborn, again)
+    assert again.losses == []
+
+
+def test_by_epochs_every_pair_is_read_so_many_times(tmp_path, data, monkeypatch):
+    seen, forward = [], Objective.forward
+    monkeypatch.setattr(
+        Objective, "forward", lambda self, batch: seen.extend(batch.indices.tolist()) or forward(self, batch)
+    )
+    card = run(job(data, tmp_path, epochs=2.0, evaluations=1, budget=96), Quiet())
+    assert sorted(seen) == sorted([*range(card["pairs"])] * 2)
+
+
+def test_the_seed_decides_all_and_another_seed_another_model(tmp_path, data):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        run(job(data, tmp_path / name, seed=seed, steps=2, evaluations=1), Quiet())
+    assert left_by(tmp_path / "a") == left_by(tmp_path / "b")
+    assert left_by(tmp_path / "a") != left_by(tmp_path / "c")
+
+
+def test_bfloat16_computes_nearby_and_keeps_weights_in_float32(tmp_path, data, whole):
+    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, precision="bfloat16"), Quiet())
+    ours, theirs = (read(folder / "checkpoints").state["model"] for folder in (tmp_path, whole))
+    assert {weight.dtype for weight in ours.values()} == {torch.float32}
+    assert any(not torch.equal(ours[name], theirs[name]) for name in ours)
+    near = torch.cat([(ours[name] - theirs[name]).flatten() for name in ours]).norm()
+    assert near < 0.1 * torch.cat([weight.flatten() for weight in theirs.values()]).norm()
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, data, monkeypatch):
+    save = loop.checkpoint.save_file
+
+    def full(tensors, path, **options):
+        if "step-8" in str(path):
+            raise OSError(28, "No space left on device")
+        save(tensors, path, **options)
+
+    monkeypatch.setattr(loop.checkpoint, "save_file", full)
+    with pytest.raises(RegardError, match="No space left on device; the last good one is untouched"):
+        run(job(data, tmp_path), Quiet())
+    assert [path.name.split(".")[1] for path in checkpoints(tmp_path)] == ["step-4", "step-0"]
+    assert strange_files(tmp_path) == []
+
+
+def test_the_time_of_a_step_is_measured_after_four_to_warm_up(monkeypatch):
+    now = [0.0]
+
+    class Slow:
+        steps = 0
+
+        def advance(self):
+            self.steps += 1
+            now[0] += 100.0 if self.steps <= 4 else 0.5
+            return torch.tensor(1.0), 1
+
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    made = Slow()
+    assert seconds_a_step(lambda: made, 6) == 0.5
+    assert made.steps == 10
+
+
+def test_signals_are_noted_inside_and_obeyed_again_outside():
+    before = signal.getsignal(signal.SIGTERM)
+    with interruptible() as stopped:
+        assert stopped() is None
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped() == "SIGTERM"
+    assert signal.getsignal(signal.SIGTERM) is before

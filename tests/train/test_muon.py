@@ -1,0 +1,91 @@
+"""Muon: updates that are nearly orthogonal, as torch.optim.Muon makes them, in the weights' own precision."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from regard.config import Transformer
+from regard.models import build
+from regard.train.muon import Muon, optimizers, orthogonal
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (4, 16), (16, 4), (3, 200)])
+def test_all_singular_values_come_near_one_and_directions_stay(shape):
+    matrix = torch.randn(shape, dtype=torch.float64)
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    turned = left.mT @ orthogonal(matrix) @ right.mT  # diagonal when the directions are the same
+    assert values.max() / values.min() > 1.2
+    assert turned.diagonal().min() > 0.6
+    assert turned.diagonal().max() < 1.3
+    assert (turned - turned.diagonal().diag()).abs().max() < 1e-6
+
+
+def test_a_single_vector_keeps_its_direction_at_about_length_one():
+    row = torch.tensor([[3.0, 4.0]])
+    ours = orthogonal(row)
+    assert 0.6 < ours.norm() < 1.3
+    torch.testing.assert_close(ours / ours.norm(), torch.tensor([[0.6, 0.8]]))
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (6, 20), (20, 6)])
+def test_its_updates_are_those_of_torch_within_bfloat16(shape):
+    start = torch.randn(shape)
+    ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
+    mine = Muon([ours], lr=0.1, weight_decay=0.05)
+    other = torch.optim.Muon([theirs], lr=0.1, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    for _ in range(3):
+        gradient = torch.randn(shape)
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        mine.step()
+        other.step()
+    moved = (theirs - start).norm()
+    assert (ours - theirs).norm() < 0.02 * moved
+    assert moved > 0.1
+
+
+def test_weight_decay_alone_shrinks_by_the_rate_times_decay():
+    weight = nn.Parameter(torch.full((2, 2), 2.0))
+    weight.grad = torch.zeros(2, 2)
+    Muon([weight], lr=0.1, weight_decay=0.5).step()
+    torch.testing.assert_close(weight.data, torch.full((2, 2), 2 * (1 - 0.05)))
+
+
+def test_steps_on_a_quadratic_go_down_to_its_bottom():
+    goal, weight = torch.randn(6, 4), nn.Parameter(torch.zeros(6, 4))
+    optimizer = Muon([weight], lr=0.1)
+    losses = []
+    for step in range(100):
+        optimizer.param_groups[0]["lr"] = 0.2 * (1 - step / 100)
+        optimizer.zero_grad()
+        loss = (weight - goal).square().sum()
+        loss.backward()
+        losses.append(loss.item())
+        optimizer.step()
+    assert losses[5] < losses[0]
+    assert losses[-1] < 0.01 * losses[0]
+
+
+def test_an_update_has_the_size_that_adamw_would_have():
+    weight = nn.Parameter(torch.zeros(32, 64))
+    weight.grad = torch.randn(32, 64)
+    Muon([weight], lr=1.0).step()
+    assert 0.12 < weight.square().mean().sqrt() < 0.26  # 0.2 for a matrix exactly orthogonal (Liu et al. 2025, §2.2)
+    assert math.isclose(0.2 * math.sqrt(64) * math.sqrt(32 / (32 * 64)), 0.2)
+
+
+def test_muon_gets_the_matrices_inside_and_adamw_all_else_once_each():
+    settings = Transformer(width=8, heads=2, encoder=1, decoder=1, hidden=8, position="learned")
+    model = build(settings, 9, 9)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    adamw, muon = optimizers(model, "muon", rate=0.1, decay=0.3)
+    (inside,) = [[names[id(p)] for p in group["params"]] for group in muon.param_groups]
+    decayed, plain = [[names[id(p)] for p in group["params"]] for group in adamw.param_groups]
+    assert sorted([*inside, *decayed, *plain]) == sorted(names.values())
+    assert all("coder." in name and name.endswith("weight") for name in inside)
+    assert {name.split(".")[-1] for name in decayed} == {"table"}
+    assert {name.split(".")[-1] for name in plain} == {"bias", "weight"}  # norms and biases
+    assert [group["weight_decay"] for group in adamw.param_groups] == [0.3, 0.0]
+    (alone,) = optimizers(model, "adamw", rate=0.1, decay=0.3)
+    assert sum(len(group["params"]) for group in alone.param_groups) == len(names)

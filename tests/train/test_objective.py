@@ -1,0 +1,76 @@
+"""The objective, against torch's own cross-entropy on one sequence at a time and against the sum written out."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from regard.config import Transformer
+from regard.models import build
+from regard.ragged import Ragged
+from regard.text import BEGIN, END, Batch, split
+from regard.train.objective import Objective
+
+VOCABULARY = 9
+SOURCES, TARGETS = [[3, 4, 5], [6], [7, 8]], [[5, 4], [3, 3, 8, 7], [6]]
+
+
+@pytest.fixture
+def model():
+    return build(Transformer(width=8, heads=2, encoder=1, decoder=1, hidden=8, dropout=0), VOCABULARY, VOCABULARY)
+
+
+def ragged(rows):
+    return Ragged.of([torch.tensor(row) for row in rows])
+
+
+def batch(sources=SOURCES, targets=TARGETS):
+    tokens = sum(map(len, targets))
+    return Batch(ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), tokens)
+
+
+def nothing():
+    none = Ragged(torch.zeros(0, dtype=torch.long), torch.zeros(1, dtype=torch.long))
+    return Batch(none, none, torch.arange(0), 3, 7)
+
+
+def gradients(model, *losses):
+    return torch.autograd.grad(sum(losses), list(model.parameters()))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_it_is_the_mean_over_all_tokens_and_ends_of_sequences_taken_one_by_one(model, smoothing):
+    sums = []
+    for source, target in zip(SOURCES, TARGETS, strict=True):
+        logits = model(ragged([[*source, END]]), ragged([[BEGIN, *target]])).values
+        right = torch.tensor([*target, END])
+        sums.append(F.cross_entropy(logits, right, label_smoothing=smoothing, reduction="sum"))
+    loss = Objective(model, smoothing=smoothing)(batch())
+    torch.testing.assert_close(loss, sum(sums) / (7 + 3))  # seven target tokens, three ends
+
+
+def test_smoothing_gives_a_share_of_the_target_to_every_symbol_alike(model):
+    smoothing = 0.3
+    log = model(ragged([[3, END]]), ragged([[BEGIN, 4]])).values.log_softmax(-1)
+    by_hand = torch.tensor(0.0)
+    for place, right in enumerate([4, END]):
+        wanted = torch.full((VOCABULARY,), smoothing / VOCABULARY)
+        wanted[right] += 1 - smoothing
+        by_hand = by_hand - (wanted * log[place]).sum() / 2
+    torch.testing.assert_close(Objective(model, smoothing=smoothing)(batch([[3]], [[4]])), by_hand)
+
+
+def test_parts_of_a_step_add_up_to_the_whole(model):
+    objective, whole = Objective(model, smoothing=0.1), batch()
+    first, second = split(whole)
+    torch.testing.assert_close(objective(first) + objective(second), objective(whole))
+    for ours, theirs in zip(
+        gradients(model, objective(first), objective(second)), gradients(model, objective(whole)), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_nothing_costs_nothing_and_still_reaches_every_weight(model):
+    loss = Objective(model)(nothing())
+    assert loss.item() == 0
+    for gradient in gradients(model, loss):
+        assert torch.equal(gradient, torch.zeros_like(gradient))

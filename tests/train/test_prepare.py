@@ -1,0 +1,122 @@
+"""Preparing: tokenisers, ids and questions from raw pairs, once; and what people are told about their data."""
+
+import json
+
+import pytest
+
+from regard.config import Text
+from regard.errors import RegardError
+from regard.text import Corpus
+from regard.train.prepare import prepare
+from tests.commands.small import pairs, written
+
+PAIRS = pairs(80)
+
+
+def prepared(home, lines=PAIRS, held=None, *, text=None, seed=1, **how):
+    data = home / "pairs.tsv"
+    if not data.exists():
+        written(data, lines)
+    held_out = None if held is None else Corpus(written(home / "held.tsv", held))
+    return prepare(Corpus(data, **how), held_out, text or Text(), seed, home / "data", lambda _: None)
+
+
+def sources(made) -> list[str]:
+    """The sources to learn from, read back from their ids."""
+    values, ends = made.pairs.gather(range(len(made.pairs)))[0]
+    decode = made.exam.source.decode
+    return [decode(values[a:b].tolist()) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def test_every_pair_is_either_learned_from_or_asked_about(tmp_path):
+    made = prepared(tmp_path)
+    assert sorted([*sources(made), *made.exam.questions]) == sorted(source for source, _ in PAIRS)
+    assert 1 <= len(made.exam.questions) <= 20
+    assert all(made.exam.questions[source] == [source[::-1]] for source in made.exam.questions)
+
+
+def test_variants_of_a_source_stay_together_and_all_count(tmp_path):
+    both = [*PAIRS, *((source, source) for source, _ in PAIRS)]
+    made = prepared(tmp_path, both)
+    assert not set(sources(made)) & set(made.exam.questions)
+    assert all(set(right) == {source, source[::-1]} for source, right in made.exam.questions.items())
+
+
+def test_ones_own_held_out_part_is_asked_and_all_the_rest_learned(tmp_path):
+    made = prepared(tmp_path, PAIRS[:70], PAIRS[70:])
+    assert sources(made) == [source for source, _ in PAIRS[:70]]
+    assert list(made.exam.questions) == [source for source, _ in PAIRS[70:]]
+
+
+def test_a_second_call_opens_what_the_first_made(tmp_path):
+    first = prepared(tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    second = prepared(tmp_path)
+    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    assert (sources(second), second.exam.questions) == (sources(first), first.exam.questions)
+    assert second.decisions == first.decisions
+
+
+def test_what_was_chosen_is_said_with_its_reason(tmp_path):
+    *_, source, target = prepared(tmp_path, text=Text(target="bytes")).decisions
+    assert source.startswith("source tokeniser characters: lines average ")
+    assert target == "target tokeniser bytes: as you asked"
+
+
+def test_pairs_over_the_limit_are_counted_and_said(tmp_path):
+    long = [("a" * 30, "b"), ("b", "a" * 31)]
+    made = prepared(tmp_path, PAIRS, [("x", "y")], text=Text(limit=29))
+    assert not [line for line in made.decisions if "over 29" in line]
+    home = tmp_path / "long"
+    home.mkdir()
+    made = prepared(home, [*PAIRS, *long], PAIRS[:5], text=Text(limit=29))
+    assert "2 pairs have over 29 tokens on a side and are left out (text.limit)" in made.decisions
+
+
+def test_when_every_pair_is_too_long_the_limit_can_be_raised_in_place(tmp_path):
+    with pytest.raises(RegardError, match=r"^all \d+ pairs are longer than text\.limit = 1 tokens; raise it$"):
+        prepared(tmp_path, text=Text(limit=1))
+    assert len(prepared(tmp_path, text=Text(limit=9)).pairs) > 50
+
+
+def test_bad_lines_that_were_left_out_are_said(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS) + "alone\n")
+    made = prepared(tmp_path, bad_lines="skip")
+    said = f"1 bad line left out: 1 missing column (first at {tmp_path / 'pairs.tsv'}:81)"
+    assert said in made.decisions
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seed": 2}, "the data were prepared with other settings: train.seed was 1 and is 2"),
+        ({"text": Text(source="bytes")}, "the data were prepared with other settings: text.source was 'auto' and is"),
+        ({"source": 2, "target": 1}, "the data changed since this run began: 'reading'"),
+        ({"held": PAIRS[:3]}, "the data changed since this run began: 'held out: "),
+    ],
+)
+def test_data_prepared_otherwise_are_refused(tmp_path, change, said):
+    prepared(tmp_path)
+    with pytest.raises(RegardError) as refused:
+        prepared(tmp_path, **change)
+    assert str(refused.value).startswith(said)
+
+
+def test_columns_turned_around_are_noticed_beside_a_held_out_part_too(tmp_path):
+    prepared(tmp_path, PAIRS[:70], PAIRS[70:])
+    with pytest.raises(RegardError, match="the data changed since this run began: 'reading'; use the old data"):
+        prepared(tmp_path, PAIRS[:70], PAIRS[70:], source=2, target=1)
+
+
+def test_a_preparation_that_was_killed_at_its_end_is_done_again_whatever_was_asked(tmp_path):
+    prepared(tmp_path)
+    (tmp_path / "data/prepared.json").unlink()
+    made = prepared(tmp_path, text=Text(source="words"), seed=5)
+    assert made.exam.source.kind == "words"
+    assert json.loads((tmp_path / "data/prepared.json").read_text())["asked"]["train.seed"] == 5
+
+
+def test_an_unknown_tokeniser_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(RegardError, match="unknown tokeniser 'byte'; did you mean 'bytes'"):
+        prepared(tmp_path, text=Text(target="byte"))
+    assert not (tmp_path / "data").exists()

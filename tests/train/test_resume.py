@@ -1,0 +1,188 @@
+"""Resume is the same run: whatever stopped it, the weights at the end are bit for bit those of a run nobody stopped."""
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+
+from regard.config import Text
+from regard.errors import RegardError
+from regard.train import run as runs
+from regard.train.checkpoint import read
+from regard.train.journal import read as events
+from regard.train.loop import Interrupted
+from regard.train.run import run
+from tests.commands.small import Quiet, checkpoints, job, left_by, pairs, strange_files, tensors, written
+
+
+class Crash(Exception):
+    """What a run does not expect."""
+
+
+def crash_at(step):
+    def act(number):
+        if number == step:
+            raise Crash
+
+    return act
+
+
+def signal_at(step, name=signal.SIGTERM):
+    return lambda number: os.kill(os.getpid(), name) if number == step else None
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("data") / "pairs.tsv")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, data):
+    """A finished run of eight steps, measured after four and eight, that nobody stopped."""
+    out = tmp_path_factory.mktemp("whole")
+    run(job(data, out), Quiet())
+    return out
+
+
+@pytest.mark.parametrize(
+    ("family", "optimizer", "average", "model"),
+    [
+        ("transformer", "adamw", "none", {}),
+        ("transformer", "muon", "ema", {"position": "learned"}),
+        ("transformer", "muon", "last", {"tied": "none"}),
+        ("recurrent", "muon", "none", {}),
+        ("recurrent", "adamw", "last", {"cell": "lstm", "attention": "dot"}),
+    ],
+)
+def test_a_run_that_was_stopped_four_times_ends_bit_for_bit_as_one_that_was_not(
+    tmp_path, data, family, optimizer, average, model
+):
+    options = {"optimizer": optimizer, "average": average, "averaged": 2, "accumulate": 2}
+    whole = run(job(data, tmp_path / "whole", family, model, **options), Quiet())
+    parts = job(data, tmp_path / "parts", family, model, **options)
+    for step in (1, 6):  # before the first evaluation, and on from it
+        with pytest.raises(Crash):
+            run(parts, Quiet(crash_at(step)))
+        step += 1
+        with pytest.raises(Interrupted, match=rf"^SIGTERM: saved at step {step}; the same command goes on from there$"):
+            run(parts, Quiet(signal_at(step)))
+    card = run(parts, Quiet())
+    assert left_by(tmp_path / "parts") == left_by(tmp_path / "whole")
+    assert [card[name] for name in ("metrics", "steps", "tokens")] == [
+        whole[name] for name in ("metrics", "steps", "tokens")
+    ]
+    ours, theirs = (read(tmp_path / name / "checkpoints").facts for name in ("parts", "whole"))
+    assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+    assert strange_files(tmp_path / "parts") == []
+
+
+def test_steps_change_every_weight_so_that_equal_bits_mean_something(whole):
+    after, before = map(tensors, checkpoints(whole))
+    assert after.keys() == before.keys()
+    assert [name for name in after if after[name] == before[name]] == []
+
+
+def test_the_journal_tells_every_evaluation_once_and_every_interruption(tmp_path, data):
+    again = job(data, tmp_path / "run")
+    for act in (crash_at(5), signal_at(6, signal.SIGINT), crash_at(8)):
+        with pytest.raises((Crash, Interrupted)):
+            run(again, Quiet(act))
+    run(again, Quiet())
+    told = [(event["event"], event.get("step")) for event in events(tmp_path / "run/journal.jsonl")]
+    assert [step for name, step in told if name == "evaluated"] == [4, 8]
+    assert [event for event in told if event[0] not in ("evaluated", "continued")] == [
+        ("started", 0),
+        ("resumed", 4),
+        ("interrupted", 6),
+        ("resumed", 6),
+        ("resumed", 6),
+        ("finished", 8),
+    ]
+
+
+def test_a_finished_run_only_shows_what_is_there(data, whole):
+    before, view = left_by(whole), Quiet()
+    card = run(job(data, whole), view)
+    assert left_by(whole) == before
+    assert view.losses == []
+    assert "goes on: from step 8" in view.lines
+    assert view.ended["bundle"] == str(whole / "bundle")
+    assert f"{card['metrics']['ser']:.9f}" == f"{view.ended['ser']:.9f}"
+
+
+@pytest.mark.parametrize("damage", ["bit", "half"])
+def test_a_damaged_newest_checkpoint_costs_some_steps_and_no_bit(tmp_path, data, whole, damage):
+    with pytest.raises(Interrupted):
+        run(job(data, tmp_path / "run"), Quiet(signal_at(6)))
+    newest = checkpoints(tmp_path / "run")[0]
+    stored = bytearray(newest.read_bytes())
+    stored[-1] ^= 1
+    newest.write_bytes({"bit": stored, "half": stored[: len(stored) // 2]}[damage])
+    view = Quiet()
+    run(job(data, tmp_path / "run"), view)
+    assert "goes on: from step 4" in view.lines
+    assert any(line.startswith(f"damaged checkpoint {newest.name!r}") for line in view.lines)
+    assert left_by(tmp_path / "run") == left_by(whole)
+    assert strange_files(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "model", "said"),
+    [
+        ({"rate": 0.5}, {}, "train.rate was None and is 0.5"),
+        ({"steps": 9}, {}, "train.steps was 8 and is 9"),
+        ({"budget": 300}, {}, "train.budget was 192 and is 300"),
+        ({}, {"width": 32}, "model.width was 16 and is 32"),
+        ({"clip": 2.0}, {"dropout": 0.0}, "model.dropout was 0.2 and is 0.0; train.clip was 1.0 and is 2.0"),
+    ],
+)
+def test_changed_settings_are_refused_with_the_difference(data, whole, options, model, said):
+    before = left_by(whole)
+    with pytest.raises(RegardError) as refused:
+        run(job(data, whole, model=model, **options), Quiet())
+    assert str(refused.value) == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    assert left_by(whole) == before
+
+
+def test_changed_text_settings_are_refused_even_before_the_first_step(data, whole):
+    with pytest.raises(RegardError) as refused:
+        run(replace(job(data, whole), text=Text(limit=9)), Quiet())
+    said = "the data were prepared with other settings: text.limit was 8 and is 9. Use the old ones, or another --out"
+    assert str(refused.value) == said
+
+
+def test_how_often_to_save_may_change(tmp_path, data):
+    with pytest.raises(Interrupted):
+        run(job(data, tmp_path / "run"), Quiet(signal_at(6)))
+    run(job(data, tmp_path / "run", save_seconds=0.0), Quiet())
+    assert [path.name.split(".")[1] for path in checkpoints(tmp_path / "run")] == ["step-8", "step-7"]
+
+
+def test_changed_data_are_refused_with_the_name_of_the_file(tmp_path):
+    own = written(tmp_path / "own.tsv")
+    with pytest.raises(Interrupted):
+        run(job(own, tmp_path / "run"), Quiet(signal_at(6)))
+    written(own, [*pairs(), ("dddddddd", "dddddddd")])
+    with pytest.raises(RegardError) as refused:
+        run(job(own, tmp_path / "run"), Quiet())
+    said = f"the data changed since this run began: {str(own)!r}; use the old data, or another --out"
+    assert str(refused.value) == said
+
+
+def test_minutes_are_measured_once_and_their_number_of_steps_is_kept(tmp_path, data, monkeypatch):
+    monkeypatch.setattr(runs, "seconds_a_step", lambda make: 0.25)
+    timed = job(data, tmp_path / "run", minutes=0.05, evaluations=1)
+    with pytest.raises(Interrupted):
+        run(timed, Quiet(signal_at(2)))
+    total = read(tmp_path / "run/checkpoints").facts["total"]
+    assert 3 <= total <= 11  # 0.97 · 3 s less one evaluation, at four steps a second
+
+    def measured_again(*_):
+        raise AssertionError("a resumed run must not measure anew")
+
+    monkeypatch.setattr(runs, "seconds_a_step", measured_again)
+    run(timed, Quiet())
+    assert read(tmp_path / "run/checkpoints").facts["step"] == total
+    told = [event["total"] for event in events(tmp_path / "run/journal.jsonl") if "total" in event]
+    assert told == [total, total]
