@@ -1,6 +1,7 @@
 """Settings: what is wrong is said in one line, by its dotted path, with the way out."""
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from regard.config import PRESETS, Model, Recurrent, Text, Train, Transformer, parse, read_toml
@@ -14,7 +15,12 @@ from regard.models import build
         (Train, {"ratte": 1}, "train", "unknown setting train.ratte; did you mean 'rate'?"),
         (Train, {"stepz": 1}, "", "unknown setting stepz; did you mean 'steps'?"),
         (Train, {"steps": 0}, "train", "train.steps: input should be greater than or equal to 1; got 0"),
-        (Train, {"seed": "one"}, "", "seed: input should be a valid integer, unable to parse string as an integer; got 'one'"),
+        (
+            Train,
+            {"minutes": "x"},
+            "",
+            "minutes: input should be a valid number, unable to parse string as a number; got 'x'",
+        ),
         (Train, {"average": "mean"}, "train", "train.average: input should be 'none', 'ema' or 'last'; got 'mean'"),
         (Train, {"accumulate": 3}, "train", "train.accumulate: input should be 1, 2, 4, 8, 16 or 32; got 3"),
         (Model, {"kind": "transformer", "widht": 8}, "model", "unknown setting model.widht; did you mean 'width'?"),
@@ -22,7 +28,7 @@ from regard.models import build
         (Model, {"kind": "recurrent", "width": 7}, "model", "model.width: input should be a multiple of 2; got 7"),
         (Model, {"kind": "transformer", "dropout": 1}, "model", "model.dropout: input should be less than 1; got 1"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_by_its_path(kind, values, path, said):
     with pytest.raises(RegardError) as refused:
         parse(kind, values, path)
@@ -59,8 +65,6 @@ def test_every_setting_is_explained_where_it_is(kind):
 
 @pytest.mark.parametrize(("family", "size"), [(family, size) for family, sizes in PRESETS.items() for size in sizes])
 def test_presets_can_be_built_and_grow(family, size):
-    import torch
-
     sizes = list(PRESETS[family])
     with torch.device("meta"):
         weights = [

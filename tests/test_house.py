@@ -51,8 +51,11 @@ def imports(file: Path) -> Iterator[tuple[str, int]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno}: imports are written whole"
             assert node.module
-            inside = node.module == "regard"
-            yield from ((f"regard.{alias.name}" if inside else node.module, node.lineno) for alias in node.names)
+            for alias in node.names:
+                part = (
+                    node.module == "regard" and alias.name in LEVEL
+                )  # `from regard import bundle`, a part of the house
+                yield (f"regard.{alias.name}" if part else node.module), node.lineno
 
 
 def uphill(files: list[Path]) -> Iterator[str]:

@@ -103,9 +103,9 @@ class Train(Settings):
     """Muon turns each matrix's update orthogonal and learns small models faster; AdamW is the classic."""
     rate: float | None = Field(None, gt=0)
     """Peak learning rate (default: by the width of the model)."""
-    schedule: Literal["cosine", "linear", "inverse-sqrt", "stable"] = "cosine"
+    schedule: Literal["cosine", "linear", "inverse-sqrt", "stable"] = "linear"
     """How the rate goes down."""
-    warmup: float = Field(0.05, ge=0, lt=1)
+    warmup: float = Field(0.03, ge=0, lt=1)
     """Share of the run in which the rate goes up."""
     decay: float = Field(0.01, ge=0)
     """Weight decay."""
@@ -113,9 +113,9 @@ class Train(Settings):
     """Label smoothing."""
     clip: float = Field(1.0, gt=0)
     """The longest gradient; longer ones are shortened."""
-    average: Literal["none", "ema", "last"] = "none"
+    average: Literal["none", "ema", "last"] = "ema"
     """Average weights: a moving average over steps, or of the last `averaged` evaluations."""
-    averaged: int = Field(5, ge=1)
+    averaged: int = Field(10, ge=1)
     """For last: how many evaluations. For ema: a window of a 200th of the run times this."""
     evaluations: int = Field(8, ge=1)
     """How often to decode the held-out part."""
@@ -135,7 +135,7 @@ Model = Annotated[Transformer | Recurrent, Field(discriminator="kind")]
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "transformer": {
-        "tiny": {"width": 64, "heads": 4, "encoder": 2, "decoder": 2, "hidden": 176},
+        "tiny": {"width": 64, "heads": 4, "encoder": 2, "decoder": 2, "hidden": 176, "tied": "none"},
         "small": {"width": 256, "heads": 4, "encoder": 4, "decoder": 4, "hidden": 1024},
         "base": {"width": 512, "heads": 8, "encoder": 6, "decoder": 6, "hidden": 2048},
         "big": {"width": 1024, "heads": 16, "encoder": 6, "decoder": 6, "hidden": 4096},

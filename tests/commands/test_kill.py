@@ -34,9 +34,16 @@ def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
     pytest.fail(f"step {step} was not reached: {process.communicate(timeout=5)}")
 
 
+def begun(out) -> int:
+    """How often a run has come to its work: the first time to its data, then to its steps."""
+    if not (out / "journal.jsonl").exists():
+        return int((out / "data").exists())
+    return 1 + sum(event["event"] in ("started", "resumed") for event in read(out / "journal.jsonl"))
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with the pairs, and a run that nobody stopped: how long it took with and without its start."""
+    """A folder with the pairs, and a run that nobody stopped."""
     home = tmp_path_factory.mktemp("kill")
     data = written(home / "pairs.tsv")
     finished(start(arguments(data, home / "whole", *MORE)))
@@ -46,24 +53,15 @@ def place(tmp_path_factory):
 def test_kills_at_random_moments_change_no_bit_and_leave_no_orphans(place):
     draw, out = random.Random(os.environ.get("REGARD_SEED", 1)), place / "run"
     words = arguments(place / "pairs.tsv", out, *MORE)
-    killed = 0
-    while killed < KILLS:
-        process = start(words)
-        before = time.monotonic()
-        while not (out / "data").exists() and process.poll() is None:  # python and torch are loading until then
+    for _ in range(KILLS):
+        process, before = start(words), begun(out)
+        until = time.monotonic() + 60
+        while begun(out) == before and time.monotonic() < until:  # python and torch are loading until then
             time.sleep(0.01)
-        if killed:
-            time.sleep(0.8 * (time.monotonic() - before))
-            resumed = sum(1 for event in read(out / "journal.jsonl") if event["event"] in ("started", "resumed"))
-            while sum(1 for e in read(out / "journal.jsonl") if e["event"] in ("started", "resumed")) == resumed:
-                if process.poll() is not None or time.monotonic() - before > 60:
-                    break
-                time.sleep(0.01)
         time.sleep(draw.uniform(0, 0.6))
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.communicate(timeout=30)
         assert process.returncode == -signal.SIGKILL, "the run ended before it was killed; make it longer"
-        killed += 1
     finished(start(words))
     assert left_by(out) == left_by(place / "whole")
     assert strange_files(out) == []

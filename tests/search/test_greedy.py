@@ -98,7 +98,7 @@ def settings():
         yield Recurrent(width=16, attention=attention)
 
 
-@pytest.mark.parametrize("chosen", settings(), ids=lambda s: getattr(s, "position", None) or s.attention)
+@pytest.mark.parametrize("chosen", list(settings()), ids=lambda s: getattr(s, "position", None) or s.attention)
 def test_an_answer_does_not_depend_on_its_company_or_order(chosen):
     model = build(chosen, LETTERS, LETTERS).eval()
     draw = torch.Generator().manual_seed(1)

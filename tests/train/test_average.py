@@ -93,6 +93,5 @@ def test_the_weights_come_back_when_measuring_fails():
     average.evaluated()
     model.become(2.0)
     with pytest.raises(ZeroDivisionError), average.lent():
-        assert model.number == 1
-        raise ZeroDivisionError
+        1 / (model.number - 1)  # the average is 1 here
     assert model.number == 2

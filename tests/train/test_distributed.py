@@ -1,6 +1,7 @@
 """Several processes are one run: two over gloo reach the weights of one process at the same global batch."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from regard import bundle
 from regard.ragged import Ragged
 from regard.train.checkpoint import read
 from regard.train.journal import read as events
+from regard.train.loop import Interrupted
 from regard.train.run import run
 from tests.commands.small import Quiet, arguments, job, strange_files, written
 
@@ -53,16 +55,31 @@ def assert_near(out, place):
         }
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_two_processes_reach_the_weights_of_one(place, parallel):
-    out = place / parallel
-    said = two(place / "pairs.tsv", out, "--set", f"train.parallel={parallel}")
-    assert_near(out, place)
-    assert strange_files(out) == []
-    told = [event["event"] for event in events(out / "journal.jsonl")]
-    assert told == ["started", "evaluated", "evaluated", "finished"]  # the first process alone tells
-    assert said.count("held out") == 1
+def assert_same_answers(out, place):
     ours, theirs = (bundle.load(folder / "bundle") for folder in (out, place / "one"))
     assert ours.card["metrics"] == theirs.card["metrics"]
     source, prefix = (Ragged.of([torch.tensor([5, 3, 4, 2]), torch.tensor([4, 2])]) for _ in range(2))
     torch.testing.assert_close(*(made.model(source, prefix).values for made in (ours, theirs)), atol=1e-5, rtol=0)
+
+
+def test_two_processes_reach_the_weights_of_one(place):
+    out = place / "ddp"
+    said = two(place / "pairs.tsv", out)
+    assert_near(out, place)
+    assert_same_answers(out, place)
+    assert strange_files(out) == []
+    told = [event["event"] for event in events(out / "journal.jsonl")]
+    assert told == ["started", "evaluated", "evaluated", "finished"]  # the first process alone tells
+    assert said.count("held out") == 1
+
+
+def test_what_one_process_began_two_that_share_the_weights_bring_to_the_same_end(place):
+    out = place / "fsdp"
+    alone = job(place / "pairs.tsv", out, model=PLAIN, **OPTIONS, parallel="fsdp")
+    with pytest.raises(Interrupted):
+        run(alone, Quiet(lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 3 else None))
+    said = two(place / "pairs.tsv", out, "--set", "train.parallel=fsdp")
+    assert said.count("goes on: from step 3") == 1
+    assert_near(out, place)
+    assert_same_answers(out, place)
+    assert strange_files(out) == []

@@ -1,7 +1,9 @@
 """Preparing: tokenisers, ids and questions from raw pairs, once; and what people are told about their data."""
 
 import json
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from regard.config import Text
@@ -23,9 +25,9 @@ def prepared(home, lines=PAIRS, held=None, *, text=None, seed=1, **how):
 
 def sources(made) -> list[str]:
     """The sources to learn from, read back from their ids."""
-    values, ends = made.pairs.gather(range(len(made.pairs)))[0]
+    values, ends = made.pairs.gather(np.arange(len(made.pairs)))[0]
     decode = made.exam.source.decode
-    return [decode(values[a:b].tolist()) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [decode(values[a:b].tolist()) for a, b in pairwise(ends)]
 
 
 def test_every_pair_is_either_learned_from_or_asked_about(tmp_path):

@@ -76,51 +76,55 @@ class MultiHead(nn.Module):
 
     def forward(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> S:
         """All positions at once: self-attention, or attention to a `context`."""
-        context = queries if context is None else context
-        asked = self._split(queries, self.queries, self.heads, turning=True)
-        keys, values = self._remembered(context, 0)
-        return self._join(queries, self.attention(asked, keys, values, mask=mask))
+        return self._join(queries, self.attention(*self._asked_and_known(queries, context), mask=mask))
 
     def steps(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> Steps:
         """Every intermediate of the attention inside, for those who look: weights are (batch, head, query, key)."""
-        asked = self._split(queries, self.queries, self.heads, turning=True)
-        keys, values = self._remembered(queries if context is None else context, 0)
-        return self.attention.steps(asked, keys, values, mask=mask)
+        return self.attention.steps(*self._asked_and_known(queries, context), mask=mask)
 
     def remember(self, context: Ragged | Tensor, cache: Cache | None = None) -> Cache:
         """A cache with the keys and values of `context` at its end: once for a source, each step for a target."""
         cache = cache or Cache()
-        return cache.append(*self._remembered(context, cache.offset))
+        return cache.append(*self._project(context, "keys", "values", offset=cache.offset))
 
     def recall(self, queries: S, cache: Cache, *, mask: Mask = everything, offset: Offset = 0) -> S:
         """Attend to what a cache holds; the first query of each row stands at `offset`."""
-        asked = self._split(queries, self.queries, self.heads, turning=True, offset=offset)
+        (asked,) = self._project(queries, "queries", offset=offset)
         return self._join(queries, self.attention(asked, cache.keys, cache.values, mask=mask, offset=offset))
 
     def step(self, queries: S, cache: Cache, *, mask: Mask = everything) -> tuple[S, Cache]:
         """Self-attention of the next positions: remember them, then attend to all so far."""
-        grown = self.remember(queries, cache)
-        return self.recall(queries, grown, mask=mask, offset=cache.offset), grown
+        asked, *known = self._project(queries, "queries", "keys", "values", offset=cache.offset)
+        grown = cache.append(*known)
+        context = self.attention(asked, grown.keys, grown.values, mask=mask, offset=cache.offset)
+        return self._join(queries, context), grown
 
-    def _remembered(self, context: Ragged | Tensor, offset: Offset) -> tuple[Any, Any]:
-        keys = self._split(context, self.keys, self.groups, turning=True, offset=offset)
-        return keys, self._split(context, self.values, self.groups)
+    def _asked_and_known(self, queries: Ragged | Tensor, context: Ragged | Tensor | None) -> list[Any]:
+        if context is None:
+            return self._project(queries, "queries", "keys", "values")
+        return [*self._project(queries, "queries"), *self._project(context, "keys", "values")]
 
-    def _split(
-        self, sequences: Ragged | Tensor, project: nn.Linear, parts: int, *, turning: bool = False, offset: Offset = 0
-    ) -> Any:
-        """Project, cut into heads or groups, and turn by position where the encoding turns."""
-        rotate = self.turn if turning else None
-        if isinstance(sequences, Tensor) and sequences.ndim != 3:
-            raise ShapeError(f"dense sequences must be (batch, time, width); got shape {tuple(sequences.shape)}")
-        width = (sequences.values if isinstance(sequences, Ragged) else sequences).shape[-1]
-        if width != project.in_features:
-            raise ShapeError(f"this attention reads vectors of width {project.in_features}; got width {width}")
-        if isinstance(sequences, Ragged):
-            packed = project(sequences.values).unflatten(-1, (parts, -1))
-            return sequences.like(rotate.turn(packed, _places(sequences, offset)[:, None]) if rotate else packed)
-        dense = project(sequences).unflatten(-1, (parts, -1)).transpose(1, 2)
-        return rotate.turn(dense, _places(sequences, offset)) if rotate else dense
+    def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0) -> list[Any]:
+        """Vectors in some of their roles, cut into heads or groups, and turned by position where the encoding turns.
+
+        One matrix product makes them all: on small models the number of products costs more than their size.
+        """
+        layers: list[nn.Linear] = [getattr(self, role) for role in roles]
+        vectors = [_vectors(sequences, layer.in_features) for layer in layers][0]
+        weight = torch.cat([layer.weight for layer in layers])
+        bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
+        compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]
+        flat = nn.functional.linear(vectors, weight, bias)
+        turning, still = flat.tensor_split([sum(compared)], -1)
+        made: list[Tensor] = []
+        if compared:
+            heads = turning.unflatten(-1, (-1, self.dim))
+            if self.turn is not None:
+                heads = self.turn.turn(heads, _places(sequences, offset)[..., None])
+            made += heads.split([size // self.dim for size in compared], -2)
+        if "values" in roles:
+            made.append(still.unflatten(-1, (self.groups, -1)))
+        return [sequences.like(x) if isinstance(sequences, Ragged) else x.transpose(1, 2) for x in made]
 
     def _join(self, like: S, contexts: S) -> S:
         if isinstance(like, Ragged) and isinstance(contexts, Ragged):
@@ -128,9 +132,19 @@ class MultiHead(nn.Module):
         return self.out(contexts.transpose(1, 2).flatten(-2))
 
 
-def _places(sequences: Ragged | Tensor, offset: Offset) -> Int[Tensor, ...]:
-    """Each token's position: (token,) in a ragged batch; (time,) or (batch, 1, time) in a dense one."""
+def _vectors(sequences: Ragged | Tensor, width: int) -> Tensor:
+    """The vectors of some sequences, found to be of the right width."""
+    if isinstance(sequences, Tensor) and sequences.ndim != 3:
+        raise ShapeError(f"dense sequences must be (batch, time, width); got shape {tuple(sequences.shape)}")
+    vectors = sequences.values if isinstance(sequences, Ragged) else sequences
+    if vectors.shape[-1] != width:
+        raise ShapeError(f"this attention reads vectors of width {width}; got width {vectors.shape[-1]}")
+    return vectors
+
+
+def _places(sequences: Ragged | Tensor, offset: Offset) -> Int[Tensor, "..."]:
+    """Each token's position: (token,) in a ragged batch; (time,) or (batch, time) in a dense one."""
     if isinstance(sequences, Ragged):
         return sequences.positions + (offset[sequences.layout.rows] if isinstance(offset, Tensor) else offset)
     time = torch.arange(sequences.shape[1], device=sequences.device)
-    return time + (offset[:, None, None] if isinstance(offset, Tensor) else offset)
+    return time + (offset[:, None] if isinstance(offset, Tensor) else offset)

@@ -56,7 +56,8 @@ class World:
 
             # As one group: torch looks for tensors between layers to know when to gather, and finds none in a Ragged.
             # So weights are gathered for each step; gradients and what the optimisers remember stay sharded.
-            return fully_shard(objective)
+            fully_shard(objective)
+            return objective
         return nn.parallel.DistributedDataParallel(objective)
 
 

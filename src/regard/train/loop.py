@@ -61,7 +61,7 @@ class Trainer:
             optimizer.step()
         self.step, self.at = self.step + 1, self.at + 1
         self.average.stepped(self.step)
-        loss = torch.where(norm.isfinite(), loss, norm)  # the weights are spoilt, though it shows at the next step only
+        loss = torch.where(norm.isfinite() | ~loss.isfinite(), loss, norm)  # else it would show at the next step only
         return loss, len(batch.source.values) + len(batch.target.values) + 2 * len(batch)
 
     def _gradients(self, batch: Batch) -> Tensor:

@@ -22,7 +22,7 @@ _QUINTIC = (
 class Muon(torch.optim.Optimizer):
     """Momentum, then the nearest (nearly) orthogonal matrix, sized like an AdamW update (Liu et al. 2025)."""
 
-    def __init__(self, params: Any, lr: float = 1e-3, *, momentum: float = 0.95, weight_decay: float = 0.0) -> None:
+    def __init__(self, params: Any, lr: float = 1e-3, *, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -43,12 +43,12 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """About U Vᵀ for the matrix U S Vᵀ, by five Newton–Schulz rounds."""
+    """About U Vᵀ for the matrix U S Vᵀ, by a few Newton–Schulz rounds."""
     a, b, c = _QUINTIC
     wide = matrix.shape[0] <= matrix.shape[1]
     x = matrix if wide else matrix.T
     x = x / (x.norm() + 1e-7)
-    for _ in range(5):
+    for _ in range(ROUNDS):
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x if wide else x.T

@@ -57,7 +57,8 @@ def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: 
     with torch.device("meta"):  # what cannot be built is refused before anything is written down
         build(model, len(data.exam.source), len(data.exam.target))
     budget = train.budget or _budget(tokens, world)
-    rate = train.rate or 3e-3 * math.sqrt(64 / model.width)
+    peak = 7e-3 if train.optimizer == "muon" else 3e-3  # found at width 64; wider models want less
+    rate = train.rate or peak * math.sqrt(64 / model.width)
     epochs = train.epochs or min(40.0, max(3.0, 60e6 / tokens))
     return Plan(f"{family} {size}", model, budget, rate, epochs, decisions)
 
@@ -79,7 +80,7 @@ def _dropout(tokens: int, size: str, train: Train) -> float:
 def _budget(tokens: int, world: World) -> int:
     """Small steps learn more from each token, large ones fill a GPU."""
     if world.device.type == "cpu":
-        return 1_024
+        return 2_048
     return int(min(25_000, max(4_096, tokens // 200)))
 
 

@@ -23,7 +23,7 @@ SHADES = " ░▒▓█"
 def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
     """Train (or go on, or only show what is there), then print the test errors, ten words and an alignment."""
     parts = unpack(out / "dictionary")
-    train = Train(minutes=minutes)
+    train = Train(minutes=minutes, evaluations=4)
     command = ["regard", *sys.argv[1:]]
     job = Job(
         Corpus(parts["train"]), out, Corpus(parts["dev"]), family=family, train=train, device=device, command=command
