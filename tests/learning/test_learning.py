@@ -20,33 +20,33 @@ MODELS = {
 
 
 def words(count: int) -> list[str]:
-    """Different strings of three to five of six letters."""
+    """Different strings of two to four of six letters."""
     draw, found = random.Random(7), {}
     while len(found) < count:
-        found["".join(draw.choices("abcdef", k=draw.randint(3, 5)))] = None
+        found["".join(draw.choices("abcdef", k=draw.randint(2, 4)))] = None
     return list(found)
 
 
 @pytest.mark.parametrize(
     ("task", "family", "steps"),
     [
-        ("copy", "transformer", 260),
-        ("reverse", "transformer", 200),
-        ("reverse", "recurrent", 180),
+        ("copy", "transformer", 160),
+        ("reverse", "transformer", 140),
+        ("reverse", "recurrent", 140),
     ],
 )
 def test_it_learns(tmp_path, task, family, steps):
-    every = words(2_600)
+    every = words(1_400)
     lines = [(word, TASKS[task](word)) for word in every]
-    learn, held = written(tmp_path / "learn.tsv", lines[:2_400]), written(tmp_path / "held.tsv", lines[2_400:])
-    train = Train(steps=steps, budget=1_024, rate=0.02, evaluations=1, smoothing=0.0)
+    learn, held = written(tmp_path / "learn.tsv", lines[:1_200]), written(tmp_path / "held.tsv", lines[1_200:])
+    train = Train(steps=steps, budget=768, rate=0.02, evaluations=1, smoothing=0.0)
     job = Job(
         Corpus(learn), tmp_path / "run", Corpus(held), family=family, size="tiny", model=MODELS[family], train=train
     )
     start, view = time.monotonic(), Quiet()
     card = run(job, view)
     assert card["held_out"] == 200
-    assert not set(every[:2_400]) & set(every[2_400:])
+    assert not set(every[:1_200]) & set(every[1_200:])
     assert view.losses[0] > 1.5  # it did not know before
     assert card["metrics"]["exact"] >= LEAST, (card["metrics"], time.monotonic() - start)
     assert bundle.load(tmp_path / "run/bundle").card["metrics"] == card["metrics"]

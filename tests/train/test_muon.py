@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.config import Transformer
 from regard.models import build
-from regard.train.muon import Muon, optimizers, orthogonal
+from regard.train.muon import ROUNDS, Muon, optimizers, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (4, 16), (16, 4), (3, 200)])
@@ -34,8 +34,9 @@ def test_a_single_vector_keeps_its_direction_at_about_length_one():
 def test_its_updates_are_those_of_torch_within_bfloat16(shape):
     start = torch.randn(shape)
     ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
-    mine = Muon([ours], lr=0.1, weight_decay=0.05)
-    other = torch.optim.Muon([theirs], lr=0.1, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    options = {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.95}
+    mine = Muon([ours], **options)
+    other = torch.optim.Muon([theirs], **options, ns_steps=ROUNDS, adjust_lr_fn="match_rms_adamw")
     for _ in range(3):
         gradient = torch.randn(shape)
         ours.grad, theirs.grad = gradient.clone(), gradient.clone()

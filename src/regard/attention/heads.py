@@ -110,7 +110,7 @@ class MultiHead(nn.Module):
         One matrix product makes them all: on small models the number of products costs more than their size.
         """
         layers: list[nn.Linear] = [getattr(self, role) for role in roles]
-        vectors = [_vectors(sequences, layer.in_features) for layer in layers][0]
+        vectors = _vectors(sequences, *{layer.in_features for layer in layers})
         weight = torch.cat([layer.weight for layer in layers])
         bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
         compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]
@@ -132,17 +132,18 @@ class MultiHead(nn.Module):
         return self.out(contexts.transpose(1, 2).flatten(-2))
 
 
-def _vectors(sequences: Ragged | Tensor, width: int) -> Tensor:
-    """The vectors of some sequences, found to be of the right width."""
+def _vectors(sequences: Ragged | Tensor, *widths: int) -> Tensor:
+    """The vectors of some sequences, found to be of the right width for all that read them."""
     if isinstance(sequences, Tensor) and sequences.ndim != 3:
         raise ShapeError(f"dense sequences must be (batch, time, width); got shape {tuple(sequences.shape)}")
     vectors = sequences.values if isinstance(sequences, Ragged) else sequences
-    if vectors.shape[-1] != width:
-        raise ShapeError(f"this attention reads vectors of width {width}; got width {vectors.shape[-1]}")
+    for width in widths:
+        if vectors.shape[-1] != width:
+            raise ShapeError(f"this attention reads vectors of width {width}; got width {vectors.shape[-1]}")
     return vectors
 
 
-def _places(sequences: Ragged | Tensor, offset: Offset) -> Int[Tensor, "..."]:
+def _places(sequences: Ragged | Tensor, offset: Offset) -> Int[Tensor, ...]:
     """Each token's position: (token,) in a ragged batch; (time,) or (batch, time) in a dense one."""
     if isinstance(sequences, Ragged):
         return sequences.positions + (offset[sequences.layout.rows] if isinstance(offset, Tensor) else offset)

@@ -81,7 +81,8 @@ def prepare(
         _report(pairs, text, facts)
         _write(known, facts)
     questions = variants(split.held_out(corpus) if split is not None else held_out or ())
-    questions = dict(list(questions.items())[:MOST_QUESTIONS])
+    spread = -(-len(questions) // MOST_QUESTIONS) or 1  # corpora are often sorted: take some from everywhere
+    questions = dict(list(questions.items())[::spread])
     if not questions:
         raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
     task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])

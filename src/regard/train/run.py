@@ -98,7 +98,6 @@ class Running:
     def _loop(self, trainer: Trainer, stopped: Any) -> None:
         """Update, look, evaluate and save, until the steps are done or nothing improves."""
         facts, settings = trainer.facts, self.job.train
-        every = max(1, trainer.total // settings.evaluations)
         smooth, since, mark, tokens = None, time.monotonic(), time.monotonic(), 0
         while trainer.step < trainer.total and not facts.get("stopped"):
             loss, read = trainer.advance()
@@ -115,7 +114,7 @@ class Running:
                 self.view.step(trainer.step, trainer.total, smooth, rate, facts["tokens"] / facts["seconds"], left)
                 if trainer.step % 20 == 0:
                     self.journal.write("step", step=trainer.step, loss=value, rate=rate, tokens=facts["tokens"])
-            if trainer.step % every == 0 or trainer.step == trainer.total:
+            if _due(trainer.step, trainer.total, settings.evaluations):
                 self._evaluate(trainer)
                 self._save(trainer)
                 since = time.monotonic()
@@ -249,3 +248,8 @@ def _journal(job: Job, here: World) -> Journal:
     if not here.first:
         return Journal(os.devnull)
     return Journal(job.out / "journal.jsonl", tensorboard=job.out / "tensorboard" if job.tensorboard else None)
+
+
+def _due(step: int, total: int, times: int) -> bool:
+    """Whether one of so many evaluations, spread evenly and the last at the end, falls on this step."""
+    return step * times // total > (step - 1) * times // total
