@@ -193,7 +193,7 @@ def rows(options: argparse.Namespace) -> list[tuple[str, Transformer]]:
         return [(f"width {options.width}, 2+2", Transformer(**sizes, **same))]
     larger = {"width": 128, "heads": 4, "encoder": 3, "decoder": 3, "hidden": 512}
     tiny = PRESETS["transformer"]["tiny"]
-    return [("tiny", Transformer(**tiny, **same)), ("width 128, 3+3", Transformer(**larger, **same))]
+    return [("tiny", Transformer(**{**tiny, **same})), ("width 128, 3+3", Transformer(**{**larger, **same}))]
 
 
 def arguments() -> argparse.Namespace:

@@ -198,7 +198,7 @@ def test_a_newer_format_says_what_to_do(folder):
         (lambda v: v.update(version="x"), "its version is 'x', not 1"),
         (lambda v: v.pop("vocabulary"), "it has no 'vocabulary'"),
         (lambda v: v["vocabulary"].update(source=-3), r"its vocabulary sizes are \(-3, 9\)"),
-        (lambda v: v["model"].update(widht=3), r"unknown setting model.transformer.widht; did you mean 'width'\?"),
+        (lambda v: v["model"].update(widht=3), r"unknown setting model.widht; did you mean 'width'\?"),
         (lambda v: v["model"].update(heads=5), "model.width = 12 cannot be split into model.heads = 5"),
         (lambda v: v["model"].update(width=24), r".*tensor '.*' has shape .*, not .*"),
         (lambda v: v["vocabulary"].update(target=99), "it has 9 ids where config.json says 99"),
