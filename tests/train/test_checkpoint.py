@@ -222,3 +222,11 @@ while True:
         assert found.state["x"].eq(found.facts["step"]).all()
         reached = found.facts["step"]
     assert len(names(tmp_path)) <= 3
+
+
+def test_what_safetensors_leaves_when_killed_is_removed_too(tmp_path: Path):
+    """It writes under a name of its own first; twenty kills in a row found one."""
+    checkpoint.write(tmp_path, "one", {"weight": torch.ones(2)}, {})
+    (tmp_path / ".tmpRv1LUq").write_bytes(b"half")
+    checkpoint.read(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["00000001.one.safetensors"]

@@ -185,9 +185,10 @@ def _found(home: Path) -> list[Path]:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what a killed process was writing."""
-    for orphan in home.glob(".*.partial"):
-        orphan.unlink(missing_ok=True)
+    """Remove what a killed process left: its partial file, and the temporary one safetensors writes before that."""
+    for pattern in (".*.partial", ".tmp*"):
+        for orphan in home.glob(pattern):
+            orphan.unlink(missing_ok=True)
 
 
 def _set_aside(damaged: list[tuple[Path, str]], used: Path) -> str:
