@@ -123,8 +123,6 @@ class Train(Settings):
     """Stop when the task's metric has not improved for so many evaluations."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 computes in half the size and keeps weights in float32."""
-    compile: bool | None = None
-    """Compile the model (default: on a GPU)."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: copy the model to each, or shard it among them."""
     save_seconds: float = Field(60.0, ge=0)
