@@ -72,7 +72,8 @@ class Attention(nn.Module):
         return steps(self, pad(queries).tensor, known.tensor, pad(values).tensor, visible, offset)
 
     def _fits(self, queries: Sequences) -> None:
-        heads, dim = _sizes(queries)[1]["heads"], _sizes(queries)[1]["dim"]
+        _, sizes = _sizes(queries)
+        heads, dim = sizes["heads"], sizes["dim"]
         if (self.score.heads, self.score.dim) != (heads, dim):
             made = f"{self.score.heads} heads of {self.score.dim}"
             raise ShapeError(f"{type(self.score).__name__} was made for {made}; got queries of {heads} heads of {dim}")

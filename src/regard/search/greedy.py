@@ -7,8 +7,7 @@ from torch import Tensor
 
 from regard.models import Model
 from regard.ragged import Ragged
-
-BEGIN, END = 1, 2  # the same in every vocabulary (text/tokenizers.py)
+from regard.text import BEGIN, END
 
 
 @torch.no_grad()
