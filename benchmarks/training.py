@@ -109,7 +109,7 @@ def ceiling(task: Task, settings: Transformer, rate: float) -> float:
 def peak(name: str, task: Task, settings: Transformer, options: argparse.Namespace) -> float:
     """Megabytes by which training makes a process of its own grow: weights, gradients, moments and activations."""
     request = {"name": name, "folder": str(task.folder), "settings": settings.model_dump()}
-    chosen = {"budget": options.budget, "order": options.peers, "steps": min(20, options.steps)}
+    chosen = {"budget": options.budget, "order": options.peers, "steps": min(5, options.steps)}
     command = [sys.executable, __file__, "--grow", json.dumps({**request, **chosen})]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout.splitlines()[-1])
@@ -201,7 +201,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="real tokens/s in training, beside two peers")
     parser.add_argument("--width", type=int, help="one size only: this width, 2+2 layers, hidden 4 × width")
     parser.add_argument("--budget", type=int, default=2048, help="source and target tokens to a step")
-    parser.add_argument("--steps", type=int, default=120, help="steps measured for each contender")
+    parser.add_argument("--steps", type=int, default=40, help="steps measured for each contender")
     parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0], help="the shares to compare")
     orders = ("sorted", "regard", "random")
     parser.add_argument(

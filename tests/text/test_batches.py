@@ -107,6 +107,15 @@ def test_like_lengths_stand_together():
     assert tokens / padded > 0.9  # random batches reach about a half
 
 
+def test_most_batches_of_words_have_one_length_a_side():
+    random = np.random.default_rng(1)
+    source = random.binomial(20, 0.35, 60_000) + 1
+    target = np.maximum(1, source - random.integers(0, 4, 60_000))
+    made = batches_of(plan(source, target, budget=2000, seed=0, epoch=0))
+    even = [len(set(source[batch])) == len(set(target[batch])) == 1 for batch in made]
+    assert np.mean(even) > 0.7  # 0.5 in chunks of 64 batches
+
+
 def test_batches_come_in_random_order_and_company():
     source, target = lengths(20_000)
     first, second = (plan(source, target, budget=2000, seed=0, epoch=epoch) for epoch in (0, 1))

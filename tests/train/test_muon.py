@@ -15,7 +15,7 @@ from regard.train.muon import ROUNDS, Muon, optimizers, orthogonal
 def test_all_singular_values_come_near_one_and_directions_stay(shape):
     matrix = torch.randn(shape, dtype=torch.float64) * torch.linspace(1, 3, shape[1])
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    turned = left.mT @ orthogonal(matrix) @ right.mT  # diagonal when the directions are the same
+    turned = left.mT @ orthogonal(matrix[None])[0] @ right.mT  # diagonal when the directions are the same
     assert values.max() / values.min() > 1.2
     assert turned.diagonal().min() > 0.6
     assert turned.diagonal().max() < 1.3
@@ -24,7 +24,7 @@ def test_all_singular_values_come_near_one_and_directions_stay(shape):
 
 def test_a_single_vector_keeps_its_direction_at_about_length_one():
     row = torch.tensor([[3.0, 4.0]])
-    ours = orthogonal(row)
+    (ours,) = orthogonal(row[None])
     assert 0.6 < ours.norm() < 1.3
     torch.testing.assert_close(ours / ours.norm(), torch.tensor([[0.6, 0.8]]))
 
@@ -45,6 +45,22 @@ def test_its_updates_are_those_of_torch_within_bfloat16(shape):
     moved = (theirs - start).norm()
     assert (ours - theirs).norm() < 0.02 * moved
     assert moved > 0.1
+
+
+def test_matrices_of_one_shape_learn_together_as_each_alone():
+    starts = [torch.randn(shape) for shape in [(6, 4), (4, 6), (6, 4), (5, 5)]]
+    together, alone = ([nn.Parameter(start.clone()) for start in starts] for _ in range(2))
+    optimizers = [Muon(together, lr=0.1), *(Muon([weight], lr=0.1) for weight in alone)]
+    for _ in range(2):
+        for ours, other in zip(together, alone, strict=True):
+            ours.grad = torch.randn_like(ours) * 10 ** torch.randn(())  # each is sized by itself
+            other.grad = ours.grad.clone()
+        together[2].grad = alone[2].grad = None  # this one waits
+        for optimizer in optimizers:
+            optimizer.step()
+    for ours, other, start in zip(together, alone, starts, strict=True):
+        torch.testing.assert_close(ours, other)
+        assert torch.equal(ours, start) == (ours is together[2])
 
 
 def test_weight_decay_alone_shrinks_by_the_rate_times_decay():

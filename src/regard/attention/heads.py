@@ -115,7 +115,7 @@ class MultiHead(nn.Module):
         bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
         compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]
         flat = nn.functional.linear(vectors, weight, bias)
-        turning, still = flat.tensor_split([sum(compared)], -1)
+        turning, still = flat.split([sum(compared), flat.shape[-1] - sum(compared)], -1)
         made: list[Tensor] = []
         if compared:
             heads = turning.unflatten(-1, (-1, self.dim))

@@ -16,7 +16,8 @@ from jaxtyping import Int, Int32, Int64
 from regard.errors import RegardError
 from regard.text.shuffle import keyed, shuffled
 
-CHUNK_BATCHES = 64  # lengths within a batch differ by about a 64th of all; and as many batches are between two like it
+CHUNK_BATCHES = 512  # lengths within a batch differ by about a 512th of all: most batches have one length a side
+CHUNKS = 3  # at least, where the corpus allows: sorted as a whole, rare lengths would meet the same company each epoch
 SMALLEST_CHUNK, LARGEST_CHUNK = 1 << 10, 1 << 17
 
 
@@ -95,8 +96,10 @@ def _within(
 
 def _chunk(source_lengths: Int[np.ndarray, " pair"], target_lengths: Int[np.ndarray, " pair"], budget: int) -> int:
     """How many pairs are sorted together."""
-    mean = (source_lengths.sum(dtype=np.int64) + target_lengths.sum(dtype=np.int64)) / len(source_lengths)
-    return int(np.clip(CHUNK_BATCHES * budget / max(1.0, mean), SMALLEST_CHUNK, LARGEST_CHUNK))
+    pairs = len(source_lengths)
+    mean = (source_lengths.sum(dtype=np.int64) + target_lengths.sum(dtype=np.int64)) / pairs
+    alike = min(CHUNK_BATCHES * budget / max(1.0, mean), -(-pairs // CHUNKS))
+    return int(np.clip(alike, SMALLEST_CHUNK, LARGEST_CHUNK))
 
 
 def _packed(tokens: Int64[np.ndarray, " pair"], budget: int, start: int) -> list[int]:

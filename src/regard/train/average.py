@@ -19,6 +19,7 @@ class Average:
 
     def __init__(self, model: nn.Module, kind: str, *, count: int, window: int) -> None:
         self.model, self.kind, self.count, self.window = model, kind, count, max(window, 1)
+        self.weights = dict(model.named_parameters())
         self.moving: dict[str, Tensor] = {}
         self.snapshots: list[dict[str, Tensor]] = []
 
@@ -31,8 +32,8 @@ class Average:
             self.moving = _copy(self.model)
             return
         share = 1 / min(self.window, step)  # early on, the plain mean of all steps so far
-        weights = dict(self.model.named_parameters())
-        torch._foreach_lerp_([self.moving[n] for n in weights], [w.detach() for w in weights.values()], share)
+        moving = [self.moving[name] for name in self.weights]
+        torch._foreach_lerp_(moving, list(self.weights.values()), share)
 
     def evaluated(self) -> None:
         """Take in the weights at an evaluation."""
@@ -64,11 +65,10 @@ class Average:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what `state` gave, to where the weights are."""
-        weights = dict(self.model.named_parameters())
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in state.items():
             group, own = name.split(".", 1)
-            groups.setdefault(group, {})[own] = like(tensor.to(weights[own].device), weights[own])
+            groups.setdefault(group, {})[own] = like(tensor.to(self.weights[own].device), self.weights[own])
         self.moving = groups.pop("moving", {})
         self.snapshots = [groups[f"snapshot{i}"] for i in range(len(groups))]
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.config import Train
 from regard.errors import RegardError
 from regard.models import Model
+from regard.models.products import plain_products
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, split
 from regard.train import checkpoint
@@ -39,6 +40,7 @@ class Trainer:
         self.model, self.batches, self.settings, self.total, self.world = model, batches, settings, total, world
         self.rate, self.warmup = rate, round(settings.warmup * total)
         self.objective = world.wrap(Objective(model, smoothing=settings.smoothing), settings.parallel)
+        self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
         self.optimizers = optimizers(model, settings.optimizer, rate=rate, decay=settings.decay)
         window = settings.averaged * total // 200
         self.average = Average(model, settings.average, count=settings.averaged, window=window)
@@ -48,15 +50,20 @@ class Trainer:
 
     def advance(self) -> tuple[Tensor, int]:
         """One update: its loss and the tokens it read."""
+        with plain_products() if self.settings.precision == "float32" else nullcontext():
+            return self._advance()
+
+    def _advance(self) -> tuple[Tensor, int]:
         if self.at >= self.batches.steps(self.epoch):
             self.epoch, self.at = self.epoch + 1, 0
         batch = self.batches.at(self.epoch, self.at).to(self.world.device)
-        self.model.train()
+        if not self.model.training:  # asked first, for to say it to every part takes longer than a small product
+            self.model.train()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate * share(self.settings.schedule, self.step, self.warmup, self.total)
         loss = self.world.summed(self._gradients(batch))
-        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip))
+        norm = whole(nn.utils.clip_grad_norm_(self.weights, self.settings.clip))
         for optimizer in self.optimizers:
             optimizer.step()
         self.step, self.at = self.step + 1, self.at + 1

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 # Drives singular values of (0, 1] towards 1, fast rather than exactly. The authors take five rounds; on small models
@@ -26,31 +27,38 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update of every matrix that has a gradient."""
+        """One update of every matrix that has a gradient; those of one shape together, for most are small."""
         for group in self.param_groups:
-            rate, momentum = group["lr"], group["momentum"]
+            alike: dict[torch.Size, list[Tensor]] = {}
             for matrix in group["params"]:
-                if matrix.grad is None:
-                    continue
-                state = self.state[matrix]
-                if not state:
-                    state["momentum"] = torch.zeros_like(matrix)
-                smooth = state["momentum"].lerp_(matrix.grad, 1 - momentum)
-                update = orthogonal(matrix.grad.lerp(smooth, momentum))
-                matrix.mul_(1 - rate * group["weight_decay"])
-                matrix.add_(update, alpha=-rate * 0.2 * math.sqrt(max(matrix.shape)))
+                if matrix.grad is not None:
+                    alike.setdefault(matrix.shape, []).append(matrix)
+            for matrices in alike.values():
+                self._update(matrices, group["lr"], group["momentum"], group["weight_decay"])
+
+    def _update(self, matrices: list[Tensor], rate: float, momentum: float, decay: float) -> None:
+        for matrix in matrices:
+            if not self.state[matrix]:
+                self.state[matrix]["momentum"] = torch.zeros_like(matrix)
+        smooth = [self.state[matrix]["momentum"] for matrix in matrices]
+        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
+        torch._foreach_lerp_(smooth, gradients, 1 - momentum)
+        ahead = torch._foreach_lerp(gradients, smooth, momentum)
+        updates = orthogonal(torch.stack(ahead)).unbind()
+        torch._foreach_mul_(matrices, 1 - rate * decay)
+        torch._foreach_add_(matrices, updates, alpha=-rate * 0.2 * math.sqrt(max(matrices[0].shape)))
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
-    """About U Vᵀ for the matrix U S Vᵀ, by a few Newton–Schulz rounds."""
+def orthogonal(matrices: Float[Tensor, "many row column"]) -> Float[Tensor, "many row column"]:
+    """About U Vᵀ for each matrix U S Vᵀ, by a few Newton–Schulz rounds."""
     a, b, c = _QUINTIC
-    wide = matrix.shape[0] <= matrix.shape[1]
-    x = matrix if wide else matrix.T
-    x = x / (x.norm() + 1e-7)
+    wide = matrices.shape[-2] <= matrices.shape[-1]
+    x = matrices if wide else matrices.mT
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(ROUNDS):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x if wide else x.T
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x if wide else x.mT
 
 
 def optimizers(model: nn.Module, name: str, *, rate: float, decay: float) -> list[torch.optim.Optimizer]:
