@@ -3,6 +3,7 @@
     python benchmarks/mechanisms.py                       # two minutes each, about half an hour
     python benchmarks/mechanisms.py --steps 2000 --keep   # updates instead of time; results in benchmarks/results/
     python benchmarks/mechanisms.py --only none additive  # some of them
+    python benchmarks/mechanisms.py --workers 13          # side by side, a core each
 
 All train on the same pairs from the same seed for as long, with the product's own defaults for the tiny size, and are
 measured by greedy decoding of the whole dev part. The claims: attention beats the bottleneck, more so on long words.
@@ -14,7 +15,10 @@ import os
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +104,26 @@ def line(result: Result) -> str:
     return f"{result['name']:24}{result['parameters']:>11,}{result['steps']:>8,}{speed:>10,.0f}{errors}"
 
 
-def attempt(bench: Bench, name: str, family: str, setting: dict[str, Any]) -> Result:
+def attempt(folder: Path, options: argparse.Namespace, name: str) -> Result:
     """A result, or what went wrong: half an hour of others must not be lost to one failure."""
+    if options.workers > 1:
+        torch.set_num_threads(1)
     try:
-        return bench.learn(name, family, setting)
+        return Bench(folder, options).learn(name, *mechanisms()[name])
     except Exception as error:
         traceback.print_exc()
         return {"name": name, "error": f"{type(error).__name__}: {error}"}
+
+
+def outcomes(folder: Path, options: argparse.Namespace) -> Iterator[Result]:
+    """Each result as it comes: one after another, or in processes of one core each."""
+    names = options.only or list(mechanisms())
+    if options.workers == 1:
+        yield from (attempt(folder, options, name) for name in names)
+        return
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        asked = [pool.submit(attempt, folder, options, name) for name in names]
+        yield from (done.result() for done in as_completed(asked))
 
 
 def claims(results: dict[str, Result]) -> list[Check]:
@@ -134,7 +151,9 @@ def claims(results: dict[str, Result]) -> list[Check]:
 def keep(results: dict[str, Result], options: argparse.Namespace) -> None:
     """All results so far as JSON."""
     budget = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
-    facts = {"machine": machine(), **budget, "seed": options.seed, "results": list(results.values())}
+    places = {name: place for place, name in enumerate(mechanisms())}
+    found = sorted(results.values(), key=lambda result: places[result["name"]])
+    facts = {"machine": machine(), **budget, "seed": options.seed, "results": found}
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
@@ -146,6 +165,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="updates of each, instead of time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=mechanisms(), metavar="NAME", help="some: none, additive, …")
+    parser.add_argument("--workers", type=int, default=1, help="how many to train side by side, a core each")
     parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} after each result")
     return parser.parse_args()
 
@@ -158,9 +178,9 @@ def main() -> None:
         bench = Bench(Path(folder), options)
         each = f"{options.steps:,} steps" if options.steps else f"{options.minutes:g} minutes"
         print(f"{machine()}: {len(bench.questions):,} dev words, {each} each\n\n{head()}", flush=True)
-        for name in options.only or mechanisms():
-            results[name] = attempt(bench, name, *mechanisms()[name])
-            print(line(results[name]), flush=True)
+        for result in outcomes(Path(folder), options):
+            results[result["name"]] = result
+            print(line(result), flush=True)
             if options.keep:
                 keep(results, options)
     report("mechanisms", claims(results))
