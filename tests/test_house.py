@@ -21,6 +21,7 @@ LAYERS = [
     {"train", "hub", "transducer", "vectors", "pooling"},
     {"trace", "plots"},
     {"explore", "serve"},
+    {"commands"},
     {"cli"},
     {"__main__"},
 ]

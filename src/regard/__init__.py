@@ -1,21 +1,46 @@
 """Regard trains, runs and shows sequence-to-sequence models built on attention."""
 
-from regard.attention import Attention, Cache, MultiHead, attend, causal, everything, prefix, window
-from regard.errors import RegardError, debug
-from regard.ragged import Ragged
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.attention import Attention, Cache, MultiHead, attend, causal, everything, prefix, window
+    from regard.errors import RegardError, debug
+    from regard.ragged import Ragged
+    from regard.transducer import Answer, Transducer, load
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "Attention",
     "Cache",
     "MultiHead",
     "Ragged",
     "RegardError",
+    "Transducer",
     "attend",
     "causal",
     "debug",
     "everything",
+    "load",
     "prefix",
     "window",
 ]
+
+_HOMES = {
+    "errors": ("RegardError", "debug"),
+    "ragged": ("Ragged",),
+    "transducer": ("Answer", "Transducer", "load"),
+    "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What is here is loaded when it is first asked for: torch takes two seconds, and `regard --help` needs none."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"regard.{home}"), name)
+        if name == home:
+            return import_module(f"regard.{home}")
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")

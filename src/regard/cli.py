@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from regard import __version__
+from regard.commands.options import Draw, Form, Search
 from regard.errors import RegardError
 
 app = App(
@@ -17,10 +22,13 @@ app = App(
     help="Train, run and look into sequence-to-sequence models built on attention.",
     default_parameter=Parameter(negative=()),
 )
+WRITTEN = Group.create_ordered("What is written", default_parameter=Parameter(show_default=False))
+SEARCH, CHANCE = Group.create_ordered("Search"), Group.create_ordered("Chance")
 RUNS = "runs"
+STANDARD_INPUT = "./-"  # what "-" becomes: it is Path("-"), and reads as no option
 
 
-@app.command
+@app.command(sort_key=2)
 def train(
     *files: Annotated[Path, Parameter(help="Pairs: TSV, CSV or JSON lines, plain or compressed; - is standard input.")],
     targets: Annotated[
@@ -51,9 +59,10 @@ def train(
 
     The run is left in its folder, the model in `bundle` inside it. The same command goes on after any interruption.
     """
-    from regard.config import Text, Train, parse
-    from regard.text import Corpus
-    from regard.train.run import Job, run
+    with _importing():
+        from regard.config import Text, Train, parse
+        from regard.text import Corpus
+        from regard.train.run import Job, run
 
     groups = _settings(config, set_ or [])
     for name, value in (("minutes", minutes), ("steps", steps), ("epochs", epochs)):
@@ -79,7 +88,7 @@ def train(
     run(job)
 
 
-@app.command
+@app.command(sort_key=1)
 def demo(
     *,
     minutes: Annotated[float, Parameter(help="How long to train.")] = 3.0,
@@ -88,22 +97,160 @@ def demo(
     device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Train on English spelling → sound, from nothing, and see what came of it."""
-    from regard.train.show import demonstrate
+    with _importing():
+        from regard.train.show import demonstrate
 
     demonstrate(minutes=minutes, out=out, family=family, device=device)
+
+
+@app.command(sort_key=3)
+def predict(
+    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote, such as runs/demo/bundle.")],
+    /,
+    *texts: Annotated[str, Parameter(help="Texts to answer; with neither these nor --input, standard input is read.")],
+    input: Annotated[
+        list[Path] | None,
+        Parameter(help="Files of lines, plain or compressed; - is standard input.", consume_multiple=True),
+    ] = None,
+    column: Annotated[
+        str | None, Parameter(help="Read the files as tables (TSV, CSV, JSON lines); the source is this column.")
+    ] = None,
+    output: Annotated[
+        Path | None, Parameter(help="File to write; it is there when all is answered. The same command goes on.")
+    ] = None,
+    restart: Annotated[bool, Parameter(help="Begin --output anew, whatever was answered before.")] = False,
+    form: Annotated[Form | None, Parameter(name="*", group=WRITTEN)] = None,
+    search: Annotated[Search | None, Parameter(name="*", group=SEARCH)] = None,
+    draw: Annotated[Draw | None, Parameter(name="*", group=CHANCE)] = None,
+    long: Annotated[
+        str, Parameter(help="Sources longer than any the model has learned from: warn, refuse or allow.")
+    ] = "warn",
+    device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Answer texts: `regard predict runs/demo/bundle attention`, or one answer for each line of files or a pipe.
+
+    Answers come in the order of the lines, one line each; an empty line is answered by an empty one. Columns are
+    between tabs. Line ends and tabs inside an answer become spaces; --json keeps them.
+    """
+    with _importing():
+        from regard.commands.inputs import Inputs
+        from regard.commands.predict import Job
+        from regard.commands.predict import predict as answer
+
+    given = [] if texts == (STANDARD_INPUT,) else list(texts)
+    inputs = Inputs(given, [str(path) for path in input or []], _column(column))
+    asked = (form or Form(), search or Search(), draw or Draw())
+    answer(Job(bundle, inputs, output, *asked, long=long, device=device, restart=restart))
+
+
+@app.command(sort_key=4)
+def evaluate(
+    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote.")],
+    /,
+    *files: Annotated[Path, Parameter(help="Pairs it has not learned from: TSV, CSV or JSON lines.")],
+    targets: Annotated[list[Path] | None, Parameter(help="Parallel target files: FILES then hold sources.")] = None,
+    source: Annotated[str | None, Parameter(help="Column of the source: its name, or its number from 1.")] = None,
+    target: Annotated[str | None, Parameter(help="Column of the target.")] = None,
+    bad_lines: Annotated[str, Parameter(help="stop: a bad line is an error; skip: it is counted.")] = "stop",
+    output: Annotated[Path | None, Parameter(help="Write source, answer, nearest right answer and edits here.")] = None,
+    json: Annotated[bool, Parameter(help="One JSON object instead of tables.")] = False,
+    search: Annotated[Search | None, Parameter(name="*", group=SEARCH)] = None,
+    device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Measure a model on pairs: `regard evaluate runs/demo/bundle test.tsv`.
+
+    Error rates for symbols, BLEU and chrF for running text, each with the interval that holds 95 % of 1,000 resamples
+    of the questions; by length of the source; and the worst mistakes. A source that has several targets counts once,
+    and each of them is right.
+    """
+    with _importing():
+        from regard.commands.evaluate import evaluate as measure
+        from regard.text import Corpus
+
+    corpus = Corpus(list(files), targets, source=_column(source), target=_column(target), bad_lines=bad_lines)
+    measure(bundle, corpus, search=search or Search(), output=output, device=device, as_json=json)
+
+
+@app.command(sort_key=5)
+def score(
+    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote.")],
+    /,
+    *files: Annotated[Path, Parameter(help="Pairs: TSV, CSV or JSON lines.")],
+    pair: Annotated[
+        list[tuple[str, str]] | None, Parameter(help="A source and a target, instead of files (repeatable).")
+    ] = None,
+    targets: Annotated[list[Path] | None, Parameter(help="Parallel target files: FILES then hold sources.")] = None,
+    source: Annotated[str | None, Parameter(help="Column of the source: its name, or its number from 1.")] = None,
+    target: Annotated[str | None, Parameter(help="Column of the target.")] = None,
+    bad_lines: Annotated[str, Parameter(help="stop: a bad line is an error; skip: it is counted.")] = "stop",
+    json: Annotated[bool, Parameter(help="JSON lines, with the log-probability of each token.")] = False,
+    device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """How probable the model finds given targets: LOGP⇥SOURCE⇥TARGET for each pair, in order.
+
+    `regard score runs/demo/bundle --pair attention "AH T EH N SH AH N"`. The end of a target counts as a token. The
+    perplexity of all comes last, on standard error.
+    """
+    with _importing():
+        from regard.commands.score import score as judge
+        from regard.text import Corpus, Pair
+
+    if bool(pair) == bool(files):
+        raise RegardError("give files of pairs, or --pair SOURCE TARGET; one of the two")
+    given = [Pair(*one) for one in pair or []] or Corpus(
+        list(files), targets, source=_column(source), target=_column(target), bad_lines=bad_lines
+    )
+    judge(bundle, given, device=device, as_json=json)
+
+
+@app.command(sort_key=6)
+def inspect(
+    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote.")],
+    /,
+    *,
+    json: Annotated[bool, Parameter(help="One JSON object instead of tables.")] = False,
+) -> None:
+    """What a bundle is: how it was trained and measured, its tokenisers, and where its parameters are."""
+    with _importing():
+        from regard.commands.inspect import inspect as look
+
+    look(bundle, as_json=json)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line as a program."""
     words = sys.argv[1:] if arguments is None else arguments
-    words = ["./-" if word == "-" else word for word in words]  # which is Path("-"), and reads as no option
+    words = [STANDARD_INPUT if word == "-" else word for word in words]
     try:
-        app(words, exit_on_error=False, print_error=False)
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()  # what cannot be written is said here, not by the interpreter at its exit
     except BrokenPipeError:
-        sys.exit(0)
+        _drain()
     except (RegardError, CycloptsError, OSError) as error:
+        _drain()
         print(f"regard: {error}", file=sys.stderr)
         sys.exit(130 if type(error).__name__ == "Interrupted" else 2)
+    sys.exit(0)
+
+
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Imports make a million objects that all stay: looking for garbage among them would take a quarter of a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _drain() -> None:
+    """Send what is left for a closed or full standard output nowhere, or the interpreter fails over it at its exit."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        return
 
 
 def _settings(config: Path | None, overrides: list[str]) -> dict[str, dict[str, Any]]:

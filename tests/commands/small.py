@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors import safe_open
 
+from regard.cli import main
 from regard.config import Text, Train
 from regard.text import Corpus
 from regard.train.run import Job
@@ -103,7 +105,17 @@ def arguments(data: Path | str, out: Path, *more: str, family: str = "transforme
 
 def start(words: list[str], **options) -> subprocess.Popen:
     """`regard …` in a process of its own, on one thread."""
-    quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    env.pop("PYTHONUNBUFFERED", None)  # which would hide what the command forgets to flush
     command = [sys.executable, "-m", "regard", *words]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env={**os.environ, **quiet}, stdout=pipe, stderr=pipe, text=True, **options)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen(command, env=env, text=True, **options)
+
+
+def regard(capsys, *words, code: int = 0) -> tuple[str, str]:
+    """What `regard …` writes to standard output and to standard error, in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    out, said = capsys.readouterr()
+    assert ended.value.code == code, said
+    return out, said

@@ -183,12 +183,21 @@ def test_a_mistake_can_be_mended_in_the_same_folder(tmp_path, capsys):
 
 def test_the_help_of_each_command_names_its_options(capsys):
     options = {
-        (): ["train", "demo", "--version"],
+        (): ["train", "demo", "predict", "evaluate", "score", "inspect", "--version"],
         ("train",): [
             *("--targets", "--held-out", "--out", "--source", "--target", "--bad-lines", "--family", "--size"),
             *("--minutes", "--steps", "--epochs", "--config", "--set", "--device", "--tensorboard"),
         ],
         ("demo",): ["--minutes", "--out", "--family", "--device"],
+        ("predict",): [
+            *("--input", "--column", "--output", "--restart", "--scores", "--n-best", "--alignments", "--json"),
+            *("--beam", "--length", "--shortest", "--longest", "--prefix", "--ban", "--require", "--repetition"),
+            *("--no-repeat", "--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed", "--long"),
+            *("LINE⇥SCORE⇥ANSWER", "--device"),
+        ],
+        ("evaluate",): ["--targets", "--source", "--target", "--bad-lines", "--output", "--json", "--beam", "--device"],
+        ("score",): ["--pair", "--targets", "--source", "--target", "--bad-lines", "--json", "LOGP⇥SOURCE⇥TARGET"],
+        ("inspect",): ["--json"],
     }
     for command, names in options.items():
         with pytest.raises(SystemExit) as ended:

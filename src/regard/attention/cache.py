@@ -66,9 +66,9 @@ class Cache:
         """The chosen rows, in that order, repeats allowed: beams reorder, finished rows leave."""
         chosen = Cache(limit=self.limit)
         chosen.longest = self.longest
-        if self._store is not None:
-            keys, values = (x[:, :, : self.longest] for x in (self._store.keys, self._store.values))
-            chosen._store = _Store(keys.index_select(0, rows), values.index_select(0, rows))
+        if self._store is not None:  # with its room, so that the next append need not copy again
+            store = self._store
+            chosen._store = _Store(store.keys.index_select(0, rows), store.values.index_select(0, rows))
         if self.lengths is not None:
             chosen.lengths = self.lengths[rows]
             chosen.longest = int(chosen.lengths.max()) if len(rows) else 0
@@ -88,6 +88,11 @@ class Cache:
     def values(self) -> Padded:
         """The values so far."""
         return Padded(self._filled.values[:, :, : self.longest], self.lengths)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds; an empty cache has none yet."""
+        return 0 if self._store is None else len(self._store.keys)
 
     @property
     def room(self) -> int:

@@ -17,7 +17,12 @@ class State(ABC):
 
     @abstractmethod
     def select(self, rows: Int[Tensor, " chosen"]) -> State:
-        """The chosen rows in that order, repeats allowed: beams reorder, finished rows leave."""
+        """The chosen rows in that order, repeats allowed, each with a source of its own: finished rows leave."""
+
+    @abstractmethod
+    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> State:
+        """The chosen rows, as many for each source, side by side and sharing it: beams. Of the sources those in
+        `sources` stay; without it, all."""
 
 
 class Model(nn.Module, ABC):
@@ -26,7 +31,8 @@ class Model(nn.Module, ABC):
     >>> logits = model(source, prefix)              # all positions at once: teacher forcing
     >>> state = model.start(model.encode(source))   # or one at a time
     >>> logits, state = model.step(tokens, state)
-    >>> state = state.select(rows)
+    >>> state = state.select(rows)                  # rows leave
+    >>> state = state.branch(rows)                  # or several rows share a source
     """
 
     def forward(self, source: Ragged, prefix: Ragged) -> Ragged:

@@ -93,8 +93,13 @@ class DecoderLayer(nn.Module):
         return self.residual3(x, lambda y: y.like(self.feed_forward(y.values)))
 
     def step(self, x: Ragged, past: Cache, memory: Cache) -> tuple[Ragged, Cache]:
-        """The next positions, given what came before and the memory's keys and values."""
+        """The next positions, given what came before and the memory's keys and values.
+
+        Rows that share a source ask it together, as if they were positions of one sequence."""
         grown = past
+
+        def together(y: Ragged) -> Ragged:
+            return Ragged.even(y.values, memory.rows)
 
         def attend(y: Ragged) -> Ragged:
             nonlocal grown
@@ -102,7 +107,7 @@ class DecoderLayer(nn.Module):
             return y
 
         x = self.residual1(x, attend)
-        x = self.residual2(x, lambda y: self.cross_attention.recall(y, memory))
+        x = self.residual2(x, lambda y: y.like(self.cross_attention.recall(together(y), memory).values))
         return self.residual3(x, lambda y: y.like(self.feed_forward(y.values))), grown
 
 

@@ -34,8 +34,16 @@ class RecurrentState(State):
 
     def select(self, rows: Int[Tensor, " chosen"]) -> RecurrentState:
         """The chosen rows."""
+        share = len(self.summary) // max(1, self.memory.rows)
+        return self._chosen(rows, self.memory.select(rows // max(1, share)))
+
+    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> RecurrentState:
+        """The chosen rows; of the source only what leaves is touched."""
+        return self._chosen(rows, self.memory if sources is None else self.memory.select(sources))
+
+    def _chosen(self, rows: Tensor, memory: Cache) -> RecurrentState:
         hidden = tuple(h.index_select(1, rows) for h in self.hidden)
-        return RecurrentState(hidden, self.memory.select(rows), self.summary.index_select(0, rows))
+        return RecurrentState(hidden, memory, self.summary.index_select(0, rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +169,9 @@ class Recurrent(Model):
     def _find(self, states: Tensor, source: tuple[Padded, Padded] | None) -> Tensor:
         assert self.look is not None
         assert source is not None
-        asked = self.look.queries(states)[:, None, None]
-        return self.look.attention(asked, *source)[:, 0, 0]
+        # Rows that share a source ask it together, as if they were positions of one sequence.
+        asked = self.look.queries(states).unflatten(0, (len(source[0].tensor), -1))[:, None]
+        return self.look.attention(asked, *source)[:, 0].flatten(0, 1)
 
     def _walk(self, embedded: Ragged, memory: Memory, hidden: Hidden) -> Tensor:
         """Teacher forcing where each step waits for attention. Rows stand longest first: finished ones leave."""

@@ -23,14 +23,24 @@ L = TypeVar("L", bound=nn.Module)
 
 @dataclass(frozen=True, eq=False)
 class TransformerState(State):
-    """For each layer, the keys and values so far and those of the memory."""
+    """For each layer, the keys and values so far and those of the memory, which `share` rows look at together."""
 
     past: tuple[Cache, ...]
     memory: tuple[Cache, ...]
+    share: int = 1
 
     def select(self, rows: Int[Tensor, " chosen"]) -> TransformerState:
         """The chosen rows of every cache."""
-        return TransformerState(*(tuple(cache.select(rows) for cache in kind) for kind in (self.past, self.memory)))
+        return TransformerState(_chosen(self.past, rows), _chosen(self.memory, rows // self.share))
+
+    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> TransformerState:
+        """The chosen rows of the past; of the memory only what leaves is touched."""
+        memory = self.memory if sources is None else _chosen(self.memory, sources)
+        return TransformerState(_chosen(self.past, rows), memory, len(rows) // max(1, memory[0].rows))
+
+
+def _chosen(caches: tuple[Cache, ...], rows: Int[Tensor, " chosen"]) -> tuple[Cache, ...]:
+    return tuple(cache.select(rows) for cache in caches)
 
 
 class Stack(nn.ModuleList, Generic[L]):
@@ -102,4 +112,4 @@ class Transformer(Model):
         for layer, before, memory in zip(self.decoder, state.past, state.memory, strict=True):
             x, after = layer.step(x, before, memory)
             past.append(after)
-        return self.project(self.decoder_norm(x.values)), TransformerState(tuple(past), state.memory)
+        return self.project(self.decoder_norm(x.values)), TransformerState(tuple(past), state.memory, state.share)

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from regard.models import Model
-from regard.ragged import Ragged
-from regard.search import greedy
-from regard.text import Tokenizer, ended
+from regard.models import Model, swift
+from regard.search import Greedy, search_all
+from regard.text import Tokenizer
 from regard.train import metrics
 
 SAMPLES = 3
-TOKENS = 8_192  # source tokens decoded together
 
 
 @dataclass(frozen=True)
@@ -41,30 +38,9 @@ class Exam:
 def decode(
     model: Model, source: Tokenizer, target: Tokenizer, lines: Sequence[str], *, longest: int, device: torch.device
 ) -> list[str]:
-    """The greedy answer to each line, in their order. Like lengths are decoded together; none may run past twice its
-    source and some, or `longest`, so that a model that knows nothing yet does not babble for ever."""
+    """The greedy answer to each line, in their order."""
     training = model.training
     model.eval()
-    ids = [torch.tensor(source.encode(line), dtype=torch.long) for line in lines]
-    order = sorted(range(len(lines)), key=lambda i: len(ids[i]))
-    answers = [""] * len(lines)
-    for some in _groups(order, ids):
-        batch = ended(Ragged.of([ids[i] for i in some])).to(device)
-        limits = (2 * batch.lengths + 20).clamp(max=longest)
-        for i, said in zip(some, greedy(model, batch, longest=limits), strict=True):
-            answers[i] = target.decode(said)
+    found = search_all(Greedy(), swift(model), [source.encode(line) for line in lines], most=longest, device=device)
     model.train(training)
-    return answers
-
-
-def _groups(order: Sequence[int], ids: Sequence[Tensor]) -> list[list[int]]:
-    """Places in `order` cut into groups of at most TOKENS source tokens."""
-    groups: list[list[int]] = [[]]
-    tokens = 0
-    for i in order:
-        tokens += len(ids[i]) + 1
-        if tokens > TOKENS and groups[-1]:
-            groups.append([])
-            tokens = len(ids[i]) + 1
-        groups[-1].append(i)
-    return groups
+    return [target.decode(some.hypotheses[0].ids) for some in found]

@@ -6,7 +6,7 @@ Predictions are texts; references are lists of texts, for a source may have seve
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.errors import RegardError
 from regard.text.auto import Side
@@ -47,17 +47,32 @@ def symbols(predictions: Sequence[str], references: Sequence[Sequence[str]], *, 
     ser: edits to the nearest variant, summed, over the summed lengths of those variants (for phones, the PER).
     Of variants equally near the longest counts, so that their order does not matter.
     """
+    found = compared(predictions, references, kind=kind)
+    wrong, edits, length = (sum(int(one[i]) for one in found) for i in range(3))
+    wer = 100 * wrong / len(found)
+    return {"ser": 100 * edits / max(1, length), "wer": wer, "exact": 100 - wer}
+
+
+class Compared(NamedTuple):
+    """A prediction beside its nearest variant: whether it is wrong, by how many edits, of how many symbols."""
+
+    wrong: bool
+    edits: int
+    length: int
+    right: str
+
+
+def compared(predictions: Sequence[str], references: Sequence[Sequence[str]], *, kind: str) -> list[Compared]:
+    """Each prediction with the variant it comes nearest to."""
     from rapidfuzz.distance import Levenshtein
 
     _fit(predictions, references)
-    wrong = edits = length = 0
+    found = []
     for prediction, variants in zip(predictions, references, strict=True):
-        said = _cut(prediction, kind)
-        distances = [(Levenshtein.distance(said, right), -len(right)) for right in (_cut(v, kind) for v in variants)]
-        distance, negative = min(distances)
-        wrong, edits, length = wrong + (distance > 0), edits + distance, length - negative
-    wer = 100 * wrong / len(predictions)
-    return {"ser": 100 * edits / max(1, length), "wer": wer, "exact": 100 - wer}
+        said, cuts = _cut(prediction, kind), [_cut(variant, kind) for variant in variants]
+        edits, negative, place = min((Levenshtein.distance(said, cut), -len(cut), i) for i, cut in enumerate(cuts))
+        found.append(Compared(edits > 0, edits, -negative, variants[place]))
+    return found
 
 
 def text(
@@ -67,6 +82,15 @@ def text(
 
     `tokenize` is sacrebleu's, by default 13a, or char where the writing puts no spaces between words.
     """
+    said, streams, scorers = judges(predictions, references, tokenize=tokenize)
+    scores = {name: scorer.corpus_score(said, streams).score for name, scorer in scorers.items()}
+    return {**scores, **{f"{name}_signature": f"{scorer.get_signature()}" for name, scorer in scorers.items()}}
+
+
+def judges(
+    predictions: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str | None = None
+) -> tuple[list[str], Any, dict[str, Any]]:
+    """What sacrebleu is asked: the predictions, the references in streams as it wants them, and its metrics by name."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -75,10 +99,8 @@ def text(
     if tokenize is None:
         tokenize = "char" if Side([line for variants in right for line in variants], None).unspaced else "13a"
     most = max(map(len, right))
-    streams: Any = [[v[i] if i < len(v) else None for v in right] for i in range(most)]  # None: has no such variant
-    bleu, chrf = BLEU(tokenize=tokenize, force=True), CHRF()
-    scores = {"chrf": chrf.corpus_score(said, streams).score, "bleu": bleu.corpus_score(said, streams).score}
-    return {**scores, "chrf_signature": f"{chrf.get_signature()}", "bleu_signature": f"{bleu.get_signature()}"}
+    streams = [[v[i] if i < len(v) else None for v in right] for i in range(most)]  # None: has no such variant
+    return said, streams, {"chrf": CHRF(), "bleu": BLEU(tokenize=tokenize, force=True)}
 
 
 def main(metrics: dict[str, Any]) -> tuple[str, float, bool]:
@@ -101,11 +123,12 @@ def by_length(
     references: Sequence[Sequence[str]],
     *,
     kind: str,
+    task: str = "symbols",
     edges: Sequence[int] = (4, 6, 8, 10, 12),
 ) -> list[dict[str, Any]]:
-    """Error rates by source length. Each edge is the longest of its bucket; beyond the last all are one.
+    """The task's metrics by source length. Each edge is the longest of its bucket; beyond the last all are one.
 
-    A bucket is {"least", "most", "count", "ser", "wer", "exact"}; `most` is None in the last; empty ones are left out.
+    A bucket is {"least", "most", "count"} and the metrics; `most` is None in the last; empty ones are left out.
     """
     _fit(predictions, references)
     if len(lengths) != len(predictions):
@@ -116,7 +139,7 @@ def by_length(
     for least, most in zip((0, *(edge + 1 for edge in edges)), (*edges, None), strict=True):
         inside = [i for i, n in enumerate(lengths) if least <= n and (most is None or n <= most)]
         if inside:
-            rates = symbols([predictions[i] for i in inside], [references[i] for i in inside], kind=kind)
+            rates = measure(task, kind, [predictions[i] for i in inside], [references[i] for i in inside])
             buckets.append({"least": least, "most": most, "count": len(inside), **rates})
     return buckets
 

@@ -10,9 +10,8 @@ import torch
 from regard import bundle
 from regard.config import Train
 from regard.ragged import Ragged
-from regard.search import greedy
-from regard.text import BEGIN, Corpus, ended, variants
-from regard.train.align import aligned
+from regard.search import Greedy, alignment, limits, looks
+from regard.text import Corpus, begun, ended, variants
 from regard.train.demo import unpack
 from regard.train.evaluate import Exam, decode
 from regard.train.run import Job, run
@@ -47,6 +46,9 @@ def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
     print(drawing(made, "attention"))
     print(
         f"\nThe model is in {out / 'bundle'}. Next:\n"
+        f"  regard predict {out / 'bundle'} attention      what it says to any word, file or pipe\n"
+        f"  regard evaluate {out / 'bundle'} {parts['test']}\n"
+        "                                                 every test word: errors by length, the worst mistakes\n"
         "  regard demo --minutes 30 --out runs/longer     the same, better\n"
         "  regard demo --family recurrent --out runs/rnn  a recurrent model with Bahdanau's attention\n"
         "  regard train your-pairs.tsv                    your own data"
@@ -56,8 +58,9 @@ def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
 def drawing(made: bundle.Bundle, word: str) -> str:
     """The attention of each phone to the letters of a word, as shades."""
     source = ended(Ragged.of([torch.tensor(made.source.encode(word))]))
-    said = greedy(made.model, source, longest=40)[0]
-    weights = aligned(made.model, source, [BEGIN, *said])
+    said = Greedy()(made.model, source, limits(source.lengths))[0].hypotheses[0].ids
+    seen = looks(made.model, source, begun(Ragged.of([torch.tensor(said, dtype=torch.long)])))
+    weights = alignment(made.model, seen)
     letters = [made.source.label(i) for i in source.values.tolist()[:-1]] + ["⏎"]
     phones = [made.target.label(i) for i in said] + ["⏎"]
     wide = max(map(len, phones))

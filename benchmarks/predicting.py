@@ -1,0 +1,178 @@
+"""Predicting: `regard predict` from a cold start, and for a long file: rate, memory, killed and resumed.
+
+    python benchmarks/predicting.py runs/demo/bundle                 # 200,000 words of the dictionary, killed twice
+    python benchmarks/predicting.py                                  # trains the demo's model for 3 minutes first
+    python benchmarks/predicting.py runs/demo/bundle --lines 5000    # a look
+
+Every figure is of the command itself, in a process of its own. Ceilings: importing torch alone for the cold start; for
+the long file, what the search does with the same words inside one process, no file read or written.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness import Check, report
+
+ONE, MANY = 3.0, 5.0  # seconds for one word and for 2,000, from a cold start
+REPEATS = 5
+STEADY = 0.9  # the last quarter's rate over the first's
+GROWTH = 1.1  # the peak of the last quarter's memory over that of the second
+
+
+def words(count: int, seed: int = 1) -> list[str]:
+    """So many words of the dictionary, shuffled; all of it again and again when it has too few."""
+    from regard.train.demo import dictionary
+
+    known, draw = sorted({word for word, _ in dictionary()}), random.Random(seed)
+    found: list[str] = []
+    while len(found) < count:
+        draw.shuffle(known)
+        found += known
+    return found[:count]
+
+
+def regard(*arguments: object) -> list[str]:
+    """The command as a list of words."""
+    return [sys.executable, "-m", "regard", *map(str, arguments)]
+
+
+def seconds(command: list[str], repeats: int = REPEATS) -> float:
+    """The median wall time of a command, its first run left out."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        times.append(time.perf_counter() - start)
+    return sorted(times[1:])[len(times[1:]) // 2]
+
+
+def cold(bundle: Path, home: Path, beam: int) -> list[Check]:
+    """One word, and 2,000, with everything that has to be loaded."""
+    some = home / "some.txt"
+    some.write_text("".join(f"{word}\n" for word in words(2_000, seed=2)))
+    torch = seconds([sys.executable, "-c", "import torch"])
+    one = seconds(regard("predict", bundle, "attention"))
+    checks = [Check("one word from a cold start, s", one, torch, ONE, one <= ONE)]
+    for size in sorted({1, beam}):
+        many = seconds(regard("predict", bundle, "--input", some, "--beam", size), 3)
+        checks.append(Check(f"2,000 words, beam {size}, s", many, torch, MANY, many <= MANY))
+    return checks
+
+
+def watched(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1) -> Iterator[tuple[float, int, float]]:
+    """While a job runs: the time, the lines that are surely written, and its resident megabytes."""
+    while process.poll() is None:
+        try:
+            done = json.loads(progress.read_text())["lines"]
+            pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            done, pages = 0, 0
+        yield time.perf_counter(), done, pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        time.sleep(every)
+
+
+def long(bundle: Path, home: Path, count: int, beam: int, kills: int) -> list[Check]:
+    """A long file: whole, and again with kills; rate by quarter, memory over time, nothing lost or doubled."""
+    data, whole, killed = (home / name for name in ("lines.txt", "whole.txt", "killed.txt"))
+    asked = words(count)
+    data.write_text("".join(f"{word}\n" for word in asked))
+    command = regard("predict", bundle, "--input", data, "--beam", beam, "--output")
+    process = subprocess.Popen([*command, str(whole)])
+    marks = [mark for mark in watched(process, home / "whole.txt.progress") if mark[2] and mark[1]]
+    end = time.perf_counter()
+    assert process.returncode == 0
+    marks.append((end, count, marks[-1][2]))
+    rates, peaks = zip(*(quarter(marks, count, part) for part in range(4)), strict=True)
+    print("\nquarter   lines/s   peak MB")
+    for part, (rate, peak) in enumerate(zip(rates, peaks, strict=True), 1):
+        print(f"{part:>7}  {rate:>8,.0f}  {peak:>8,.0f}")
+    rate = (marks[-1][1] - marks[0][1]) / (marks[-1][0] - marks[0][0])
+    steady, grown = rates[3] / rates[0], peaks[3] / peaks[1]
+    ceiling = inside(bundle, asked, beam)
+    restarted(command, killed, count, kills)
+    lines = killed.read_text().splitlines()
+    return [
+        Check(f"{count:,} lines, beam {beam}, lines/s", rate, ceiling, 0.9 * ceiling, rate >= 0.9 * ceiling),
+        Check("rate of the last quarter / the first", steady, 1.0, STEADY, steady >= STEADY),
+        Check("memory of the last quarter / the second", grown, 1.0, GROWTH, grown <= GROWTH),
+        Check("peak memory, MB", max(peaks), None, 2_000, max(peaks) <= 2_000),
+        Check("lines lost after the kills", count - len(lines), 0, 0, len(lines) >= count),
+        Check("lines doubled after the kills", max(0, len(lines) - count), 0, 0, len(lines) <= count),
+        Check(
+            "lines that differ from the whole run", *differing(lines, whole), 0, lines == whole.read_text().splitlines()
+        ),
+    ]
+
+
+def differing(lines: list[str], whole: Path) -> tuple[float, float]:
+    """How many lines are not where they are in the file that nobody stopped."""
+    right = whole.read_text().splitlines()
+    return abs(len(right) - len(lines)) + sum(a != b for a, b in zip(right, lines, strict=False)), 0
+
+
+def quarter(marks: list[tuple[float, int, float]], count: int, part: int) -> tuple[float, float]:
+    """The rate within one quarter of the lines, and the most memory there."""
+    low, high = part * count / 4, (part + 1) * count / 4
+    first = min(marks, key=lambda mark: abs(mark[1] - low))
+    last = min(marks, key=lambda mark: abs(mark[1] - high))
+    inner = [mark[2] for mark in marks if first[0] <= mark[0] <= last[0]]
+    return (last[1] - first[1]) / max(1e-9, last[0] - first[0]), max(inner)
+
+
+def inside(bundle: Path, asked: list[str], beam: int, most: int = 20_000) -> float:
+    """Words a second when nothing is read, written or loaded."""
+    script = (
+        "import sys, time, json, regard\n"
+        f"t = regard.load({str(bundle)!r}); search = t.search(beam={beam}); words = json.load(sys.stdin)\n"
+        "list(t.answers(words[:500], search)); start = time.perf_counter()\n"
+        "list(t.answers(words, search, first=8192)); print(len(words) / (time.perf_counter() - start))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=json.dumps(asked[:most]), capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def restarted(command: list[str], out: Path, count: int, kills: int) -> None:
+    """The same job, killed after each share of it and then let go on to its end."""
+    progress = out.with_name(f"{out.name}.progress")
+    for number in range(1, kills + 1):
+        process = subprocess.Popen([*command, str(out)], stderr=subprocess.DEVNULL)
+        for _, done, _ in watched(process, progress, 0.02):
+            if done >= number * count / (kills + 1):
+                process.kill()
+        print(
+            f"killed after {json.loads(progress.read_text())['lines']:,} lines" if process.wait() else "ended too soon"
+        )
+    subprocess.run([*command, str(out)], check=True, stderr=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """Read the options, measure, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path, nargs="?", help="of the default task; trained anew when left out")
+    parser.add_argument("--lines", type=int, default=200_000)
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--kills", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=3.0, help="to train for when no bundle is given")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home, bundle = Path(folder), options.bundle
+        if bundle is None:
+            subprocess.run(regard("demo", "--minutes", options.minutes, "--out", home / "demo"), check=True)
+            bundle = home / "demo/bundle"
+        checks = cold(bundle, home, options.beam)
+        checks += long(bundle, home, options.lines, options.beam, options.kills)
+    report("predicting", checks)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Evaluate: the task's metrics on pairs, how sure they are, and where the mistakes lie; what `regard evaluate` does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.commands.intervals import intervals
+from regard.commands.opened import chosen, opened
+from regard.commands.options import Draw, Form, Search
+from regard.commands.progress import Progress
+from regard.commands.records import SPACES
+from regard.commands.table import table
+from regard.errors import RegardError
+from regard.text import Corpus, variants
+from regard.train import metrics
+from regard.transducer import Transducer
+
+MEANING = {
+    "ser": "edits for each 100 symbols",
+    "wer": "answers not wholly right, %",
+    "exact": "answers wholly right, %",
+    "chrf": "shared character sequences",
+    "bleu": "shared word sequences",
+}
+WORST = 10
+BUCKETS = 6
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer beside the right one it comes nearest to."""
+
+    source: str
+    said: str
+    right: str
+    edits: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of an evaluation. `metrics` are {"value", "low", "high"}: the metric and its 95 % interval."""
+
+    bundle: str
+    task: str
+    pairs: int
+    questions: int
+    unknown: int
+    metrics: dict[str, dict[str, float]]
+    signatures: dict[str, str]
+    by_length: list[dict[str, Any]]
+    worst: list[Mistake]
+    seconds: float
+    per_second: float
+
+
+def evaluate(
+    folder: Path,
+    corpus: Corpus,
+    *,
+    search: Search,
+    output: Path | None = None,
+    device: str = "auto",
+    as_json: bool = False,
+) -> None:
+    """Answer every source of the corpus, compare, and print what came of it."""
+    transducer = opened(folder, device=device, long="allow")
+    reading = corpus.read()
+    questions = variants(reading)
+    with Progress(lambda: len(questions)) as progress:
+        if reading.problems:
+            progress.say(reading.summary())
+        start = time.perf_counter()
+        said, unknown = answered(transducer, list(questions), search, progress)
+        seconds = time.perf_counter() - start
+    counts: dict[str, Any] = {"bundle": str(folder), "pairs": reading.pairs, "unknown": unknown}
+    speed: dict[str, Any] = {"seconds": seconds, "per_second": len(said) / max(1e-9, seconds)}
+    report = Report(**counts, **speed, **judged(transducer, questions, said))
+    if output is not None:
+        _write(output, transducer, questions, said)
+    print(json.dumps(asdict(report), ensure_ascii=False) if as_json else told(report))
+
+
+def answered(
+    transducer: Transducer, sources: Sequence[str], search: Search, progress: Progress
+) -> tuple[list[str], int]:
+    """The answers, and how many sources hold symbols that the model does not know."""
+    said, unknown = [], 0
+    for answers in transducer.answers(sources, chosen(transducer, Form(), search, Draw()), first=512):
+        said.append(answers[0].text)
+        unknown += bool(answers[0].unknown)
+        progress.advance(1)
+    return said, unknown
+
+
+def judged(transducer: Transducer, questions: dict[str, list[str]], said: Sequence[str]) -> dict[str, Any]:
+    """Metrics with their intervals, by length, and the worst mistakes."""
+    kind, right = transducer.bundle.target.kind, list(questions.values())
+    task = transducer.bundle.card.get("task") or metrics.choose(kind, (line for some in right for line in some))
+    values = metrics.measure(task, kind, said, right)
+    bounds = intervals(task, kind, said, right)
+    lengths = [len(transducer.bundle.source.encode(source)) for source in questions]
+    inner = np.quantile(lengths, np.linspace(0, 1, BUCKETS + 1)[1:-1]).astype(int)
+    parts = metrics.by_length(lengths, said, right, kind=kind, task=task, edges=sorted(set(inner.tolist())))
+    found = metrics.compared(said, right, kind=kind)
+    mistakes = [
+        Mistake(source, answer, one.right, one.edits)
+        for source, answer, one in zip(questions, said, found, strict=True)
+        if one.wrong
+    ]
+    return {
+        "task": task,
+        "questions": len(questions),
+        "metrics": {name: {"value": values[name], "low": low, "high": high} for name, (low, high) in bounds.items()},
+        "signatures": {name: values[f"{name}_signature"] for name in bounds if f"{name}_signature" in values},
+        "by_length": [
+            {name: value for name, value in part.items() if not name.endswith("_signature")} for part in parts
+        ],
+        "worst": sorted(mistakes, key=lambda one: (-one.edits, len(one.right), one.source))[:WORST],
+    }
+
+
+def told(report: Report) -> str:
+    """A report for people."""
+    names = list(report.metrics)
+    lines = [
+        f"{report.questions:,} questions with {report.pairs:,} right answers, {report.per_second:,.0f} questions/s"
+        + (f"; {report.unknown:,} hold symbols that the model does not know" if report.unknown else ""),
+        "",
+        table(
+            ["metric", "value", "95 % interval"],
+            [
+                [f"{name} ({MEANING[name]})", f"{one['value']:.2f}", f"{one['low']:.2f} – {one['high']:.2f}"]
+                for name, one in report.metrics.items()
+            ],
+        ),
+        *(f"\n{name}: {signature}" for name, signature in report.signatures.items()),
+        "\nBy length of the source, in tokens",
+        table(
+            ["tokens", "questions", *names],
+            [
+                [_span(part), f"{part['count']:,}", *(f"{part[name]:.2f}" for name in names)]
+                for part in report.by_length
+            ],
+        ),
+    ]
+    if report.worst:
+        rows = [[one.source, one.said, one.right, f"{one.edits}"] for one in report.worst]
+        lines += ["\nThe worst mistakes", table(["source", "said", "right", "edits"], rows, left=3)]
+    return "\n".join(lines)
+
+
+def _span(part: dict[str, Any]) -> str:
+    least, most = part["least"], part["most"]
+    return f"{least}+" if most is None else f"{least}" if least == most else f"{least}–{most}"
+
+
+def _write(path: Path, transducer: Transducer, questions: dict[str, list[str]], said: Sequence[str]) -> None:
+    """The answers as a table that every command can read again: source and target, then the nearest right answer."""
+    found = metrics.compared(said, list(questions.values()), kind=transducer.bundle.target.kind)
+    rows = (
+        (source, answer, one.right, str(one.edits)) for source, answer, one in zip(questions, said, found, strict=True)
+    )
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write("source\ttarget\tright\tedits\n")
+            file.writelines("\t".join(cell.translate(SPACES) for cell in row) + "\n" for row in rows)
+        partial.replace(path)
+    except OSError as error:
+        raise RegardError(f"cannot write {str(path)!r}: {error.strerror}") from None

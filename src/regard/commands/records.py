@@ -1,0 +1,71 @@
+"""Records: answers as lines, for people and `cut` between tabs, for programs as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from regard.commands.options import Form
+from regard.transducer import Answer, Transducer
+
+SPACES = str.maketrans("\t\n\r", "   ")  # a line stays a line, and a column a column
+
+
+def record(transducer: Transducer, number: int, answers: Sequence[Answer], form: Form) -> str:
+    """The answers to the line of that number, each with its line end."""
+    chosen = list(answers[: form.n_best])
+    if form.alignments:
+        chosen = [transducer.looked(answer, alignment=True) if answer.source else answer for answer in chosen]
+    if form.json:
+        return json.dumps(_object(transducer, chosen, form), ensure_ascii=False) + "\n"
+    return "".join("\t".join(_columns(number, answer, form)) + "\n" for answer in chosen)
+
+
+def links(answer: Answer) -> str:
+    """The source token that each answer token looked at most, as i-j in tokens from 0 (Pharaoh's way)."""
+    if answer.alignment is None:
+        return ""
+    most = answer.alignment[:-1].argmax(1).tolist()
+    return " ".join(f"{i}-{j}" for j, i in enumerate(most) if i < answer.alignment.shape[1] - 1)
+
+
+def _columns(number: int, answer: Answer, form: Form) -> list[str]:
+    columns = [str(number)] if form.n_best > 1 else []
+    columns += [f"{answer.score:.4f}"] if form.scores or form.n_best > 1 else []
+    columns.append(answer.text.translate(SPACES))
+    columns += [links(answer)] if form.alignments else []
+    return columns
+
+
+def _object(transducer: Transducer, answers: Sequence[Answer], form: Form) -> dict[str, Any]:
+    best = answers[0]
+    found = {"source": best.source, **_fields(best, form)}
+    if best.unknown:
+        found["unknown"] = best.unknown
+    if form.alignments:
+        tokenizer = transducer.bundle.source
+        found["source_tokens"] = [tokenizer.label(id) for id in tokenizer.encode(best.source)]
+    if form.n_best > 1:
+        found["alternatives"] = [_fields(answer, form) for answer in answers[1:]]
+    return found
+
+
+def _fields(answer: Answer, form: Form) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "text": answer.text,
+        "tokens": answer.tokens,
+        "logps": [number(logp) for logp in answer.logps],
+        "logp": number(answer.logp),
+        "score": number(answer.score),
+    }
+    if form.alignments:
+        rows = [] if answer.alignment is None else answer.alignment.tolist()
+        fields["alignment"] = [[number(weight) for weight in row] for row in rows]
+    return fields
+
+
+def number(value: float) -> float | None:
+    """A number as JSON can hold it: six digits behind the point, and nothing for what is none."""
+    return round(value, 6) if math.isfinite(value) else None

@@ -1,0 +1,48 @@
+"""Looks: the weights of every attention along an answer, seen in one teacher-forced pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention import Attention
+from regard.errors import RegardError
+from regard.models import Model
+from regard.ragged import Ragged
+
+Weights = Float[Tensor, "_head _query _key"]  # each attention has its own
+
+
+@torch.no_grad()
+def looks(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
+    """For one source and one prefix, the weights of every attention in the model under its name, layer by layer.
+    Row i of a decoder's weights belongs to the step after prefix token i."""
+    seen: dict[str, list[Tensor]] = {}
+
+    def watcher(name: str) -> Any:
+        def watch(attention: Attention, arguments: Any, options: Any) -> None:
+            seen.setdefault(name, []).append(attention.steps(*arguments, **options).weights[0])
+
+        return watch
+
+    parts = [(name, part) for name, part in model.named_modules() if isinstance(part, Attention)]
+    hooks = [part.register_forward_pre_hook(watcher(name), with_kwargs=True) for name, part in parts]
+    try:
+        model.read(source, prefix)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {name: torch.cat(rows, 1) for name, rows in seen.items()}  # a recurrent decoder looks once for each step
+
+
+def alignment(model: Model, seen: dict[str, Weights]) -> Float[Tensor, "query key"]:
+    """How much the step after each prefix token looked at each source token: the mean over the layers and heads that
+    look at the source. Every row sums to 1."""
+    crossing = set(map(id, model.looks()))
+    names = [name for name, part in model.named_modules() if id(part) in crossing]
+    if not names:
+        raise RegardError("this model has no attention to its source: all it knows of it is one vector")
+    return torch.stack([seen[name].mean(0) for name in names]).mean(0)

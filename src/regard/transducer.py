@@ -1,0 +1,296 @@
+"""Transducer: text in, text out. What the command line, the server and the explorer share.
+
+>>> t = regard.load("runs/demo/bundle")
+>>> print(t("attention"))                  # AH T EH N SH AH N
+>>> t.best("attention", n=5)               # the five best, each with its log-probabilities
+>>> for answer in t.many(open("words")): print(answer)
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard import bundle
+from regard.errors import RegardError
+from regard.models import swift
+from regard.ragged import Ragged
+from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Required, Sampling, Search, rules
+from regard.search.grouped import limits, search_all
+from regard.search.looks import alignment as aligned
+from regard.search.looks import looks
+from regard.text import UNKNOWN, begun, ended
+
+FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One answer: its text, its tokens as people see them, and the model's log-probability of each and of the end.
+
+    `score` is what it was ranked by. `alignment` (answer token and end × source token and end) and `weights` (of every
+    attention, by name) are there when they were asked for.
+    """
+
+    source: str
+    text: str
+    ids: list[int]
+    tokens: list[str]
+    logps: list[float]
+    score: float
+    unknown: list[str] = field(default_factory=list)
+    alignment: Float[Tensor, "answer source"] | None = None
+    weights: dict[str, Float[Tensor, "_head _query _key"]] | None = None
+
+    @property
+    def logp(self) -> float:
+        """log p(answer | source), the end included."""
+        return sum(self.logps)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+EMPTY = Answer("", "", [], [], [], 0.0)  # to an empty line
+
+
+def load(folder: str | os.PathLike[str], *, device: str = "auto", long: str = "warn") -> Transducer:
+    """The transducer of a bundle that `regard train` wrote. `long`: what to do with a source longer than any the model
+    has learned from: warn, refuse or allow."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Transducer(bundle.load(folder, device), long=long)
+
+
+class Transducer:
+    """A model with its tokenisers, answering."""
+
+    def __init__(self, held: bundle.Bundle, *, long: str = "warn") -> None:
+        if long not in ("warn", "refuse", "allow"):
+            raise RegardError(f"long must be warn, refuse or allow; got {long!r}")
+        self.bundle, self.long = held, long
+        self.model, self.device = held.model, next(held.model.parameters()).device
+        self.swift = swift(held.model)
+        longest = held.card.get("longest", {})
+        self.longest_source: int | None = longest.get("source")
+        self.most = None if "target" not in longest else 2 * longest["target"] + 10
+        self.usual = self.search()
+
+    def search(
+        self,
+        *,
+        beam: int = 4,
+        best: int = 1,
+        length: float | None = None,
+        penalty: str = "power",
+        shortest: int = 0,
+        longest: int | None = None,
+        prefix: str = "",
+        banned: Sequence[str] = (),
+        required: Sequence[str] = (),
+        repetition: float = 1.0,
+        no_repeat: int = 0,
+    ) -> Search:
+        """A search from plain words and numbers. `length` is the α of the length penalty; left out it is 1 for running
+        text, where answers differ in length, and 0 (the likeliest answer) for symbols."""
+        if length is None:
+            length = 1.0 if self.bundle.card.get("task") == "text" else 0.0
+        kept = self.restrictions(
+            shortest=shortest, longest=longest, prefix=prefix, banned=banned, repetition=repetition, no_repeat=no_repeat
+        )
+        needed = Required([self._spellings(word)[-1] for word in required]) if required else None
+        if beam < 1:
+            raise RegardError(f"a beam is at least 1 wide; got {beam}")
+        if beam == 1 and best == 1 and needed is None:
+            return Greedy(kept)
+        return Beam(max(beam, best), best, Length(length, penalty), kept, needed)
+
+    def restrictions(
+        self,
+        *,
+        shortest: int = 0,
+        longest: int | None = None,
+        prefix: str = "",
+        banned: Sequence[str] = (),
+        repetition: float = 1.0,
+        no_repeat: int = 0,
+    ) -> tuple[rules.Rule, ...]:
+        """What every answer must keep to, for any search."""
+        found: list[rules.Rule] = []
+        if shortest:
+            found.append(rules.shortest(shortest))
+        if longest is not None:
+            found.append(rules.longest(longest))
+        if prefix:
+            found.append(rules.prefix(self._spellings(prefix)[0]))
+        if banned:
+            found.append(rules.banned([ids for word in banned for ids in self._spellings(word)]))
+        if repetition != 1.0:
+            found.append(rules.repetition(repetition))
+        if no_repeat:
+            found.append(rules.no_repeat(no_repeat))
+        return tuple(found)
+
+    def __call__(
+        self, text: str, search: Search | None = None, *, alignment: bool = False, weights: bool = False
+    ) -> Answer:
+        """The best answer to one text."""
+        (answer,) = self.many([text], search, alignment=alignment, weights=weights)
+        return answer
+
+    def many(
+        self, lines: Iterable[str], search: Search | None = None, *, alignment: bool = False, weights: bool = False
+    ) -> Iterator[Answer]:
+        """The best answer to each line, in their order, as they come: no more than a few thousand are held at once."""
+        for answers in self.answers(lines, search):
+            yield self.looked(answers[0], alignment=alignment, weights=weights) if alignment or weights else answers[0]
+
+    def answers(
+        self, lines: Iterable[str], search: Search | None = None, *, first: int = FIRST_LINES
+    ) -> Iterator[list[Answer]]:
+        """All answers that the search finds to each line, the best first and no text twice. The `first` lines are
+        searched together, then twice as many, and so on to MOST_LINES."""
+        lines, count = iter(lines), first
+        while window := [line.rstrip("\r\n") for line in islice(lines, count)]:
+            yield from self._window(window, search or self.usual)
+            count = min(2 * count, MOST_LINES)
+
+    def best(self, text: str, n: int = 5, **options: object) -> list[Answer]:
+        """The n best answers that a beam finds; fewer where it finds fewer."""
+        options = {"beam": max(4, n), **options}
+        return next(self.answers([text], self.search(best=n, **options)))[:n]  # type: ignore[arg-type]
+
+    def sample(self, text: str, n: int = 1, *, seed: int = 1, **options: object) -> list[Answer]:
+        """n answers drawn by their probability: `temperature`, `top_k`, `top_p`, `min_p` as in search.Sampling."""
+        search = Sampling(n, seed=seed, **options)  # type: ignore[arg-type]
+        if not (ids := self._encoded(text)):
+            return [replace(EMPTY, source=text)] * n
+        return [self._answer(text, found) for found in self._search([ids], search)[0].hypotheses]
+
+    def stream(self, text: str, *, beam: int = 4, length: float | None = None) -> Iterator[str]:
+        """The answer piece by piece, as soon as it is certain: with a beam, what all beginnings that are left share."""
+        ids = self._encoded(text)
+        if not ids:
+            return
+        chosen = self.search(beam=beam, length=length)
+        source = ended(Ragged.of([torch.tensor(ids)])).to(self.device)
+        settings = chosen if isinstance(chosen, Beam) else Beam(1)  # without a length penalty that is greedy search
+        beams = Beams(settings, self.swift, source, limits(source.lengths, self.most))
+        shown = ""
+        for _ in beams:
+            sure = self.bundle.target.decode(beams.certain()).rstrip("�")  # half a character is not certain
+            yield sure[len(shown) :]
+            shown = sure
+        yield self.bundle.target.decode(beams.found()[0].hypotheses[0].ids)[len(shown) :]
+
+    def score(self, source: str, target: str) -> Answer:
+        """A given target as an answer: what the model thinks of each of its tokens."""
+        (answer,) = self.scores([(source, target)])
+        return answer
+
+    def scores(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Answer]:
+        """The same for many pairs, some at a time."""
+        pairs = iter(pairs)
+        while window := list(islice(pairs, FIRST_LINES)):
+            yield from self._scored(window)
+
+    def align(self, source: str, target: str | None = None) -> Answer:
+        """How much each answer token looked at each source token, for a given target or the model's own answer."""
+        return self.looked(self(source) if target is None else self.score(source, target), alignment=True)
+
+    def alternatives(self, text: str, position: int, n: int = 5) -> list[Answer]:
+        """The best answers that go as the best one to `position` (from 0), and there with each of the n likeliest
+        tokens; `logps[position]` is that token's. An answer may end there."""
+        best = self(text)
+        if not 0 <= position <= len(best.ids):
+            raise RegardError(f"{best.text!r} has places 0 to {len(best.ids)} (the end); got {position}")
+        if not (ids := self.bundle.source.encode(text)):
+            return [best]
+        logps = self._after(ids, best.ids[:position])
+        found: list[Hypothesis] = []
+        for token in logps.topk(min(n, len(logps))).indices.tolist():
+            begin = rules.prefix([*best.ids[:position], token])
+            search = replace(self.usual, rules=(begin,)) if isinstance(self.usual, Beam) else Greedy((begin,))
+            (some,) = search_all(search, self.swift, [ids], most=self.most, device=self.device)
+            found += some.hypotheses[:1]  # none where the answer may not become so long
+        return [self._answer(text, hypothesis) for hypothesis in found]
+
+    def looked(self, answer: Answer, *, alignment: bool = False, weights: bool = False) -> Answer:
+        """An answer with where it looked, by one teacher-forced pass."""
+        source = ended(Ragged.of([torch.tensor(self.bundle.source.encode(answer.source), dtype=torch.long)]))
+        prefix = begun(Ragged.of([torch.tensor(answer.ids, dtype=torch.long)]))
+        seen = looks(self.model, source.to(self.device), prefix.to(self.device))
+        map_ = aligned(self.model, seen) if alignment else None
+        return replace(answer, alignment=map_, weights=seen if weights else None)
+
+    def _window(self, lines: Sequence[str], search: Search) -> Iterator[list[Answer]]:
+        """Answers to some lines; an empty line is answered by an empty one, and no model is asked."""
+        encoded = [self._encoded(line) for line in lines]
+        found = iter(self._search([ids for ids in encoded if ids], search))
+        for line, ids in zip(lines, encoded, strict=True):
+            if not ids:
+                yield [replace(EMPTY, source=line)]
+                continue
+            answers: dict[str, Answer] = {}
+            for hypothesis in next(found).hypotheses:
+                answer = self._answer(line, hypothesis)
+                answers.setdefault(answer.text, answer)
+            yield list(answers.values())
+
+    @torch.no_grad()
+    def _scored(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
+        """What one teacher-forced pass thinks of some pairs."""
+        sources, targets = zip(*pairs, strict=True)
+        asked = [torch.tensor(self._encoded(line), dtype=torch.long) for line in sources]
+        told = [torch.tensor(self.bundle.target.encode(line), dtype=torch.long) for line in targets]
+        batches = ended(Ragged.of(asked)), ended(Ragged.of(told)), begun(Ragged.of(told))
+        source, said, prefix = (batch.to(self.device) for batch in batches)
+        logps = self.model(source, prefix).values.float().log_softmax(-1)
+        chosen = said.like(logps.gather(1, said.values[:, None])[:, 0])
+        rows = zip(sources, told, (numbers.tolist() for numbers in chosen), strict=True)
+        return [self._answer(line, Hypothesis(ids.tolist(), row, sum(row))) for line, ids, row in rows]
+
+    def _search(self, sources: Sequence[Sequence[int]], search: Search) -> list[Found]:
+        found = search_all(search, self.swift, sources, most=self.most, device=self.device)
+        if any(not some.hypotheses for some in found):
+            raise RegardError("no answer keeps all these rules within its length; loosen one, or widen the beam")
+        return found
+
+    def _encoded(self, line: str) -> list[int]:
+        ids = self.bundle.source.encode(line)
+        if self.longest_source is not None and len(ids) > self.longest_source and self.long != "allow":
+            shown = line if len(line) <= 40 else line[:39] + "…"
+            what = f"{shown!r} has {len(ids):,} tokens; the model has learned from at most {self.longest_source:,}"
+            if self.long == "refuse":
+                raise RegardError(f"{what}; cut it, or allow long sources")
+            warnings.warn(f"{what}: its answer may be poor", stacklevel=2)
+        return ids
+
+    def _answer(self, source: str, found: Hypothesis) -> Answer:
+        target = self.bundle.target
+        tokens = [target.label(id) for id in found.ids]
+        unknown = self.bundle.source.unknown(source)
+        return Answer(source, target.decode(found.ids), found.ids, tokens, found.logps, found.score, unknown)
+
+    def _after(self, asked: Sequence[int], said: Sequence[int]) -> Float[Tensor, " vocabulary"]:
+        """The log-probabilities of what follows some tokens of an answer."""
+        source = ended(Ragged.of([torch.tensor(asked, dtype=torch.long)])).to(self.device)
+        prefix = begun(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
+        with torch.no_grad():
+            return self.model(source, prefix).values[-1].float().log_softmax(-1)
+
+    def _spellings(self, word: str) -> list[list[int]]:
+        """The ids of a word at the beginning of a text and, where pieces carry the space before them, inside it."""
+        target = self.bundle.target
+        forms = [word, f" {word}"] if target.kind in ("bpe", "unigram") else [word]
+        spelled = [target.encode(form) for form in forms]
+        if not all(spelled) or UNKNOWN in spelled[0]:
+            raise RegardError(f"{word!r} cannot be said in this vocabulary; give a word of known symbols")
+        return spelled

@@ -1,0 +1,73 @@
+"""What a person sees of a long job: on a terminal one line in place, elsewhere a line now and then, never more."""
+
+import io
+import os
+import pty
+
+import pytest
+
+from regard.commands.progress import Progress
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_elsewhere_nothing_is_said_for_ten_seconds_and_then_every_thirty(clock):
+    file = io.StringIO()
+    with Progress(lambda: 10_000, file=file, clock=clock) as progress:
+        for _ in range(60):
+            clock.now += 1
+            progress.advance(100)
+        assert file.getvalue().splitlines() == [
+            "1,000 of 10,000 lines (10 %), 100 lines/s, 1 min 30 s left",
+            "4,000 of 10,000 lines (40 %), 100 lines/s, 1 min 00 s left",
+        ]
+    assert file.getvalue().splitlines()[2:] == ["6,000 lines in 1 min 00 s, 100 lines/s"]
+
+
+def test_a_short_job_says_nothing(clock):
+    file = io.StringIO()
+    with Progress(lambda: 10, file=file, clock=clock) as progress:
+        clock.now = 9
+        progress.advance(10)
+    assert file.getvalue() == ""
+
+
+def test_what_was_done_before_counts_as_done_and_not_as_speed(clock):
+    file = io.StringIO()
+    with Progress(file=file, clock=clock, done=5_000) as progress:
+        clock.now = 20
+        progress.advance(100)
+    assert file.getvalue().splitlines() == ["5,100 lines, 5 lines/s", "100 lines in 20 s, 5 lines/s"]
+
+
+def test_a_terminal_gets_one_line_in_place(clock):
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as file:
+        with Progress(lambda: 400, file=file, clock=clock) as progress:
+            for _ in range(4):
+                clock.now += 1
+                progress.advance(100)
+            progress.warn("more", "look out")
+        file.flush()
+        seen = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert seen.startswith("\r\x1b[K100 of 400 lines (25 %), 100 lines/s, 3 s left\r\x1b[K200 of 400")
+    assert seen.endswith("\r\x1b[Kregard: warning: look out\r\n\r\x1b[K400 lines in 4 s, 100 lines/s\r\n")
+
+
+def test_a_person_who_types_sees_no_progress(clock):
+    file = io.StringIO()
+    with Progress(file=file, clock=clock, quiet=True) as progress:
+        clock.now = 100
+        progress.advance(1)
+    assert file.getvalue() == ""

@@ -1,0 +1,173 @@
+"""Greedy and beam search against HF `generate`, on a Marian model with the same random weights."""
+
+import warnings
+
+import pytest
+import torch
+from transformers import MarianConfig, MarianMTModel
+
+from regard.config import Transformer
+from regard.models import Model, build, swift
+from regard.positions import Sinusoidal
+from regard.search import Beam, Greedy, Length, rules
+from regard.text import BEGIN, END
+from tests.search.trees import ragged
+
+VOCABULARY, WIDTH, HEADS, DEPTH, HIDDEN, LIMIT = 19, 24, 3, 1, 40, 30
+PAD = 0
+ALPHAS = (1.0, 0.5)
+SEARCHES = [Greedy(), *(Beam(4, best=4, length=Length(alpha)) for alpha in ALPHAS)]
+PARTS = {
+    "self_attention": "self_attn",
+    "cross_attention": "encoder_attn",
+    "queries": "q_proj",
+    "keys": "k_proj",
+    "values": "v_proj",
+    "out": "out_proj",
+    "feed_forward.inner": "fc1",
+    "feed_forward.outer": "fc2",
+}
+NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+
+
+def theirs(name: str) -> str:
+    """What HF calls a parameter of ours."""
+    stack, layer, *_ = name.split(".")
+    for place, norm in enumerate(NORMS[stack], 1):
+        name = name.replace(f"residual{place}.norm", norm)
+    for ours, other in PARTS.items():
+        name = name.replace(f".{ours}.", f".{other}.")
+    return name.replace(f"{stack}.{layer}", f"model.{stack}.layers.{layer}")
+
+
+def sources() -> list[list[int]]:
+    chance = torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, 9, (160,), generator=chance).tolist()
+    return [[*torch.randint(3, VOCABULARY, (length,), generator=chance).tolist(), END] for length in lengths]
+
+
+def learn(model: Model, asked: list[list[int]]) -> None:
+    """A little about reading backwards: answers then depend on the source, and end. Random weights say the same for
+    ever."""
+    source, prefix = ragged(*asked), ragged(*([BEGIN, *row[-2::-1]] for row in asked))
+    wanted = ragged(*([*row[-2::-1], END] for row in asked)).values
+    adam = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(40):
+        adam.zero_grad()
+        torch.nn.functional.cross_entropy(model(source, prefix).values, wanted).backward()
+        adam.step()
+
+
+@pytest.fixture(scope="module", params=["relu"])
+def twins(request) -> tuple[MarianMTModel, Model]:
+    torch.manual_seed(5)
+    settings = Transformer(
+        width=WIDTH, heads=HEADS, encoder=DEPTH, decoder=DEPTH, hidden=HIDDEN, position="sinusoidal",
+        placement="post", activation=request.param, tied="all", dropout=0.0,
+    )  # fmt: skip
+    model = build(settings, VOCABULARY, VOCABULARY)
+    config = MarianConfig(
+        vocab_size=VOCABULARY, d_model=WIDTH, encoder_layers=DEPTH, decoder_layers=DEPTH,
+        encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=HIDDEN, decoder_ffn_dim=HIDDEN,
+        activation_function=request.param, scale_embedding=True, max_position_embeddings=2 * LIMIT,
+        pad_token_id=PAD, bos_token_id=BEGIN, eos_token_id=END, decoder_start_token_id=BEGIN, forced_eos_token_id=None,
+    )  # fmt: skip
+    marian = MarianMTModel(config).eval()
+    learn(model, sources())
+    with torch.no_grad():
+        state = marian.state_dict()
+        waves = Sinusoidal(WIDTH)(torch.arange(2 * LIMIT))
+        for side in ("encoder", "decoder"):
+            state[f"model.{side}.embed_positions.weight"].copy_(waves)
+        marian.model.shared.weight.copy_(model.target.table)
+        for name, parameter in model.named_parameters():
+            if name != "source.table":
+                state[theirs(name)].copy_(parameter)
+    assert torch.equal(marian.lm_head.weight, model.target.table)
+    return marian, model.eval()
+
+
+@pytest.fixture(scope="module")
+def asked(twins) -> list[list[int]]:
+    """A hundred sources whose answers end before the limit: there our searches end with the model's probability of the
+    end, and theirs leave it open."""
+    model, every, kept = swift(twins[1]), sources(), []
+    limits = torch.full((len(every),), LIMIT)
+    for source, *found in zip(every, *(search(model, ragged(*every), limits) for search in SEARCHES), strict=True):
+        kept += [source] if all(len(one.ids) < LIMIT for some in found for one in some.hypotheses) else []
+    beams = {"num_beams": 4, "num_return_sequences": 4, "early_stopping": "never", "length_penalty": max(ALPHAS)}
+    rows = generated(twins[0], kept, **beams).sequences.unflatten(0, (-1, 4))
+    kept = [source for source, row in zip(kept, (rows == END).any(2).all(1).tolist(), strict=True) if row]
+    assert len(kept) >= 100
+    return kept[:100]
+
+
+def generated(marian: MarianMTModel, asked: list[list[int]], **options):
+    longest = max(map(len, asked))
+    ids = torch.tensor([row + [PAD] * (longest - len(row)) for row in asked])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in asked])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return marian.generate(
+            input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=LIMIT + 1,
+            return_dict_in_generate=True, output_scores=True, **options,
+        )  # fmt: skip
+
+
+def said(row: torch.Tensor) -> list[int]:
+    """What stands between begin and end; every sequence has an end, so the limit has decided nothing."""
+    ids = row.tolist()
+    assert ids[0] == BEGIN
+    assert END in ids
+    return ids[1 : ids.index(END)]
+
+
+def ours(search, model: Model, asked: list[list[int]]):
+    found = search(model, ragged(*asked), torch.full((len(asked),), LIMIT))
+    assert all(len(one.ids) < LIMIT for some in found for one in some.hypotheses)
+    return found
+
+
+def test_the_models_are_twins(twins, asked):
+    marian, model = twins
+    source, prefix = asked[0], [BEGIN, 5, 6, 7, 3]
+    with torch.no_grad():
+        logits = marian(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([prefix])).logits[0]
+        torch.testing.assert_close(model(ragged(source), ragged(prefix)).values, logits, rtol=1e-4, atol=1e-4)
+
+
+def test_greedy_gives_the_same_tokens(twins, asked):
+    marian, model = twins
+    expected = [said(row) for row in generated(marian, asked, num_beams=1).sequences]
+    for form in (model, swift(model)):
+        assert [some.hypotheses[0].ids for some in ours(Greedy(), form, asked)] == expected
+    assert len({tuple(ids) for ids in expected}) > 30
+    assert len({len(ids) for ids in expected}) > 4
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_beam_of_four_gives_the_same_tokens_and_scores(twins, asked, alpha):
+    marian, model = twins
+    beams = {"num_beams": 4, "num_return_sequences": 4, "early_stopping": "never", "length_penalty": alpha}
+    expected = generated(marian, asked, **beams)
+    for form in (model, swift(model)):
+        found = ours(Beam(4, best=4, length=Length(alpha)), form, asked)
+        hypotheses = [one for some in found for one in some.hypotheses]
+        assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
+        assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
+
+
+def test_a_beam_under_rules_gives_the_same_too(twins, asked):
+    marian, model = twins
+    expected = generated(
+        marian, asked, num_beams=4, num_return_sequences=4, early_stopping="never", length_penalty=1.0,
+        no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
+    )  # fmt: skip
+    kept = (rules.no_repeat(2), rules.shortest(3), rules.banned([[5], [6, 7]]))
+    found = ours(Beam(4, best=4, length=Length(1.0), rules=kept), model, asked)
+    hypotheses = [one for some in found for one in some.hypotheses]
+    assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
+    assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)

@@ -1,0 +1,191 @@
+"""Beam search against greedy search, against all sentences there are, and against a beam search that never stops."""
+
+import itertools
+
+import pytest
+import torch
+
+from regard.errors import RegardError
+from regard.search import Beam, Beams, Greedy, Length
+from tests.search.trees import (
+    END,
+    FAMILIES,
+    Chance,
+    following,
+    forced,
+    made,
+    patient_beam,
+    ragged,
+    ranked,
+    sentences,
+    sources,
+)
+
+PENALTIES = {
+    "none": Length(0.0),
+    "soft": Length(0.7),
+    "mean": Length(1.0),
+    "short": Length(-0.5),
+    "gnmt": Length(0.9, "gnmt"),
+}
+families = pytest.mark.parametrize("family", FAMILIES)
+penalties = pytest.mark.parametrize("length", PENALTIES.values(), ids=PENALTIES)
+
+
+def power(length: Length):
+    """The penalty, written out again."""
+    if length.kind == "gnmt":
+        return lambda n: ((5 + n) / 6) ** length.alpha
+    return lambda n: n**length.alpha
+
+
+def assert_same(found, expected, tolerance=1e-5):
+    assert [tuple(one.ids) for one in found.hypotheses] == [said for _, said in expected]
+    assert [one.score for one in found.hypotheses] == pytest.approx([score for score, _ in expected], abs=tolerance)
+
+
+def test_a_penalty_by_hand():
+    assert Length(0.0).penalty(7) == 1
+    assert Length(1.0).penalty(7) == 7
+    assert Length(-1.0).penalty(4) == 0.25
+    assert Length(2.0, "gnmt").penalty(7) == 4
+    with pytest.raises(RegardError, match=r"^unknown length penalty 'gnnt'; did you mean 'gnmt'\?$"):
+        Length(1.0, "gnnt")
+
+
+@families
+def test_a_beam_of_one_is_greedy(family):
+    model, asked = made(family, 9, 9), ragged(*sources(12))
+    limits = torch.arange(12) % 5 + 3
+    greedy, beam = Greedy()(model, asked, limits), Beam(1)(model, asked, limits)
+    assert [one.hypotheses[0].ids for one in beam] == [one.hypotheses[0].ids for one in greedy]
+    assert len({tuple(one.hypotheses[0].ids) for one in beam}) > 4  # else nothing was compared
+    for one, other in zip(beam, greedy, strict=True):
+        assert one.hypotheses[0].logps == pytest.approx(other.hypotheses[0].logps, abs=1e-5)
+
+
+@penalties
+@families
+def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all(family, length):
+    model, asked, limit = made(family, 9, 4), sources(2), 4
+    found = Beam(120, best=7, length=length)(model, ragged(*asked), torch.full((2,), limit))
+    for source, some in zip(asked, found, strict=True):
+        every = list(sentences(following(model, source, limit), limit))
+        assert len(every) == 1 + 3 + 9 + 27 + 81
+        assert_same(some, ranked(every, power(length))[:7])
+
+
+@pytest.mark.parametrize("length", [Length(1.0), Length(0.9, "gnmt")], ids=["mean", "gnmt"])
+@families
+def test_every_number_is_the_teacher_forced_one(family, length):
+    model, asked = made(family, 9, 9), sources(3)
+    found = Beam(4, best=4, length=length)(model, ragged(*asked), torch.full((3,), 6))
+    if family != "swift":
+        model.double()  # the truth
+    for source, some in zip(asked, found, strict=True):
+        assert len(some.hypotheses) == 4
+        for one in some.hypotheses:
+            assert one.logps == pytest.approx(forced(model, source, tuple(one.ids)), abs=1e-5)
+            assert one.logp == sum(one.logps)
+            assert one.score == pytest.approx(one.logp / power(length)(len(one.ids) + 1), abs=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.0, 2.5, -1.0])
+@pytest.mark.parametrize(("size", "best"), [(1, 1), (2, 1), (3, 3), (5, 2)])
+def test_stopping_early_changes_nothing(size, best, alpha):
+    for end, seed in itertools.product((-1.0, 1.0, 4.0), range(2)):
+        model, asked = Chance(6, seed=seed, end=end), sources(10, seed=seed)
+        limits = [i % 7 for i in range(10)]
+        found = Beam(size, best, Length(alpha))(model, ragged(*asked), torch.tensor(limits))
+        for source, limit, some in zip(asked, limits, found, strict=True):
+            expected = patient_beam(model.next(source), size, lambda n: n**alpha, limit)[:best]
+            assert_same(some, expected)
+            scores = [one.score for one in some.hypotheses]
+            assert scores == sorted(scores, reverse=True)
+            assert len({tuple(one.ids) for one in some.hypotheses}) == len(scores)
+
+
+def test_it_does_stop_early_and_finished_sources_leave():
+    model, asked = Chance(6, end=6.0), sources(10)
+    Beam(2)(model, ragged(*asked), torch.full((10,), 50))
+    assert model.sizes[0] == 10  # one beginning each
+    assert len(model.sizes) < 10
+    assert model.sizes[-1] < 2 * 10 * 0.75
+
+
+@pytest.mark.parametrize("vocabulary", [3, 4])
+def test_a_vocabulary_smaller_than_the_beam(vocabulary):
+    model, asked = Chance(vocabulary), sources(4)
+    found = Beam(50, best=9)(model, ragged(*asked), torch.tensor([0, 1, 2, 3]))
+    for limit, (source, some) in enumerate(zip(asked, found, strict=True)):
+        assert_same(some, ranked(sentences(model.next(source), limit), lambda n: 1)[:9])
+    assert [one.ids for one in found[0].hypotheses] == [[]]
+
+
+def test_fewer_answers_than_asked_for_are_no_reason_to_think_it_close_or_clear():
+    """Where the tree holds fewer than `best` answers, the margin is still that of the decisions taken."""
+    model, asked = Chance(5), sources(6)
+    for some in Beam(3, best=3)(model, ragged(*asked), torch.full((6,), 1)):
+        assert some.margin == some.margin
+    (alone,) = Beam(3, best=3)(Chance(5, steps=1), ragged(asked[0]), torch.tensor([1]))
+    assert alone.margin >= 0
+
+
+@families
+def test_a_source_in_any_company_is_answered_the_same(family):
+    model, asked, beam = made(family, 9, 9), sources(4), Beam(3, best=2, length=Length(1.0))
+    limits = torch.tensor([2 * len(source) for source in asked])
+    together = beam(model, ragged(*asked), limits)
+    backwards = beam(model, ragged(*asked[::-1]), limits.flip(0))[::-1]
+    for i, source in enumerate(asked):
+        (alone,) = beam(model, ragged(source), limits[i : i + 1])
+        for other in (together[i], backwards[i]):
+            assert_same(other, [(one.score, tuple(one.ids)) for one in alone.hypotheses])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_what_is_certain_grows_and_is_how_the_answer_begins(alpha):
+    early = 0
+    for source in sources(12):
+        beams = Beams(Beam(3, length=Length(alpha)), Chance(6, end=-2.0), ragged(source), torch.tensor([12]))
+        prefixes: list[list[int]] = [[]]
+        for _ in beams:
+            sure = beams.certain()
+            assert sure[: len(prefixes[-1])] == prefixes[-1]
+            prefixes.append(sure)
+        answer = beams.found()[0].hypotheses[0].ids
+        assert prefixes[-1] == answer
+        early += any(len(sure) > 0 for sure in prefixes[:-2])
+    assert early > 2  # something is certain before the end
+
+
+def test_certain_speaks_of_the_first_source_even_after_it_has_left():
+    asked = sources(12)
+    for first in range(12):
+        order = [asked[first], *asked[:first], *asked[first + 1 :]]
+        beams = Beams(Beam(2), Chance(6, end=1.0), ragged(*order), torch.full((12,), 12))
+        for _ in beams:
+            certain = beams.certain()
+        assert certain == beams.found()[0].hypotheses[0].ids
+
+
+def test_a_model_of_numbers_that_are_none_still_stops():
+    class Broken(Chance):
+        def logits(self, source, said):
+            return super().logits(source, said) * float("nan")
+
+    assert Beam(2)(Broken(6), ragged((3, END), (4, END)), torch.tensor([4, 2]))[0].hypotheses == []
+
+
+@pytest.mark.parametrize("family", ["transformer", "recurrent"])
+def test_a_model_in_64_bits_is_searched_too(family):
+    model, asked, limits = made(family, 9, 9), ragged(*sources(4)), torch.full((4,), 6)
+    single = Beam(3)(model, asked, limits)
+    for one, other in zip(single, Beam(3)(model.double(), asked, limits), strict=True):
+        assert_same(one, [(h.score, tuple(h.ids)) for h in other.hypotheses])
+
+
+@pytest.mark.parametrize(("size", "best"), [(0, 1), (4, 5), (4, 0)])
+def test_a_beam_that_cannot_give_so_many_is_refused(size, best):
+    with pytest.raises(RegardError, match=rf"^a beam of {size} gives 1 to {size} answers; asked for the {best} best$"):
+        Beam(size, best)
