@@ -4,9 +4,10 @@
     python benchmarks/decoding.py --only small --quick
     python benchmarks/decoding.py --profile           # where Regard's time goes
 
-Weights are random and lengths forced, so that all do the same work; ends do not count as tokens. All sides take turns,
-and ratios are taken turn by turn. A case has so many seconds: where one round of turns fills them (64 sources, beam 4,
-base), that round is all there is, without a warm-up of its own, and the column `turns` says 0.
+The small model is one of the default task's size, trained on it for a minute first (or --bundle), and answers words it
+has not seen. The base model has random weights, and lengths are forced. Ends do not count as tokens. All sides take
+turns, and ratios are taken turn by turn. A case has so many seconds: where one round of turns fills them (64 sources,
+beam 4, base), that round is all there is, without a warm-up of its own, and the column `turns` says 0.
 
 The ceilings are for float32: what int8 reads is a quarter. Arithmetic: every multiply-add at the machine's rate in a
 large matrix product. Bandwidth: every step reads the decoder's weights and the keys and values so far, at the rate at
@@ -14,6 +15,8 @@ which so many bytes can be summed; what fits into caches is read faster than mem
 """
 
 import argparse
+import os
+import random
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -22,43 +25,65 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from decoding_peers import Contender, CTranslate2, Generate, Ids, Loop, Regard, marian_like, save
+from decoding_peers import Contender, CTranslate2, Generate, Ids, Loop, Regard, random_model, save
 from harness import Check, machine, matmul_rate, median, report
 
-from regard.config import PRESETS, Transformer
-from regard.text import END
+from regard import bundle
+from regard.config import PRESETS, Train, Transformer
+from regard.models import Transformer as RegardTransformer
+from regard.text import END, Corpus
+from regard.train import demo
+from regard.train.run import Job, run
+from regard.train.view import Plain
 
 TURN, MOST = 0.25, 9  # seconds of a contender's turn, unless one call takes longer; rounds of turns
 HF, LOOP = "HF generate", "nn.Transformer"
 NAMES = ("regard", HF, LOOP, "CT2 float32", "CT2 int8")
 EXACT = (HF, "CT2 float32")  # must say what Regard says
-TINY, BASE = ({**PRESETS["transformer"][name], "tied": "none"} for name in ("tiny", "base"))
+BASE = {**PRESETS["transformer"]["base"], "tied": "none"}
 # Marian's shape. Tables are not tied: with random weights a tied one repeats its first token, whatever it reads.
 SAME = {"position": "sinusoidal", "placement": "post", "activation": "relu", "dropout": 0.0}
 
 
 @dataclass(frozen=True)
 class Size:
-    """A model and its task: `letters` tokens in and `letters` out, an end after each; `wanted` times as fast as HF."""
+    """A model and its task: about `letters` tokens in and out, an end after each; `wanted` times as fast as HF."""
 
     name: str
-    settings: Transformer
-    source: int
-    target: int
+    model: RegardTransformer
+    sources: Ids
     letters: int
+    forced: int | None  # the tokens of every answer; None: the model ends them itself
     seconds: dict[int, float]  # for a case, by its batch
     wanted: float
 
-    def sources(self, count: int) -> Ids:
-        """Random sources, the same ones every time."""
-        chance = torch.Generator().manual_seed(1)
-        return torch.randint(END + 1, self.source, (count, self.letters), generator=chance).tolist()
+    @property
+    def settings(self) -> Transformer:
+        return self.model.settings
 
 
-SIZES = {
-    "small": Size("small", Transformer(**TINY, **SAME), 32, 45, 9, {1: 12.0, 64: 12.0}, 4.0),
-    "base": Size("base", Transformer(**BASE, **SAME), 8_000, 8_000, 25, {1: 30.0, 64: 115.0}, 1.5),
-}
+def small(folder: Path, given: Path | None, minutes: float) -> Size:
+    """The default task, learned for a while, and words of its test part."""
+    if given is None:
+        parts = demo.unpack(folder)
+        train = Train(minutes=minutes, evaluations=1)
+        job = Job(Corpus(parts["train"]), folder / "run", Corpus(parts["dev"]), size="tiny", model=SAME, train=train)
+        with open(os.devnull, "w") as nowhere:
+            run(job, Plain(nowhere))
+        given = folder / "run" / "bundle"
+    held = bundle.load(given)
+    words = dict.fromkeys(word for word, _ in demo.dictionary() if demo.part(word) == "test")
+    sources = [held.source.encode(word) for word in random.Random(1).sample(list(words), 64)]
+    letters = round(statistics.mean(map(len, sources)))
+    return Size("small", held.model, sources, letters, None, {1: 12.0, 64: 12.0}, 4.0)
+
+
+def base() -> Size:
+    """Random weights, 25 tokens in and out."""
+    chance = torch.Generator().manual_seed(1)
+    sources = torch.randint(END + 1, 8_000, (64, 25), generator=chance).tolist()
+    model = random_model(Transformer(**BASE, **SAME), 8_000, 8_000)
+    return Size("base", model, sources, 25, 25, {1: 30.0, 64: 115.0}, 1.5)
 
 
 @dataclass(frozen=True)
@@ -75,25 +100,26 @@ class Case:
 
 def contenders(size: Size, beam: int, folder: Path, threads: int) -> dict[str, Contender]:
     """All who can, by name; the weights are those of one seed."""
-    model, letters = marian_like(size.settings, size.source, size.target), size.letters
-    found: dict[str, Contender] = {"regard": Regard(model, letters, beam), HF: Generate(model, letters, beam)}
+    model, forced = size.model, size.forced
+    found: dict[str, Contender] = {"regard": Regard(model, forced, beam), HF: Generate(model, forced, beam)}
     if beam == 1:
-        found[LOOP] = Loop(size.settings, size.source, size.target, letters)
+        found[LOOP] = Loop(size.settings, *(len(side.table) for side in (model.source, model.target)), size.letters)
     if find_spec("ctranslate2"):
         if not (folder / size.name).exists():
             save(model, folder / size.name)
         for kind in ("float32", "int8"):
-            found[f"CT2 {kind}"] = CTranslate2(folder / size.name, letters, beam, compute=kind, threads=threads)
+            found[f"CT2 {kind}"] = CTranslate2(folder / size.name, forced, beam, compute=kind, threads=threads)
     return found
 
 
 def agree(known: dict[str, Contender], size: Size, beam: int, count: int) -> None:
     """Print who gives Regard's answers; speeds of models that differ would mean nothing. Under beams CTranslate2 keeps
     other rules (see decoding_peers), so only greedy answers must be equal."""
-    sources = size.sources(count)
+    sources = size.sources[:count]
     found = {name: some.run(some.given(sources)) for name, some in known.items() if name != LOOP}
     said = {name: known[name].answers(some) for name, some in found.items()}
-    assert {len(ids) for answers in said.values() for ids in answers} == {size.letters}, "lengths differ"
+    lengths = {len(ids) for answers in said.values() for ids in answers}
+    assert size.forced is None or lengths == {size.forced}, "lengths differ"
     equal = {name: statistics.mean(a == b for a, b in zip(said["regard"], said[name], strict=True)) for name in said}
     shown = ", ".join(f"{name} {share:.0%}" for name, share in equal.items() if name != "regard")
     alone = statistics.mean(some.close for some in found["regard"])
@@ -106,7 +132,7 @@ def agree(known: dict[str, Contender], size: Size, beam: int, count: int) -> Non
 
 def speeds(known: dict[str, Contender], case: Case, budget: float) -> tuple[dict[str, list[float]], int]:
     """Tokens/s turn by turn, and the rounds of turns after the first, which only counts where it is the only one."""
-    sources = case.size.sources(64)
+    sources = case.size.sources
     starts = range(0, max(1, len(sources) - case.batch + 1), case.batch)
     given = {name: [known[name].given(sources[at : at + case.batch]) for at in starts] for name in known}
 
@@ -123,7 +149,8 @@ def speeds(known: dict[str, Contender], case: Case, budget: float) -> tuple[dict
         shift = place % len(going)
         for name in going[shift:] + going[:shift]:
             found[name].append(turn(name, calls[name]))
-    tokens = case.batch * case.size.letters
+    said = known["regard"].answers(known["regard"].run(known["regard"].given(sources)))
+    tokens = case.batch * statistics.mean(map(len, said))
     return {name: [tokens / seconds for seconds in times] for name, times in found.items()}, max(0, rounds)
 
 
@@ -135,7 +162,7 @@ def ceilings(case: Case, rate: float) -> tuple[float, float]:
     width, decoder = settings.width, settings.decoder
     feed = 2 * width * settings.hidden
     encoder = settings.encoder * (4 * width**2 + feed)
-    remember, step = decoder * 2 * width**2, decoder * (6 * width**2 + feed) + width * case.size.target
+    remember, step = decoder * 2 * width**2, decoder * (6 * width**2 + feed) + width * len(case.size.model.target.table)
     rows = [batch * (case.beam if place else 1) for place in range(time_)]
     past = sum(row * (place + 1) for place, row in enumerate(rows))
     maps = 2 * width * (settings.encoder * batch * time_**2 + decoder * (past + sum(rows) * time_))
@@ -167,7 +194,7 @@ def row(case: Case, known: dict[str, Contender], budget: float, rate: float) -> 
 
 def cases(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Case, dict[str, Contender]]]:
     """All rows, with who takes part. What must agree is looked at before anything is timed."""
-    for size in [SIZES[options.only]] if options.only else SIZES.values():
+    for size in sizes(options, folder):
         sides = {beam: contenders(size, beam, folder, options.threads) for beam in (1, 4)}
         print()
         for beam, known in sides.items():
@@ -179,16 +206,24 @@ def cases(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Case, dic
                 yield Case(size, batch, beam), known
 
 
-def profile(options: argparse.Namespace) -> None:
+def sizes(options: argparse.Namespace, folder: Path) -> Iterator[Size]:
+    """Those asked for."""
+    if options.only != "base":
+        yield small(folder, options.bundle, options.minutes)
+    if options.only != "small":
+        yield base()
+
+
+def profile(size: Size, options: argparse.Namespace) -> None:
     """Where Regard's time goes in 64 small answers. One thread, so that times add up."""
     torch.set_num_threads(1)
-    size, count = SIZES["small"], 5 if options.quick else 40
-    model, sources = marian_like(size.settings, size.source, size.target), size.sources(64)
+    count = 5 if options.quick else 40
     for beam in (1, 4):
-        run = Regard(model, size.letters, beam).run
-        plain = median(lambda run=run: run(sources), repeats=count)
+        search = Regard(size.model, size.forced, beam).run
+        plain = median(lambda search=search: search(size.sources), repeats=count)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
-            whole = median(lambda run=run: [run(sources) for _ in range(count)], repeats=1, warmup=0) / count
+            whole = median(lambda search=search: [search(size.sources) for _ in range(count)], repeats=1, warmup=0)
+            whole /= count
         averages = seen.key_averages()
         inside = sum(some.self_cpu_time_total for some in averages) / 1e6 / count
         print(
@@ -202,14 +237,17 @@ def profile(options: argparse.Namespace) -> None:
 def main() -> None:
     """Everything."""
     parser = argparse.ArgumentParser(description="tokens/s in decoding, beside three peers")
-    parser.add_argument("--only", choices=SIZES, help="one size only")
+    parser.add_argument("--only", choices=("small", "base"), help="one size only")
+    parser.add_argument("--bundle", type=Path, help="a small model of the default task and of Marian's shape")
+    parser.add_argument("--minutes", type=float, default=1.0, help="to train one, when none is given")
     parser.add_argument("--quick", action="store_true", help="8 sources for 64 and a quarter of the time, as a trial")
     parser.add_argument("--threads", type=int, default=2, help="cores to use")
     parser.add_argument("--profile", action="store_true", help="show where Regard's time goes, and stop")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.profile:
-        return profile(options)
+        with tempfile.TemporaryDirectory() as folder:
+            return profile(small(Path(folder), options.bundle, options.minutes), options)
     rate = matmul_rate()
     print(f"{machine()}, {torch.get_num_threads()} threads: matrix products {rate / 1e9:.0f} GF/s")
     if not find_spec("ctranslate2"):

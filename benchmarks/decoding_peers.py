@@ -1,9 +1,10 @@
 """Who decodes in benchmarks/decoding.py: Regard, HF `generate`, a plain nn.Transformer loop and CTranslate2.
 
-Regard, HF Marian and CTranslate2 hold the same weights. Every answer has `letters` tokens and takes one step more, for
-the end: Regard and HF must say it there and only there; CTranslate2 cannot be made to, and says one more token instead.
-It also forbids the end before the softmax, they after it. Greedy answers are equal nevertheless; beams rank otherwise
-(HF with CTranslate2's two habits, `renormalize_logits` and no end, gives CTranslate2's beams).
+Regard, HF Marian and CTranslate2 hold the same weights. A trained model ends its answers itself (`forced` is None). One
+with random weights never would: each of its answers has `forced` tokens and takes one step more, for the end. Regard
+and HF must say it there and only there; CTranslate2 cannot be made to, and says one more token instead. It also forbids
+the end before the softmax, they after it. Greedy answers are equal nevertheless; beams rank otherwise (HF with both of
+these habits, `renormalize_logits` and no end, gives CTranslate2's beams).
 """
 
 from collections.abc import Sequence
@@ -11,19 +12,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from peers import Marian, TorchTransformer
+from peers import LONGEST, Marian, TorchTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import Transformer as Settings
 from regard.models import Transformer, build
 from regard.models.swift import swift
-from regard.positions import Sinusoidal
 from regard.search import Beam, Found, Greedy, search_all
 from regard.search.rules import NEVER, shortest
 from regard.text import BEGIN, END, UNKNOWN
 
 Ids = list[list[int]]
+MOST = 60  # tokens that an answer of a trained model may have
 
 
 class Contender(Protocol):
@@ -36,22 +37,20 @@ class Contender(Protocol):
     def answers(self, found: Any) -> Ids: ...
 
 
-def marian_like(settings: Settings, source: int, target: int, *, seed: int = 1) -> Transformer:
-    """A model with random weights that Marian can hold too: sines before cosines."""
+def random_model(settings: Settings, source: int, target: int, *, seed: int = 1) -> Transformer:
+    """A model as it begins."""
     torch.manual_seed(seed)
     model = build(settings, source, target).eval()
     assert isinstance(model, Transformer)
-    for side in (model.source, model.target):
-        side.position = Sinusoidal(settings.width, order="halves")
     return model
 
 
 class Regard:
     """As the product searches: the swift twin, grouped, close calls decided alone."""
 
-    def __init__(self, model: Transformer, letters: int, beam: int) -> None:
-        rules = (shortest(letters),)
-        self.model, self.most = swift(model), letters
+    def __init__(self, model: Transformer, forced: int | None, beam: int) -> None:
+        rules = () if forced is None else (shortest(forced),)
+        self.model, self.most = swift(model), forced or MOST
         self.search = Greedy(rules) if beam == 1 else Beam(beam, rules=rules)
 
     def given(self, sources: Ids) -> Ids:
@@ -67,32 +66,39 @@ class Regard:
 class Generate:
     """HF's `generate` with its cache, on scaled_dot_product_attention."""
 
-    def __init__(self, model: Transformer, letters: int, beam: int) -> None:
-        self.model, self.letters = twin(model), letters
-        lengths = {"min_new_tokens": letters, "max_new_tokens": letters + 1}
-        self.options = {"num_beams": beam, "do_sample": False, "use_cache": True, **lengths}
+    def __init__(self, model: Transformer, forced: int | None, beam: int) -> None:
+        self.model, self.forced = twin(model), forced
+        self.options = {
+            "num_beams": beam,
+            "do_sample": False,
+            "use_cache": True,
+            "max_new_tokens": (forced or MOST) + 1,
+        }
+        if beam > 1:
+            self.options |= {"length_penalty": 0.0}
+        if forced:
+            self.options |= {"min_new_tokens": forced, "logits_processor": [self._ending]}
 
-    def given(self, sources: Ids) -> Tensor:
-        return torch.tensor([[*ids, END] for ids in sources])
+    def given(self, sources: Ids) -> tuple[Tensor, Tensor]:
+        return padded(sources)
 
     @torch.inference_mode()
-    def run(self, given: Tensor) -> Tensor:
-        seen = torch.ones_like(given)
-        return self.model.generate(given, attention_mask=seen, logits_processor=[self._ending], **self.options)
+    def run(self, given: tuple[Tensor, Tensor]) -> Tensor:
+        return self.model.generate(given[0], attention_mask=given[1], **self.options)
 
     def answers(self, found: Tensor) -> Ids:
-        return found[:, 1 : self.letters + 1].tolist()
+        return [ids[: [*ids, END].index(END)] for ids in found[:, 1:].tolist()]
 
     def _ending(self, said: Tensor, scores: Tensor) -> Tensor:
         """Only the end at the last place; HF's own forced end would count as certain and rank beams otherwise."""
-        if said.shape[1] <= self.letters:
+        if said.shape[1] <= self.forced:
             return scores
         return torch.full_like(scores, NEVER).index_copy_(1, torch.tensor([END]), scores[:, END, None])
 
 
 class Loop(TorchTransformer):
     """What people write first: nn.Transformer over the whole prefix at every step. Sources are read once. Its weights
-    are its own, as it begins."""
+    are its own, as it begins, so that all its answers have `letters` tokens."""
 
     def __init__(self, settings: Settings, source: int, target: int, letters: int) -> None:
         super().__init__(settings, source, target)
@@ -100,7 +106,7 @@ class Loop(TorchTransformer):
         self.eval()
 
     def given(self, sources: Ids) -> Tensor:
-        return torch.tensor([[*ids, END] for ids in sources])
+        return padded(sources)[0]
 
     @torch.inference_mode()
     def run(self, given: Tensor) -> Tensor:
@@ -122,13 +128,13 @@ class Loop(TorchTransformer):
 class CTranslate2:
     """CTranslate2 (MIT licence) on a folder that `save` wrote, in float32 or int8."""
 
-    def __init__(self, folder: Path, letters: int, beam: int, *, compute: str, threads: int) -> None:
+    def __init__(self, folder: Path, forced: int | None, beam: int, *, compute: str, threads: int) -> None:
         import ctranslate2
 
         options = {"compute_type": compute, "inter_threads": 1, "intra_threads": threads}
         self.translator = ctranslate2.Translator(str(folder), device="cpu", **options)
-        self.letters = letters
-        lengths = {"min_decoding_length": letters + 1, "max_decoding_length": letters + 1}
+        self.forced, most = forced, (forced or MOST) + 1
+        lengths = {"min_decoding_length": most if forced else 1, "max_decoding_length": most}
         self.options = {"beam_size": beam, "length_penalty": 0, **lengths}
 
     def given(self, sources: Ids) -> list[list[str]]:
@@ -138,7 +144,15 @@ class CTranslate2:
         return self.translator.translate_batch(given, **self.options)
 
     def answers(self, found: Sequence[Any]) -> Ids:
-        return [[int(token) for token in some.hypotheses[0][: self.letters]] for some in found]
+        return [[int(token) for token in some.hypotheses[0][: self.forced]] for some in found]
+
+
+def padded(sources: Ids) -> tuple[Tensor, Tensor]:
+    """Sources with their ends as rows of one length, and which places are real."""
+    rows = [torch.tensor([*ids, END]) for ids in sources]
+    table = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=UNKNOWN)
+    real = torch.arange(table.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+    return table, real.long()
 
 
 def twin(model: Transformer) -> nn.Module:
@@ -157,6 +171,9 @@ def twin(model: Transformer) -> nn.Module:
         pairs += [(theirs.encoder_attn_layer_norm, ours.residual2.norm)]
     for theirs, ours in pairs:
         theirs.load_state_dict(ours.state_dict())
+    places = torch.arange(LONGEST)
+    for theirs, ours in ((marian.model.encoder, model.source), (marian.model.decoder, model.target)):
+        theirs.embed_positions.weight = nn.Parameter(ours.position(places), requires_grad=False)
     marian.model.encoder.embed_tokens.weight = model.source.table
     marian.model.decoder.embed_tokens.weight = model.target.table
     marian.lm_head.weight = model.output.table

@@ -80,11 +80,11 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The encoder's vectors (source × time, flat), and how many of each source's are real (None: all)."""
+    """The encoder's vectors (source × time, flat), and which are real: 0, or −∞ where they are not (None: all are)."""
 
     vectors: Vectors
     count: int
-    lengths: Int[Tensor, " source"] | None
+    seen: Float[Tensor, "source 1 1 time"] | None
 
 
 class Swift(Model):
@@ -106,9 +106,9 @@ class Swift(Model):
         self.remembered = Linear.of(*(role for look in looks for role in (look.keys, look.values)))
         self.encoder_norm, self.decoder_norm = _norm(model.encoder_norm), _norm(model.decoder_norm)
         self.logits = Linear(model.output.table, biases=[None])
-        self.table = model.target.table.detach() * model.target.scale
+        self.tables = [side.table.detach() * side.scale for side in (model.source, model.target)]
         self.turns: dict[int, Tensor] = {}  # by position, made when first needed
-        self.places: dict[int, Tensor] = {}
+        self.places: dict[tuple[bool, int, int], Tensor] = {}
 
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
         """The original's."""
@@ -124,33 +124,32 @@ class Swift(Model):
 
     def encode(self, source: Ragged) -> Memory:
         """A vector for each source token."""
-        layout, count = source.layout, len(source)
-        lengths = None if layout.even else layout.lengths
-        ids = source.values
-        if lengths is not None:
+        layout, count, ids, seen = source.layout, len(source), source.values, None
+        if not layout.even:
             ids = ids.new_zeros(count * layout.longest).index_copy_(0, layout.slots, ids)
-        places = torch.arange(layout.longest, device=ids.device)
-        x = _embedded(self.original.source, ids, places.repeat(count))
+            hidden = torch.arange(layout.longest, device=ids.device) >= layout.lengths[:, None]
+            seen = self.tables[0].new_zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
+        lengths = None if layout.even else layout.lengths
+        x = self.tables[0].index_select(0, ids)
+        x = self._placed(x.view(count, layout.longest, -1), self.original.source, 0).flatten(0, 1)
         for block in self.encoder:
-            x = block.residual(0, x, lambda y, block=block: self._read(block, y, count, places, lengths))  # type: ignore[misc]
+            x = block.residual(0, x, lambda y, block=block: self._read(block, y, count, lengths, seen))  # type: ignore[misc]
             x = block.residual(1, x, block.feed)
-        return Memory(self.encoder_norm(x), count, lengths)
+        return Memory(self.encoder_norm(x), count, seen)
 
     def start(self, memory: Memory) -> HeldState:
         """Nothing said yet; keys and values of the sources, for all layers in one product."""
         time = len(memory.vectors) // max(1, memory.count)
         sizes = (memory.count, time, len(self.decoder), 2, self.groups, self.dim)
         held = self.remembered(memory.vectors).view(sizes).permute(2, 0, 3, 4, 1, 5)
-        seen = None
-        if memory.lengths is not None:
-            hidden = torch.arange(time, device=held.device) >= memory.lengths[:, None]
-            seen = held.new_zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
-        return HeldState(Room(held[:, :, :, :, :0], 0), 0, Room(held.contiguous(), 0), seen)
+        return HeldState(Room(held[:, :, :, :, :0], 0), 0, Room(held.contiguous(), 0), memory.seen)
 
     def step(self, tokens: Int[Tensor, " row"], state: HeldState) -> tuple[Float[Tensor, "row vocabulary"], HeldState]:
         """One position in each row."""
         after = state.grown()
-        x, turned = self._embed(tokens, state.time), self._turned(state.time)
+        x = self.tables[1].index_select(0, tokens)
+        x = self._placed(x[:, None], self.original.target, state.time)[:, 0]
+        turned = self._turned(state.time)
         for layer, block in enumerate(self.decoder):
             x = block.residual(0, x, lambda y: self._recall(layer, y, after, turned))  # noqa: B023
             x = block.residual(1, x, lambda y: self._cross(layer, y, after))  # noqa: B023
@@ -158,18 +157,22 @@ class Swift(Model):
         return self.logits(self.decoder_norm(x)), after
 
     def _read(
-        self, block: Block, x: Vectors, count: int, places: Int[Tensor, " time"], lengths: Tensor | None
+        self, block: Block, x: Vectors, count: int, lengths: Int[Tensor, " source"] | None, seen: Tensor | None
     ) -> Vectors:
         """Self-attention among the tokens of each source."""
         compared = block.heads + self.groups
-        parts = block.asked(x).view(count, len(places), compared + self.groups, self.dim)
+        parts = block.asked(x).view(count, -1, compared + self.groups, self.dim)
         asked = parts[:, :, :compared]
         if block.turn is not None:
-            asked = block.turn.turn(asked, places[:, None])
+            asked = block.turn.turn(asked, torch.arange(parts.shape[1], device=x.device)[:, None])
         queries, keys = asked.split((block.heads, self.groups), 2)
-        q, k, v = (Padded(part.transpose(1, 2), lengths) for part in (queries, keys, parts[:, :, compared:]))
-        found = sdpa.run(block.attention, q, k, v, everything, 0)
-        return block.out(found.transpose(1, 2).reshape(len(x), -1))
+        q, k, v = (part.transpose(1, 2) for part in (queries, keys, parts[:, :, compared:]))
+        if block.attention.bias is None:
+            found = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=self.groups != block.heads)
+        else:
+            rows = Padded(q, lengths), Padded(k, lengths), Padded(v, lengths)
+            found = sdpa.run(block.attention, *rows, everything, 0)
+        return block.out(found.transpose(1, 2).reshape(x.shape[0], -1))
 
     def _recall(self, layer: int, x: Vectors, state: HeldState, turned: Tensor | None) -> Vectors:
         """Self-attention to what was said, this position included."""
@@ -196,26 +199,25 @@ class Swift(Model):
         found = F.scaled_dot_product_attention(q, k, v, attn_mask=state.seen, enable_gqa=self.groups != block.heads)
         return out(found.transpose(1, 2).reshape(x.shape[0], -1))
 
-    def _embed(self, tokens: Int[Tensor, " row"], time: int) -> Vectors:
-        x, position = self.table.index_select(0, tokens), self.original.target.position
-        if position is None:
+    def _placed(
+        self, x: Float[Tensor, "source time width"], embedding: Embedding, start: int
+    ) -> Float[Tensor, "source time width"]:
+        """Embeddings with what their positions from `start` on add, where the encoding adds."""
+        if embedding.position is None:
             return x
-        if time not in self.places:
-            self.places[time] = position(torch.tensor([time], device=x.device)).to(x.dtype)
-        return x.add_(self.places[time])
+        key = (embedding is self.original.source, start, x.shape[1])
+        if key not in self.places:
+            places = torch.arange(start, start + x.shape[1], device=x.device)
+            self.places[key] = embedding.position(places).to(x.dtype)
+        return x.add_(self.places[key])
 
     def _turned(self, time: int) -> Float[Tensor, "dim dim"] | None:
         """Turning is linear: one matrix, the same for all heads and layers, turns what stands at a position."""
         turn = self.decoder[0].turn
         if turn is not None and time not in self.turns:
-            unit = torch.eye(self.dim, device=self.table.device, dtype=self.table.dtype)
+            unit = torch.eye(self.dim, device=self.tables[1].device, dtype=self.tables[1].dtype)
             self.turns[time] = turn.turn(unit, torch.tensor([time], device=unit.device))
         return self.turns.get(time)
-
-
-def _embedded(embedding: Embedding, ids: Int[Tensor, " row"], places: Int[Tensor, " place"]) -> Vectors:
-    vectors = F.embedding(ids, embedding.table) * embedding.scale
-    return vectors if embedding.position is None else vectors + embedding.position(places).to(vectors.dtype)
 
 
 def _norm(norm: nn.Module) -> Callable[[Vectors], Vectors]:

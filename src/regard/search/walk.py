@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -50,12 +52,15 @@ def walk(
             allowed = applied(rules, scores, said, limits[rows] <= step)
         tokens, margin = choose(allowed, rows, step)
         taken.append((rows, tokens, scores.gather(1, tokens[:, None])[:, 0], margin))
-        over = over | (tokens == END)
+        if rules:
+            said = torch.cat([said, tokens[:, None]], 1)
+        ends = tokens == END
+        if not bool(ends.any()):
+            continue
+        over = over | ends
         ended = int(over.sum())
         if ended == len(rows):
             break
-        if rules:
-            said = torch.cat([said, tokens[:, None]], 1)
         if ended >= LEAVE * len(rows):
             left = (~over).nonzero()[:, 0]
             rows, tokens, over, said, state = rows[left], tokens[left], over[left], said[left], state.select(left)
@@ -64,19 +69,21 @@ def walk(
 
 def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[Hypothesis, float]]:
     """Each row's tokens up to its end, from what was taken step by step; a row that had ended went on unheard."""
-    ids: list[list[int]] = [[] for _ in range(count)]
-    logps: list[list[float]] = [[] for _ in range(count)]
-    margins = [float("inf")] * count
-    ended = [False] * count
-    for step in taken:
-        for row, token, logp, margin in zip(*(part.tolist() for part in step), strict=True):
-            if not ended[row]:
-                if margin != margin:  # −∞ from −∞: there was nothing to choose from
-                    raise RegardError(NOTHING)
-                logps[row].append(logp)
-                margins[row] = min(margins[row], margin)
-                if token == END:
-                    ended[row] = True
-                else:
-                    ids[row].append(token)
-    return [(Hypothesis(a, b, sum(b)), margin) for a, b, margin in zip(ids, logps, margins, strict=True)]
+    if not taken:
+        return []
+    steps = len(taken)
+    ids = np.full((steps, count), END)
+    logps, margins = np.zeros((steps, count)), np.zeros((steps, count))
+    done = 0
+    for _, group in groupby(taken, key=lambda step: id(step[0])):  # the same rows until some leave
+        (rows, *_), *parts = zip(*group, strict=True)
+        here = slice(done, done := done + len(parts[0]))
+        for table, part in zip((ids, logps, margins), parts, strict=True):
+            table[here, rows.cpu().numpy()] = torch.stack(part).cpu().numpy()
+    ends = (ids == END).argmax(0)
+    heard = (np.arange(steps)[:, None] <= ends) | ~(ids == END).any(0)
+    if np.isnan(margins[heard]).any():  # −∞ from −∞: there was nothing to choose from
+        raise RegardError(NOTHING)
+    narrowest = np.where(heard, margins, np.inf).min(0)
+    found = zip(ids.T.tolist(), logps.T.tolist(), (ends + 1).tolist(), narrowest.tolist(), strict=True)
+    return [(Hypothesis(a[: end - 1], b[:end], sum(b[:end])), margin) for a, b, end, margin in found]
