@@ -67,6 +67,16 @@ def cold(bundle: Path, home: Path, beam: int) -> list[Check]:
     return checks
 
 
+def searching(bundle: Path, beam: int) -> list[Check]:
+    """Words a second of the search, greedy and with a beam, once everything is loaded."""
+    some, wanted = words(5_000, seed=3), {1: 1_500.0, beam: 700.0}
+    rates = {size: inside(bundle, some, size) for size in wanted}
+    return [
+        Check(f"search, beam {size}, words/s", rates[size], None, wanted[size], rates[size] >= wanted[size])
+        for size in wanted
+    ]
+
+
 def watched(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1) -> Iterator[tuple[float, int, float]]:
     """While a job runs: the time, the lines that are surely written, and its resident megabytes."""
     while process.poll() is None:
@@ -169,7 +179,7 @@ def main() -> None:
         if bundle is None:
             subprocess.run(regard("demo", "--minutes", options.minutes, "--out", home / "demo"), check=True)
             bundle = home / "demo/bundle"
-        checks = cold(bundle, home, options.beam)
+        checks = cold(bundle, home, options.beam) + searching(bundle, options.beam)
         checks += long(bundle, home, options.lines, options.beam, options.kills)
     report("predicting", checks)
 

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -26,7 +27,8 @@ from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Requir
 from regard.search.grouped import limits, search_all
 from regard.search.looks import alignment as aligned
 from regard.search.looks import looks
-from regard.text import UNKNOWN, begun, ended
+from regard.search.worded import restrictions, spellings
+from regard.text import begun, ended
 
 FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
 
@@ -105,38 +107,16 @@ class Transducer:
         kept = self.restrictions(
             shortest=shortest, longest=longest, prefix=prefix, banned=banned, repetition=repetition, no_repeat=no_repeat
         )
-        needed = Required([self._spellings(word)[-1] for word in required]) if required else None
+        needed = Required([spellings(self.bundle.target, word)[-1] for word in required]) if required else None
         if beam < 1:
             raise RegardError(f"a beam is at least 1 wide; got {beam}")
         if beam == 1 and best == 1 and needed is None:
             return Greedy(kept)
         return Beam(max(beam, best), best, Length(length, penalty), kept, needed)
 
-    def restrictions(
-        self,
-        *,
-        shortest: int = 0,
-        longest: int | None = None,
-        prefix: str = "",
-        banned: Sequence[str] = (),
-        repetition: float = 1.0,
-        no_repeat: int = 0,
-    ) -> tuple[rules.Rule, ...]:
-        """What every answer must keep to, for any search."""
-        found: list[rules.Rule] = []
-        if shortest:
-            found.append(rules.shortest(shortest))
-        if longest is not None:
-            found.append(rules.longest(longest))
-        if prefix:
-            found.append(rules.prefix(self._spellings(prefix)[0]))
-        if banned:
-            found.append(rules.banned([ids for word in banned for ids in self._spellings(word)]))
-        if repetition != 1.0:
-            found.append(rules.repetition(repetition))
-        if no_repeat:
-            found.append(rules.no_repeat(no_repeat))
-        return tuple(found)
+    def restrictions(self, **asked: Any) -> tuple[rules.Rule, ...]:
+        """What every answer must keep to, for any search, in words: see search.worded.restrictions."""
+        return restrictions(self.bundle.target, **asked)
 
     def __call__(
         self, text: str, search: Search | None = None, *, alignment: bool = False, weights: bool = False
@@ -211,7 +191,7 @@ class Transducer:
         best = self(text)
         if not 0 <= position <= len(best.ids):
             raise RegardError(f"{best.text!r} has places 0 to {len(best.ids)} (the end); got {position}")
-        if not (ids := self.bundle.source.encode(text)):
+        if not (ids := self._ids(text)):
             return [best]
         logps = self._after(ids, best.ids[:position])
         found: list[Hypothesis] = []
@@ -224,7 +204,7 @@ class Transducer:
 
     def looked(self, answer: Answer, *, alignment: bool = False, weights: bool = False) -> Answer:
         """An answer with where it looked, by one teacher-forced pass."""
-        source = ended(Ragged.of([torch.tensor(self.bundle.source.encode(answer.source), dtype=torch.long)]))
+        source = ended(Ragged.of([torch.tensor(self._ids(answer.source), dtype=torch.long)]))
         prefix = begun(Ragged.of([torch.tensor(answer.ids, dtype=torch.long)]))
         seen = looks(self.model, source.to(self.device), prefix.to(self.device))
         map_ = aligned(self.model, seen) if alignment else None
@@ -263,8 +243,12 @@ class Transducer:
             raise RegardError("no answer keeps all these rules within its length; loosen one, or widen the beam")
         return found
 
+    def _ids(self, line: str) -> list[int]:
+        """A source as the model has learned to read it: without white space around it."""
+        return self.bundle.source.encode(line.strip())
+
     def _encoded(self, line: str) -> list[int]:
-        ids = self.bundle.source.encode(line)
+        ids = self._ids(line)
         if self.longest_source is not None and len(ids) > self.longest_source and self.long != "allow":
             shown = line if len(line) <= 40 else line[:39] + "…"
             what = f"{shown!r} has {len(ids):,} tokens; the model has learned from at most {self.longest_source:,}"
@@ -285,12 +269,3 @@ class Transducer:
         prefix = begun(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
         with torch.no_grad():
             return self.model(source, prefix).values[-1].float().log_softmax(-1)
-
-    def _spellings(self, word: str) -> list[list[int]]:
-        """The ids of a word at the beginning of a text and, where pieces carry the space before them, inside it."""
-        target = self.bundle.target
-        forms = [word, f" {word}"] if target.kind in ("bpe", "unigram") else [word]
-        spelled = [target.encode(form) for form in forms]
-        if not all(spelled) or UNKNOWN in spelled[0]:
-            raise RegardError(f"{word!r} cannot be said in this vocabulary; give a word of known symbols")
-        return spelled

@@ -1,5 +1,6 @@
 """The loop: a step is the same in any number of parts, memory that runs out halves them, and a spoilt run stops."""
 
+import io
 import os
 import signal
 
@@ -13,6 +14,7 @@ from regard.train.journal import read as events
 from regard.train.loop import interruptible, seconds_a_step
 from regard.train.objective import Objective
 from regard.train.run import run
+from regard.train.view import Plain
 from tests.commands.small import Quiet, checkpoints, job, left_by, strange_files, written
 
 PLAIN = {"dropout": 0.0}
@@ -57,8 +59,12 @@ def test_when_memory_runs_out_the_step_is_done_again_in_halves(tmp_path, data, w
         return forward(self, batch)
 
     monkeypatch.setattr(Objective, "forward", small_memory)
-    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1), Quiet())
+    said = io.StringIO()
+    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1), Plain(said))
     failed = [size for size in sizes if size > 8]
+    parts = 2 ** len(failed)
+    assert "memory ran out at step 1: it was done again, and steps now go in " in said.getvalue()
+    assert f"steps now go in {parts} parts" in said.getvalue()
     assert 2 <= len(failed) <= 4  # halved until it fits, and then kept
     assert read(tmp_path / "checkpoints").facts["halvings"] == len(failed)
     assert_near(tmp_path, whole)

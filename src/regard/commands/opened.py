@@ -71,7 +71,7 @@ def chosen(transducer: Transducer, form: Form, asked: Search, draw: Draw) -> sea
         draw.top_p,
         draw.min_p,
         draw.seed,
-        transducer.restrictions(**restrictions),  # type: ignore[arg-type]
+        transducer.restrictions(**restrictions),
     )
 
 

@@ -100,7 +100,10 @@ class Running:
         facts, settings = trainer.facts, self.job.train
         smooth, since, mark, tokens = None, time.monotonic(), time.monotonic(), 0
         while trainer.step < trainer.total and not facts.get("stopped"):
+            parts = trainer.halvings
             loss, read = trainer.advance()
+            if trainer.halvings > parts and self.here.first:
+                self._halved(trainer)
             facts["tokens"], tokens = facts["tokens"] + read, tokens + read
             value = float(loss)
             if value != value or value in (float("inf"), float("-inf")):
@@ -206,6 +209,11 @@ class Running:
             minutes = f"{trainer.facts['seconds'] / 60:.1f}"
             self.view.finished({**shown, **why, "minutes": minutes, "bundle": str(self.job.out / "bundle")})
         return card
+
+    def _halved(self, trainer: Trainer) -> None:
+        parts = 2**trainer.halvings
+        self.view.said(f"memory ran out at step {trainer.step:,}: it was done again, and steps now go in {parts} parts")
+        self.journal.write("halved", step=trainer.step, parts=parts)
 
     def _stop_not_finite(self, trainer: Trainer, value: float) -> None:
         batch = self.batches.plan(trainer.epoch).batch(trainer.at - 1)[:8].tolist()
