@@ -152,7 +152,7 @@ class Transducer:
         search = Sampling(n, seed=seed, **options)  # type: ignore[arg-type]
         if not (ids := self._encoded(text)):
             return [replace(EMPTY, source=text)] * n
-        return [self._answer(text, found) for found in self._search([ids], search)[0].hypotheses]
+        return [self._answer(text, found) for found in self._search([(text, ids)], search)[0].hypotheses]
 
     def stream(self, text: str, *, beam: int = 4, length: float | None = None) -> Iterator[str]:
         """The answer piece by piece, as soon as it is certain: with a beam, what all beginnings that are left share."""
@@ -213,7 +213,8 @@ class Transducer:
     def _window(self, lines: Sequence[str], search: Search) -> Iterator[list[Answer]]:
         """Answers to some lines; an empty line is answered by an empty one, and no model is asked."""
         encoded = [self._encoded(line) for line in lines]
-        found = iter(self._search([ids for ids in encoded if ids], search))
+        asked = [(line, ids) for line, ids in zip(lines, encoded, strict=True) if ids]
+        found = iter(self._search(asked, search))
         for line, ids in zip(lines, encoded, strict=True):
             if not ids:
                 yield [replace(EMPTY, source=line)]
@@ -237,10 +238,12 @@ class Transducer:
         rows = zip(sources, told, (numbers.tolist() for numbers in chosen), strict=True)
         return [self._answer(line, Hypothesis(ids.tolist(), row, sum(row))) for line, ids, row in rows]
 
-    def _search(self, sources: Sequence[Sequence[int]], search: Search) -> list[Found]:
-        found = search_all(search, self.swift, sources, most=self.most, device=self.device)
-        if any(not some.hypotheses for some in found):
-            raise RegardError("no answer keeps all these rules within its length; loosen one, or widen the beam")
+    def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[Found]:
+        found = search_all(search, self.swift, [ids for _, ids in asked], most=self.most, device=self.device)
+        for (line, _), some in zip(asked, found, strict=True):
+            if not some.hypotheses:
+                what = f"no answer to {_short(line)} keeps all these rules within its length"
+                raise RegardError(f"{what}; loosen one, or widen the beam")
         return found
 
     def _ids(self, line: str) -> list[int]:
@@ -250,8 +253,7 @@ class Transducer:
     def _encoded(self, line: str) -> list[int]:
         ids = self._ids(line)
         if self.longest_source is not None and len(ids) > self.longest_source and self.long != "allow":
-            shown = line if len(line) <= 40 else line[:39] + "…"
-            what = f"{shown!r} has {len(ids):,} tokens; the model has learned from at most {self.longest_source:,}"
+            what = f"{_short(line)} has {len(ids):,} tokens; the model has learned from at most {self.longest_source:,}"
             if self.long == "refuse":
                 raise RegardError(f"{what}; cut it, or allow long sources")
             warnings.warn(f"{what}: its answer may be poor", stacklevel=2)
@@ -269,3 +271,8 @@ class Transducer:
         prefix = begun(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
         with torch.no_grad():
             return self.model(source, prefix).values[-1].float().log_softmax(-1)
+
+
+def _short(line: str) -> str:
+    """A line as a message can hold it."""
+    return repr(line if len(line) <= 40 else line[:39] + "…")
