@@ -2,7 +2,7 @@
 operations costs.
 
 Weights are laid out once for products of few rows, those that read the same vectors lie side by side, and all caches
-are one tensor. Sequences are dense here: search puts like lengths together.
+are one tensor.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from regard.attention import Attention, MultiHead, causal, everything
 from regard.attention.backends import sdpa
 from regard.attention.padded import Padded
 from regard.models.contract import Model
-from regard.models.embedding import Embedding
 from regard.models.held import HeldState, Room
 from regard.models.layers import FeedForward, Sublayer
 from regard.models.transformer import Transformer
-from regard.ragged import Ragged
+from regard.positions import Added
+from regard.ragged import Layout, Ragged
 
 Vectors = Float[Tensor, "row width"]
 
@@ -80,10 +80,10 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The encoder's vectors (source × time, flat), and which are real: 0, or −∞ where they are not (None: all are)."""
+    """The encoder's vectors, whose they are, and what padding them hides: 0, or −∞ where nothing is (None: nothing)."""
 
     vectors: Vectors
-    count: int
+    layout: Layout
     seen: Float[Tensor, "source 1 1 time"] | None
 
 
@@ -108,7 +108,7 @@ class Swift(Model):
         self.logits = Linear(model.output.table, biases=[None])
         self.tables = [side.table.detach() * side.scale for side in (model.source, model.target)]
         self.turns: dict[int, Tensor] = {}  # by position, made when first needed
-        self.places: dict[tuple[bool, int, int], Tensor] = {}
+        self.places: dict[tuple[int, int, int], Tensor] = {}
 
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
         """The original's."""
@@ -124,55 +124,53 @@ class Swift(Model):
 
     def encode(self, source: Ragged) -> Memory:
         """A vector for each source token."""
-        layout, count, ids, seen = source.layout, len(source), source.values, None
+        layout, seen = source.layout, None
         if not layout.even:
-            ids = ids.new_zeros(count * layout.longest).index_copy_(0, layout.slots, ids)
-            hidden = torch.arange(layout.longest, device=ids.device) >= layout.lengths[:, None]
+            hidden = torch.arange(layout.longest, device=source.values.device) >= layout.lengths[:, None]
             seen = self.tables[0].new_zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
-        lengths = None if layout.even else layout.lengths
-        x = self.tables[0].index_select(0, ids)
-        x = self._placed(x.view(count, layout.longest, -1), self.original.source, 0).flatten(0, 1)
+        x = self.tables[0].index_select(0, source.values)
+        if self.original.source.position is not None:
+            x += self._added(self.original.source.position, 0, layout.longest).index_select(0, layout.positions)
         for block in self.encoder:
-            x = block.residual(0, x, lambda y, block=block: self._read(block, y, count, lengths, seen))  # type: ignore[misc]
+            x = block.residual(0, x, lambda y, block=block: self._read(block, y, layout, seen))  # type: ignore[misc]
             x = block.residual(1, x, block.feed)
-        return Memory(self.encoder_norm(x), count, seen)
+        return Memory(self.encoder_norm(x), layout, seen)
 
     def start(self, memory: Memory) -> HeldState:
         """Nothing said yet; keys and values of the sources, for all layers in one product."""
-        time = len(memory.vectors) // max(1, memory.count)
-        sizes = (memory.count, time, len(self.decoder), 2, self.groups, self.dim)
-        held = self.remembered(memory.vectors).view(sizes).permute(2, 0, 3, 4, 1, 5)
+        rows = _spread(self.remembered(memory.vectors), memory.layout)
+        held = rows.unflatten(2, (len(self.decoder), 2, self.groups, self.dim)).permute(2, 0, 3, 4, 1, 5)
         return HeldState(Room(held[:, :, :, :, :0], 0), 0, Room(held.contiguous(), 0), memory.seen)
 
     def step(self, tokens: Int[Tensor, " row"], state: HeldState) -> tuple[Float[Tensor, "row vocabulary"], HeldState]:
         """One position in each row."""
         after = state.grown()
-        x = self.tables[1].index_select(0, tokens)
-        x = self._placed(x[:, None], self.original.target, state.time)[:, 0]
-        turned = self._turned(state.time)
+        x, turned = self.tables[1].index_select(0, tokens), self._turned(state.time)
+        if self.original.target.position is not None:
+            x += self._added(self.original.target.position, state.time, 1)
         for layer, block in enumerate(self.decoder):
             x = block.residual(0, x, lambda y: self._recall(layer, y, after, turned))  # noqa: B023
             x = block.residual(1, x, lambda y: self._cross(layer, y, after))  # noqa: B023
             x = block.residual(2, x, block.feed)
         return self.logits(self.decoder_norm(x)), after
 
-    def _read(
-        self, block: Block, x: Vectors, count: int, lengths: Int[Tensor, " source"] | None, seen: Tensor | None
-    ) -> Vectors:
-        """Self-attention among the tokens of each source."""
+    def _read(self, block: Block, x: Vectors, layout: Layout, seen: Tensor | None) -> Vectors:
+        """Self-attention among the tokens of each source; only here they are padded."""
         compared = block.heads + self.groups
-        parts = block.asked(x).view(count, -1, compared + self.groups, self.dim)
-        asked = parts[:, :, :compared]
+        parts = block.asked(x).view(x.shape[0], compared + self.groups, self.dim)
         if block.turn is not None:
-            asked = block.turn.turn(asked, torch.arange(parts.shape[1], device=x.device)[:, None])
-        queries, keys = asked.split((block.heads, self.groups), 2)
-        q, k, v = (part.transpose(1, 2) for part in (queries, keys, parts[:, :, compared:]))
+            turned = block.turn.turn(parts[:, :compared], layout.positions[:, None])
+            parts = torch.cat([turned, parts[:, compared:]], 1)
+        rows = _spread(parts, layout).transpose(1, 2)
+        q, k, v = rows.split((block.heads, self.groups, self.groups), 1)
         if block.attention.bias is None:
             found = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=self.groups != block.heads)
         else:
-            rows = Padded(q, lengths), Padded(k, lengths), Padded(v, lengths)
-            found = sdpa.run(block.attention, *rows, everything, 0)
-        return block.out(found.transpose(1, 2).reshape(x.shape[0], -1))
+            lengths = None if layout.even else layout.lengths
+            padded = Padded(q, lengths), Padded(k, lengths), Padded(v, lengths)
+            found = sdpa.run(block.attention, *padded, everything, 0)
+        flat = found.transpose(1, 2).reshape(len(layout) * layout.longest, -1)
+        return block.out(flat if layout.even else flat.index_select(0, layout.slots))
 
     def _recall(self, layer: int, x: Vectors, state: HeldState, turned: Tensor | None) -> Vectors:
         """Self-attention to what was said, this position included."""
@@ -199,17 +197,13 @@ class Swift(Model):
         found = F.scaled_dot_product_attention(q, k, v, attn_mask=state.seen, enable_gqa=self.groups != block.heads)
         return out(found.transpose(1, 2).reshape(x.shape[0], -1))
 
-    def _placed(
-        self, x: Float[Tensor, "source time width"], embedding: Embedding, start: int
-    ) -> Float[Tensor, "source time width"]:
-        """Embeddings with what their positions from `start` on add, where the encoding adds."""
-        if embedding.position is None:
-            return x
-        key = (embedding is self.original.source, start, x.shape[1])
+    def _added(self, position: Added, start: int, count: int) -> Float[Tensor, "time width"]:
+        """What so many positions from `start` on add to embeddings; computed once."""
+        key = (id(position), start, count)
         if key not in self.places:
-            places = torch.arange(start, start + x.shape[1], device=x.device)
-            self.places[key] = embedding.position(places).to(x.dtype)
-        return x.add_(self.places[key])
+            places = torch.arange(start, start + count, device=self.tables[0].device)
+            self.places[key] = position(places).to(self.tables[0].dtype)
+        return self.places[key]
 
     def _turned(self, time: int) -> Float[Tensor, "dim dim"] | None:
         """Turning is linear: one matrix, the same for all heads and layers, turns what stands at a position."""
@@ -218,6 +212,13 @@ class Swift(Model):
             unit = torch.eye(self.dim, device=self.tables[1].device, dtype=self.tables[1].dtype)
             self.turns[time] = turn.turn(unit, torch.tensor([time], device=unit.device))
         return self.turns.get(time)
+
+
+def _spread(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Tensor, "source time ..."]:
+    """Tokens as rows of one length, with zeros behind the shorter ones."""
+    if not layout.even:
+        tokens = tokens.new_zeros(len(layout) * layout.longest, *tokens.shape[1:]).index_copy_(0, layout.slots, tokens)
+    return tokens.view(len(layout), layout.longest, *tokens.shape[1:])
 
 
 def _norm(norm: nn.Module) -> Callable[[Vectors], Vectors]:

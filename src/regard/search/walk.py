@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 
 import numpy as np
 import torch
@@ -72,14 +71,12 @@ def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[H
     if not taken:
         return []
     steps = len(taken)
+    when = np.repeat(np.arange(steps), [len(rows) for rows, *_ in taken])
+    who, *parts = (torch.cat(part).cpu().numpy() for part in zip(*taken, strict=True))
     ids = np.full((steps, count), END)
     logps, margins = np.zeros((steps, count)), np.zeros((steps, count))
-    done = 0
-    for _, group in groupby(taken, key=lambda step: id(step[0])):  # the same rows until some leave
-        (rows, *_), *parts = zip(*group, strict=True)
-        here = slice(done, done := done + len(parts[0]))
-        for table, part in zip((ids, logps, margins), parts, strict=True):
-            table[here, rows.cpu().numpy()] = torch.stack(part).cpu().numpy()
+    for table, part in zip((ids, logps, margins), parts, strict=True):
+        table[when, who] = part
     ends = (ids == END).argmax(0)
     heard = (np.arange(steps)[:, None] <= ends) | ~(ids == END).any(0)
     if np.isnan(margins[heard]).any():  # −∞ from −∞: there was nothing to choose from
