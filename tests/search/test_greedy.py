@@ -10,7 +10,7 @@ from regard.models import build
 from regard.models.contract import Model, State
 from regard.ragged import Ragged
 from regard.search import Greedy, limits
-from tests.search.trees import BEGIN, END, FAMILIES, Chance, forced, made, ragged, sources
+from tests.search.trees import BEGIN, END, FAMILIES, Chance, Stepped, forced, made, ragged, sources
 
 LETTERS = 9
 
@@ -29,7 +29,7 @@ class Place(State):
         raise AssertionError("greedy search has one row for each source")
 
 
-class Reciter(Model):
+class Reciter(Stepped):
     """Says the source word for word; ends where the source ends. Keeps how many rows each step had."""
 
     def __init__(self):
@@ -49,15 +49,6 @@ class Reciter(Model):
         for row, script in enumerate(state.scripts):
             logits[row, script[state.at % len(script)]] = 1
         return logits, Place(state.scripts, state.at + 1)
-
-    def read(self, source, prefix):
-        raise NotImplementedError
-
-    def project(self, vectors):
-        raise NotImplementedError
-
-    def looks(self):
-        return []
 
 
 def greedy(model: Model, source: Ragged, longest: int | list[int]) -> list[list[int]]:

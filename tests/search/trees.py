@@ -37,7 +37,20 @@ class Rows(State):
         return Rows(chosen, kept)
 
 
-class Chance(Model):
+class Stepped(Model):
+    """A model that is only ever asked step by step."""
+
+    def read(self, source, prefix):
+        raise NotImplementedError
+
+    def project(self, vectors):
+        raise NotImplementedError
+
+    def looks(self):
+        return []
+
+
+class Chance(Stepped):
     """Any logits at all, drawn by lot from the source and what was said. `noise` is added by the size of the batch, as
     sums in 32 bits do; `sizes` keeps the rows of each step."""
 
@@ -73,15 +86,6 @@ class Chance(Model):
         wobble = torch.Generator().manual_seed(len(heard) + 1000 * len(heard[0][1]))
         logits = logits + self.noise * torch.randn(logits.shape, generator=wobble)
         return logits, Rows(heard, state.sources)
-
-    def read(self, source, prefix):
-        raise NotImplementedError
-
-    def project(self, vectors):
-        raise NotImplementedError
-
-    def looks(self):
-        return []
 
 
 def ragged(*rows) -> Ragged:

@@ -15,14 +15,9 @@ from regard.train.loop import interruptible, seconds_a_step
 from regard.train.objective import Objective
 from regard.train.run import run
 from regard.train.view import Plain
-from tests.commands.small import Quiet, checkpoints, job, left_by, strange_files, written
+from tests.commands.small import Quiet, checkpoints, job, left_by, strange_files
 
 PLAIN = {"dropout": 0.0}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("data") / "pairs.tsv")
 
 
 @pytest.fixture(scope="module")

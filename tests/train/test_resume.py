@@ -33,11 +33,6 @@ def signal_at(step, name=signal.SIGTERM):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("data") / "pairs.tsv")
-
-
-@pytest.fixture(scope="module")
 def whole(tmp_path_factory, data):
     """A finished run of eight steps, measured after four and eight, that nobody stopped."""
     out = tmp_path_factory.mktemp("whole")

@@ -1,0 +1,11 @@
+"""What several tests of training learn from."""
+
+import pytest
+
+from tests.commands.small import written
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A file of pairs."""
+    return written(tmp_path_factory.mktemp("data") / "pairs.tsv")
