@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -21,14 +22,14 @@ from torch import Tensor
 
 from regard import bundle
 from regard.errors import RegardError
-from regard.models import swift
+from regard.models import Model, swift
 from regard.ragged import Ragged
 from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Required, Sampling, Search, rules
 from regard.search.grouped import limits, search_all
 from regard.search.looks import alignment as aligned
 from regard.search.looks import looks
 from regard.search.worded import restrictions, spellings
-from regard.text import begun, ended
+from regard.text import UNKNOWN, begun, ended
 
 FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
 
@@ -79,11 +80,15 @@ class Transducer:
             raise RegardError(f"long must be warn, refuse or allow; got {long!r}")
         self.bundle, self.long = held, long
         self.model, self.device = held.model, next(held.model.parameters()).device
-        self.swift = swift(held.model)
         longest = held.card.get("longest", {})
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
         self.usual = self.search()
+
+    @cached_property
+    def swift(self) -> Model:
+        """The model that is searched; made when first needed, for scores and weights are the plain one's."""
+        return swift(self.model)
 
     def search(
         self,
@@ -152,7 +157,7 @@ class Transducer:
         search = Sampling(n, seed=seed, **options)  # type: ignore[arg-type]
         if not (ids := self._encoded(text)):
             return [replace(EMPTY, source=text)] * n
-        return [self._answer(text, found) for found in self._search([(text, ids)], search)[0].hypotheses]
+        return [self._answer(text, ids, found) for found in self._search([(text, ids)], search)[0].hypotheses]
 
     def stream(self, text: str, *, beam: int = 4, length: float | None = None) -> Iterator[str]:
         """The answer piece by piece, as soon as it is certain: with a beam, what all beginnings that are left share."""
@@ -200,7 +205,7 @@ class Transducer:
             search = replace(self.usual, rules=(begin,)) if isinstance(self.usual, Beam) else Greedy((begin,))
             (some,) = search_all(search, self.swift, [ids], most=self.most, device=self.device)
             found += some.hypotheses[:1]  # none where the answer may not become so long
-        return [self._answer(text, hypothesis) for hypothesis in found]
+        return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
     def looked(self, answer: Answer, *, alignment: bool = False, weights: bool = False) -> Answer:
         """An answer with where it looked, by one teacher-forced pass."""
@@ -221,7 +226,7 @@ class Transducer:
                 continue
             answers: dict[str, Answer] = {}
             for hypothesis in next(found).hypotheses:
-                answer = self._answer(line, hypothesis)
+                answer = self._answer(line, ids, hypothesis)
                 answers.setdefault(answer.text, answer)
             yield list(answers.values())
 
@@ -229,14 +234,15 @@ class Transducer:
     def _scored(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
         """What one teacher-forced pass thinks of some pairs."""
         sources, targets = zip(*pairs, strict=True)
-        asked = [torch.tensor(self._encoded(line), dtype=torch.long) for line in sources]
+        encoded = [self._encoded(line) for line in sources]
+        asked = [torch.tensor(ids, dtype=torch.long) for ids in encoded]
         told = [torch.tensor(self.bundle.target.encode(line), dtype=torch.long) for line in targets]
         batches = ended(Ragged.of(asked)), ended(Ragged.of(told)), begun(Ragged.of(told))
         source, said, prefix = (batch.to(self.device) for batch in batches)
         logps = self.model(source, prefix).values.float().log_softmax(-1)
         chosen = said.like(logps.gather(1, said.values[:, None])[:, 0])
-        rows = zip(sources, told, (numbers.tolist() for numbers in chosen), strict=True)
-        return [self._answer(line, Hypothesis(ids.tolist(), row, sum(row))) for line, ids, row in rows]
+        rows = zip(sources, encoded, told, (numbers.tolist() for numbers in chosen), strict=True)
+        return [self._answer(line, ids, Hypothesis(own.tolist(), row, sum(row))) for line, ids, own, row in rows]
 
     def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[Found]:
         found = search_all(search, self.swift, [ids for _, ids in asked], most=self.most, device=self.device)
@@ -259,10 +265,10 @@ class Transducer:
             warnings.warn(f"{what}: its answer may be poor", stacklevel=2)
         return ids
 
-    def _answer(self, source: str, found: Hypothesis) -> Answer:
+    def _answer(self, source: str, asked: Sequence[int], found: Hypothesis) -> Answer:
         target = self.bundle.target
         tokens = [target.label(id) for id in found.ids]
-        unknown = self.bundle.source.unknown(source)
+        unknown = self.bundle.source.unknown(source) if UNKNOWN in asked else []
         return Answer(source, target.decode(found.ids), found.ids, tokens, found.logps, found.score, unknown)
 
     def _after(self, asked: Sequence[int], said: Sequence[int]) -> Float[Tensor, " vocabulary"]:

@@ -17,8 +17,8 @@ from regard.text.columns import Wanted
 from regard.text.detect import detect
 from regard.text.files import BUFFER, LONGEST_LINE, UTF8_MARK, CorpusError, File, file, lines, unpacked
 from regard.text.rows import Row, decoded
+from regard.transducer import FIRST_LINES, MOST_LINES
 
-FIRST, MOST = 64, 8_192  # lines in a window: few at first, so that the first answers come at once
 STANDARD_INPUT = "standard input"
 
 
@@ -85,15 +85,15 @@ class Inputs:
 
 def _grown(lines: Iterable[Line]) -> Windows:
     """Windows of few lines at first, then of more."""
-    source, count = iter(lines), FIRST
+    source, count = iter(lines), FIRST_LINES
     while window := list(islice(source, count)):
         yield window
-        count = min(2 * count, MOST)
+        count = min(2 * count, MOST_LINES)
 
 
 def _arriving(stream: Any) -> Windows:
     """Whole lines as soon as they have come."""
-    number, count, rest = 0, FIRST, bytearray()
+    number, count, rest = 0, FIRST_LINES, bytearray()
     while True:
         chunk = stream.read1(BUFFER)
         if not number and not rest:
@@ -107,7 +107,7 @@ def _arriving(stream: Any) -> Windows:
             del rest[:whole]
             while ready:
                 yield [_line(STANDARD_INPUT, number + n, raw) for n, raw in enumerate(ready[:count], 1)]
-                number, ready, count = number + len(ready[:count]), ready[count:], min(2 * count, MOST)
+                number, ready, count = number + len(ready[:count]), ready[count:], min(2 * count, MOST_LINES)
         if not chunk:
             return
 

@@ -12,9 +12,10 @@ from jaxtyping import Bool, Float, Int
 
 from regard.search.hypothesis import Found, Hypothesis
 from regard.search.length import Length
+from regard.search.rules import NEVER
 from regard.text import END
 
-FAR, NEVER = float("inf"), float("-inf")
+FAR = float("inf")
 Totals = Float[np.ndarray, "source candidate"]
 Places = Int[np.ndarray, "source candidate"]
 
