@@ -1,0 +1,249 @@
+"""Edits: what may be changed inside a model while it is looked at. Each is a change to the program.
+
+>>> record(transducer, "attention", edits=[{"kind": "knock-out", "attention": "dec.0.cross", "head": 1}])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, FiniteFloat
+
+from regard.config import Settings, parse
+from regard.errors import RegardError
+from regard.trace.operations import hand, places, shares, single
+from regard.trace.operations.operation import Operation
+from regard.trace.program import Attended, Program, Step
+
+
+class Change(Settings):
+    """An edit of the program; some are of the ids or positions instead, and change nothing here."""
+
+    def apply(self, program: Program) -> Program:
+        """The program with this edit in it."""
+        return program
+
+    @property
+    def label(self) -> str:
+        """The edit in words."""
+        raise NotImplementedError
+
+
+class KnockOut(Change):
+    """One head silenced before W_O: its context zero, or the same mean for every position; or its weights uniform."""
+
+    kind: Literal["knock-out"] = "knock-out"
+    attention: str
+    head: int = Field(ge=0)
+    by: Literal["zero", "mean", "uniform"] = "zero"
+
+    def apply(self, program: Program) -> Program:
+        _head(program.attention(self.attention), self.head)
+        if self.by == "uniform":
+            seen = _into_softmax(program, self.attention)
+            return program.overlaid(f"{self.attention}.weights", lambda own: hand.Uniform((own, seen), (), self.head))
+        silence = hand.Cut if self.by == "zero" else hand.Averaged
+        return program.overlaid(f"{self.attention}.context", lambda own: silence((own,), (), self.head))
+
+    @property
+    def label(self) -> str:
+        return f"head {self.head} of {self.attention} set to {self.by}"
+
+
+class Row(Change):
+    """One row of one head's weights set by hand."""
+
+    kind: Literal["row"] = "row"
+    attention: str
+    head: int = Field(ge=0)
+    query: int = Field(ge=0)
+    weights: tuple[FiniteFloat, ...] = Field(min_length=1)
+
+    def apply(self, program: Program) -> Program:
+        _head(program.attention(self.attention), self.head)
+        return program.overlaid(
+            f"{self.attention}.weights", lambda own: hand.Row((own,), (), self.head, self.query, self.weights)
+        )
+
+    @property
+    def label(self) -> str:
+        return f"row {self.query} of head {self.head} of {self.attention} set by hand"
+
+
+class Unscaled(Change):
+    """Scores without the division by √dim, in one attention or in all."""
+
+    kind: Literal["unscaled"] = "unscaled"
+    attention: str | None = None
+
+    def apply(self, program: Program) -> Program:
+        for name in _attentions(program, self.attention):
+            if f"{name}.scores" not in {step.name for step in program.steps}:
+                raise RegardError(f"{name} does not scale its scores; nothing to switch off")
+            program = program.renewed(f"{name}.scores", single.Scale((f"{name}.dots",), (), 1.0))
+        return program
+
+    @property
+    def label(self) -> str:
+        return f"no scaling in {self.attention or 'any attention'}"
+
+
+class Unmasked(Change):
+    """Every key to be seen, those to come too, in one attention or in all."""
+
+    kind: Literal["unmasked"] = "unmasked"
+    attention: str | None = None
+
+    def apply(self, program: Program) -> Program:
+        masks = {step.name: step.operation for step in program.steps if isinstance(step.operation, shares.Causal)}
+        wanted = [f"{name}.masked" for name in _attentions(program, self.attention)]
+        found = [name for name in wanted if name in masks]
+        if not found:
+            raise RegardError(f"{self.attention or 'this model'} has no mask; nothing to switch off")
+        for name in found:
+            program = program.renewed(name, single.SameHeads(masks[name].inputs))
+        return program
+
+    @property
+    def label(self) -> str:
+        return f"no mask in {self.attention or 'any attention'}"
+
+
+class Unpositioned(Change):
+    """No position anywhere: tokens become a set (the causal mask stays)."""
+
+    kind: Literal["unpositioned"] = "unpositioned"
+
+    def apply(self, program: Program) -> Program:
+        found = False
+        for step in list(program.steps):
+            if step.name.endswith((".position", ".bias")):
+                program = program.overlaid(step.name, lambda own: hand.Nothing((own,)))
+            elif isinstance(step.operation, places.Turned):
+                program = program.renewed(step.name, single.SameHeads(step.operation.inputs[:1]))
+            else:
+                continue
+            found = True
+        if not found:
+            raise RegardError("this model has no position encoding to switch off")
+        return program
+
+    @property
+    def label(self) -> str:
+        return "no positions"
+
+
+class Shuffled(Change):
+    """Positions told in another order, drawn by a seed; the tokens stay where they are."""
+
+    kind: Literal["shuffled"] = "shuffled"
+    seed: int = 1
+
+    @property
+    def label(self) -> str:
+        return f"positions shuffled (seed {self.seed})"
+
+
+class Temperature(Change):
+    """Scores or logits divided before softmax: below 1 sharper, above 1 flatter. `at` an attention, or "out"."""
+
+    kind: Literal["temperature"] = "temperature"
+    at: str = "out"
+    value: float = Field(gt=0, le=1000)
+
+    def apply(self, program: Program) -> Program:
+        if self.at == "out":
+            return _tempered(program, "out.logprobs", "out.tempered", shares.Temper, self.value)
+        program.attention(self.at)
+        return _tempered(program, f"{self.at}.weights", f"{self.at}.tempered", shares.TemperHeads, self.value)
+
+    @property
+    def label(self) -> str:
+        return f"temperature {self.value:g} at {self.at}"
+
+
+class Force(Change):
+    """A token said at one step, whatever the model would say."""
+
+    kind: Literal["force"] = "force"
+    step: int = Field(ge=0)
+    token: int = Field(ge=0)
+
+    @property
+    def label(self) -> str:
+        return f"token {self.token} forced at step {self.step}"
+
+
+class Patch(Change):
+    """A tensor taken from elsewhere, such as another trace."""
+
+    kind: Literal["patch"] = "patch"
+    name: str
+    values: list[Any]
+
+    def apply(self, program: Program) -> Program:
+        try:
+            given = torch.tensor(self.values, dtype=torch.float32)
+        except (ValueError, TypeError):
+            raise RegardError(
+                f"the values of a patch must be a full grid of numbers; those for {self.name} are not"
+            ) from None
+        time = next((step.operation.time for step in program.steps if step.name == self.name), 0)
+        kind = hand.PatchedHeads if time else hand.Patched
+        return program.overlaid(self.name, lambda own: kind((own,), (), given))
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} patched"
+
+
+Edit = Annotated[
+    KnockOut | Row | Unscaled | Unmasked | Unpositioned | Shuffled | Temperature | Force | Patch,
+    Field(discriminator="kind"),
+]
+
+
+def edit(values: Mapping[str, Any] | Change) -> Change:
+    """An edit from plain values, or one line that says what is wrong with them."""
+    return values if isinstance(values, Change) else parse(Edit, dict(values), "edit")
+
+
+def edited(program: Program, edits: Iterable[Change]) -> Program:
+    """The program with all edits in it, one after another."""
+    for change in edits:
+        program = change.apply(program)
+    return program
+
+
+def _attentions(program: Program, name: str | None) -> list[str]:
+    return [one.name for one in program.attentions] if name is None else [program.attention(name).name]
+
+
+def _head(attention: Attended, head: int) -> None:
+    if head >= attention.heads:
+        raise RegardError(f"{attention.name} has heads 0 to {attention.heads - 1}; got {head}")
+
+
+def _into_softmax(program: Program, attention: str) -> str:
+    """The tensor from which an attention's weights are made."""
+    wanted = {f"{attention}.weights", f"{attention}.weights.own"}
+    found = [step.operation for step in program.steps if step.name in wanted]
+    return next(operation.inputs[0] for operation in found if isinstance(operation, shares.Softmax))
+
+
+def _tempered(program: Program, name: str, between: str, temper: type[shares.Temper], value: float) -> Program:
+    """A division by the temperature put before a softmax."""
+
+    def change(step: Step) -> tuple[Step, ...]:
+        operation: Operation = step.operation
+        if not isinstance(operation, shares.Softmax | shares.LogSoftmax):
+            raise RegardError(f"{name} was edited already; set its temperature before that")
+        cooled = Step(between, step.axes, temper(operation.inputs, (), value))
+        return cooled, replace(step, operation=replace(operation, inputs=(between,)))
+
+    if any(step.name == between for step in program.steps):
+        raise RegardError(f"{name} has a temperature already; give one")
+    return program.changed(name, change)

@@ -1,0 +1,142 @@
+"""Explanation: where one number of a trace comes from, with the real operands, redone in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A number that went in: the name and index of the tensor or weight it stands in; a constant has no index."""
+
+    name: str
+    index: Index
+    value: float
+
+
+class Line(NamedTuple):
+    """One line of a sum: what went in, the numbers made of it, and the sum so far. `here` marks the line of the number
+    that is explained, where all lines are of its kind (softmax, norms)."""
+
+    operands: tuple[Operand, ...]
+    numbers: tuple[float, ...]
+    running: float | None = None
+    here: bool = False
+
+
+class Stage(NamedTuple):
+    """A number on the way to the result, after the lines; with the operand it brings in, if there is one."""
+
+    label: str
+    value: float
+    operand: Operand | None = None
+
+
+@dataclass
+class Working:
+    """The arithmetic of one number: lines, stages after them, and the result, all in float64."""
+
+    result: float
+    columns: tuple[str, ...] = ()
+    lines: list[Line] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def largest(self) -> float:
+        """The largest number on the way: what float32 can lose is a share of this, not of the result."""
+        inside = [number for line in self.lines for number in line.numbers if math.isfinite(number)]
+        inside += [stage.value for stage in self.stages if math.isfinite(stage.value)]
+        return max(map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0)
+
+
+def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Line], float]:
+    """Products of operands, line by line, and their running sum."""
+    lines, running = [], 0.0
+    for operands in pairs:
+        product = math.prod(operand.value for operand in operands)
+        running += product
+        lines.append(Line(tuple(operands), (product,), running))
+    return lines, running
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain` gives: the working, and how far the model's own float32 number is from it."""
+
+    name: str
+    index: Index
+    place: str
+    operation: str
+    formula: str
+    paper: str | None
+    working: Working
+    value: float
+    kinds: dict[str, str]  # of the operands' names: tensor (has an explanation of its own), parameter or constant
+
+    @property
+    def result(self) -> float:
+        """The number, computed again in float64 from the operands shown."""
+        return self.working.result
+
+    @property
+    def difference(self) -> float:
+        """How far the model's number is from it."""
+        return 0.0 if self.result == self.value else abs(self.result - self.value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON, which knows no infinity: such numbers are words."""
+
+        def operand(one: Operand) -> dict[str, Any]:
+            kind = self.kinds.get(one.name, "constant")
+            return {"name": one.name, "index": list(one.index), "value": plain(one.value), "kind": kind}
+
+        lines = [
+            {
+                "operands": [operand(one) for one in line.operands],
+                "numbers": [plain(number) for number in line.numbers],
+                "running": None if line.running is None else plain(line.running),
+                "here": line.here,
+            }
+            for line in self.working.lines
+        ]
+        stages = [
+            {"label": stage.label, "value": plain(stage.value), "operand": stage.operand and operand(stage.operand)}
+            for stage in self.working.stages
+        ]
+        return {
+            "name": self.name,
+            "index": list(self.index),
+            "place": self.place,
+            "operation": self.operation,
+            "formula": self.formula,
+            "paper": self.paper,
+            "columns": list(self.working.columns),
+            "rows": lines,
+            "steps": stages,
+            "result": plain(self.result),
+            "value": plain(self.value),
+            "difference": plain(self.difference),
+        }
+
+    def __str__(self) -> str:
+        head = f"{self.name}[{', '.join(map(str, self.index))}] = {self.value:.6g}   ({self.place})\n{self.formula}"
+        shown = [
+            "  "
+            + " · ".join(f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}" for one in line.operands)
+            + ("" if line.running is None else f"   Σ {line.running:.6g}")
+            for line in self.working.lines
+        ]
+        if len(shown) > 12:
+            shown = [*shown[:8], f"  … {len(shown) - 10} more", *shown[-2:]]
+        shown += [f"  {stage.label}: {stage.value:.6g}" for stage in self.working.stages]
+        return "\n".join([head, *shown, f"  = {self.result:.9g} in float64, {self.difference:.1e} from the model's"])
+
+
+def plain(number: float) -> float | str:
+    """A number as JSON can hold it."""
+    return number if math.isfinite(number) else str(number)

@@ -1,0 +1,194 @@
+"""The gates of GRU and LSTM cells, one step of time in each row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.trace.explanation import Index, Line, Stage, Working, product_sum
+from regard.trace.operations.operation import ALL, Numbers, Operation, constant
+
+Bend = Literal["sigmoid", "tanh"]
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+@dataclass(frozen=True)
+class Before(Operation):
+    """The state of the step before: row t is row t − 1 of inputs[0] (t + 1 when read backward). The first step sees
+    the columns from `first` of inputs[1], or zeros."""
+
+    width: int = 0
+    backward: bool = False
+    first: int = 0
+
+    kind = "state before"
+    formula = "h[t − 1]"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        before = self._row(at, rows.start)  # states are walked one step at a time
+        if before is not None:
+            return at[self.inputs[0]][before : before + 1]
+        if len(self.inputs) < 2:
+            return torch.zeros(1, self.width)
+        return at[self.inputs[1]][:1, self.first : self.first + self.width]
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        t, j = index
+        before = self._row(at, t)
+        if before is not None:
+            operand = at.one(self.inputs[0], before, j)
+        elif len(self.inputs) > 1:
+            operand = at.one(self.inputs[1], 0, self.first + j)
+        else:
+            operand = constant("zero at the start", 0.0)
+        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+
+    def _row(self, at: Numbers, t: int) -> int | None:
+        """The step before t, if there is one."""
+        if not self.backward:
+            return t - 1 if t > 0 else None
+        last = len(at.tensors[self.inputs[0]]) - 1 if self.inputs[0] in at.tensors else t
+        return t + 1 if t < last else None
+
+
+@dataclass(frozen=True)
+class Gate(Operation):
+    """bend(W x + b + U h + c), one of the gates a cell's weights stack: inputs (x, h), weights (W, U, b, c)."""
+
+    part: int = 0
+    width: int = 0
+    bend: Bend = "sigmoid"
+
+    kind = "gate"
+    formula = "σ or tanh (Σ W x + b + Σ U h + c)"
+    paper = "Cho et al. 2014; Hochreiter & Schmidhuber 1997"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        seen, kept = self.sums(at, rows)
+        return torch.sigmoid(seen + kept) if self.bend == "sigmoid" else torch.tanh(seen + kept)
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        lines, seen, kept, stages = self.halves(at, index)
+        total = seen + kept
+        result = _sigmoid(total) if self.bend == "sigmoid" else math.tanh(total)
+        return Working(result, ("product",), lines, [*stages, Stage("both", total), Stage(self.bend, result)])
+
+    def sums(self, at: Numbers, rows: slice) -> tuple[Tensor, Tensor]:
+        """What the input and what the state before bring to this gate."""
+        units = slice(self.part * self.width, (self.part + 1) * self.width)
+        (x, h), (w, u, b, c) = (at[name][rows] for name in self.inputs), (at[name][units] for name in self.weights)
+        return F.linear(x, w, b), F.linear(h, u, c)
+
+    def halves(self, at: Numbers, index: Index) -> tuple[list[Line], float, float, list[Stage]]:
+        """The same for one unit, line by line."""
+        row, j = index
+        unit = self.part * self.width + j
+        (x, h), (w, u, b, c) = self.inputs, self.weights
+        one, seen = product_sum(zip(at.along(x, row, ALL), at.along(w, unit, ALL), strict=True))
+        two, kept = product_sum(zip(at.along(h, row, ALL), at.along(u, unit, ALL), strict=True))
+        first, second = at.one(b, unit), at.one(c, unit)
+        stages = [Stage("Σ W x + b", seen + first.value, first), Stage("Σ U h + c", kept + second.value, second)]
+        return [*one, *two], seen + first.value, kept + second.value, stages
+
+
+@dataclass(frozen=True)
+class Candidate(Gate):
+    """The GRU's new state: tanh(W x + b + r ⊙ (U h + c)); inputs (x, h, r)."""
+
+    formula = "tanh(Σ W x + b + r · (Σ U h + c))"
+    paper = "Cho et al. 2014"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        seen, kept = Gate(self.inputs[:2], self.weights, self.part, self.width).sums(at, rows)
+        return torch.tanh(seen + at[self.inputs[2]][rows] * kept)
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        plain = Gate(self.inputs[:2], self.weights, self.part, self.width)
+        lines, seen, kept, stages = plain.halves(at, index)
+        reset = at.one(self.inputs[2], *index)
+        total = seen + reset.value * kept
+        more = [Stage("· r", reset.value * kept, reset), Stage("both", total), Stage("tanh", math.tanh(total))]
+        return Working(math.tanh(total), ("product",), lines, [*stages, *more])
+
+
+@dataclass(frozen=True)
+class Blend(Operation):
+    """The GRU's step: inputs (z, n, h before)."""
+
+    kind = "GRU state"
+    formula = "(1 − z) · n + z · h before"
+    paper = "Cho et al. 2014"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        z, new, before = (at[name][rows] for name in self.inputs)
+        return (1 - z) * new + z * before
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        z, new, before = (at.one(name, *index) for name in self.inputs)
+        kept = z.value * before.value
+        made = (1 - z.value) * new.value
+        lines = [Line((z, new), (made,), made), Line((z, before), (kept,), made + kept)]
+        return Working(made + kept, ("(1 − z) · n, z · h",), lines)
+
+
+@dataclass(frozen=True)
+class Cell(Operation):
+    """The LSTM's memory: inputs (f, c before, i, g)."""
+
+    kind = "LSTM memory"
+    formula = "f · c before + i · g"
+    paper = "Hochreiter & Schmidhuber 1997"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        forget, before, enter, new = (at[name][rows] for name in self.inputs)
+        return forget * before + enter * new
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        forget, before, enter, new = (at.one(name, *index) for name in self.inputs)
+        lines, total = product_sum([(forget, before), (enter, new)])
+        return Working(total, ("product",), lines)
+
+
+@dataclass(frozen=True)
+class Shown(Operation):
+    """The LSTM's state: inputs (o, c)."""
+
+    kind = "LSTM state"
+    formula = "o · tanh(c)"
+    paper = "Hochreiter & Schmidhuber 1997"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        out, memory = (at[name][rows] for name in self.inputs)
+        return out * torch.tanh(memory)
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        out, memory = (at.one(name, *index) for name in self.inputs)
+        bent = math.tanh(memory.value)
+        return Working(out.value * bent, ("tanh(c)", "· o"), [Line((out, memory), (bent, out.value * bent))])
+
+
+@dataclass(frozen=True)
+class Ends(Operation):
+    """The last states of both directions side by side, as one row: inputs (forward h, backward h)."""
+
+    kind = "side by side"
+    formula = "[forward h at the end; backward h at the start]"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        forward, backward = (at[name] for name in self.inputs)
+        return torch.cat([forward[-1], backward[0]])[None]
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        forward, backward = self.inputs
+        length, half = at[forward].shape
+        j = index[1]
+        operand = at.one(forward, length - 1, j) if j < half else at.one(backward, 0, j - half)
+        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])

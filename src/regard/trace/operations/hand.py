@@ -1,0 +1,157 @@
+"""What an edit puts in the place of the model's own numbers; those stay in the trace under `<name>.own`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.trace.explanation import Index, Line, Operand, Stage, Working, product_sum
+from regard.trace.operations.operation import ALL, Numbers, Operation, constant
+
+
+def _kept(operand: Operand) -> Working:
+    return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+
+
+@dataclass(frozen=True)
+class Cut(Operation):
+    """One head's context set to zero, before W_O: inputs (own,)."""
+
+    head: int = 0
+
+    kind = "head cut"
+    formula = "0 for this head, else the model's own"
+    time = 1
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        own = at[self.inputs[0]][:, rows].clone()
+        own[self.head] = 0
+        return own
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        if index[0] != self.head:
+            return _kept(at.one(self.inputs[0], *index))
+        return _kept(constant("set by hand", 0.0))
+
+
+@dataclass(frozen=True)
+class Averaged(Operation):
+    """One head's context replaced by its mean over all positions, so that it says the same to each: inputs (own,)."""
+
+    head: int = 0
+
+    kind = "head averaged"
+    formula = "mean over queries for this head, else the model's own"
+    time = 1
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        own = at[self.inputs[0]].clone()
+        own[self.head] = own[self.head].mean(0)
+        return own[:, rows]
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        head, _, j = index
+        if head != self.head:
+            return _kept(at.one(self.inputs[0], *index))
+        lines, total = product_sum([(one,) for one in at.along(self.inputs[0], head, ALL, j)])
+        return Working(total / len(lines), ("term",), lines, [Stage("Σ", total), Stage("rows", len(lines))])
+
+
+@dataclass(frozen=True)
+class Uniform(Operation):
+    """One head looks at all it may see alike: inputs (own, masked)."""
+
+    head: int = 0
+
+    kind = "uniform attention"
+    formula = "1 / number of keys it may see for this head, else the model's own"
+    time = 1
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        own, masked = (at[name][:, rows] for name in self.inputs)
+        seen = masked[self.head].isfinite().to(own.dtype)
+        own = own.clone()
+        own[self.head] = seen / seen.sum(-1, keepdim=True).clamp(min=1)
+        return own
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        head, query, key = index
+        if head != self.head:
+            return _kept(at.one(self.inputs[0], *index))
+        seen = at[self.inputs[1]][head, query].isfinite()
+        count = int(seen.sum())
+        result = 1 / count if bool(seen[key]) else 0.0
+        return Working(result, stages=[Stage("keys it may see", count), Stage("share", result)])
+
+
+@dataclass(frozen=True)
+class Row(Operation):
+    """One row of one head's weights set by hand: inputs (own,)."""
+
+    head: int = 0
+    query: int = 0
+    values: tuple[float, ...] = ()
+
+    kind = "row set by hand"
+    formula = "given for this head and query, else the model's own"
+    time = 1
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        own = at[self.inputs[0]].clone()
+        if self.query < own.shape[1]:  # while an answer is still growing, the row may not be there yet
+            keys = min(own.shape[2], len(self.values))
+            own[self.head, self.query] = 0
+            own[self.head, self.query, :keys] = torch.tensor(self.values[:keys])
+        return own[:, rows]
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        head, query, key = index
+        if (head, query) != (self.head, self.query):
+            return _kept(at.one(self.inputs[0], *index))
+        return _kept(constant("set by hand", self.values[key]))
+
+
+@dataclass(frozen=True)
+class Nothing(Operation):
+    """Zeros in the shape of what was there: inputs (own,)."""
+
+    kind = "switched off"
+    formula = "0"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        return torch.zeros_like(at[self.inputs[0]])
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        return _kept(constant("switched off", 0.0))
+
+
+@dataclass(frozen=True)
+class Patched(Operation):
+    """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay the model's own."""
+
+    given: Tensor | None = None
+
+    kind = "patched"
+    formula = "taken from another trace"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        assert self.given is not None
+        own = at[self.inputs[0]].clone()
+        size = min(own.shape[self.time], self.given.shape[self.time])
+        own.narrow(self.time, 0, size).copy_(self.given.narrow(self.time, 0, size))
+        return own[rows] if self.time == 0 else own[:, rows]
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        assert self.given is not None
+        if index[self.time] >= self.given.shape[self.time]:
+            return _kept(at.one(self.inputs[0], *index))
+        return _kept(constant("patched", float(self.given[index])))
+
+
+@dataclass(frozen=True)
+class PatchedHeads(Patched):
+    """The same for a tensor with heads."""
+
+    time = 1

@@ -1,0 +1,122 @@
+"""A program: the named steps by which a model makes its numbers for one sentence, and how they are run.
+
+A model is traced by writing it down as such a list and running it; the result is held to the model's own fast path.
+Edits are changes to the list, so that edited numbers explain themselves like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from regard.errors import UnknownName, suggestion
+from regard.trace.operations.operation import Numbers, Operation
+
+
+@dataclass(frozen=True)
+class Step:
+    """One named tensor: its axes in words, and the operation that makes it."""
+
+    name: str
+    axes: tuple[str, ...]
+    operation: Operation
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Steps that wait for each other from one position to the next: run row by row along an axis of `length_of`."""
+
+    steps: tuple[Step, ...]
+    length_of: str
+    backward: bool = False
+
+
+@dataclass(frozen=True)
+class Attended:
+    """One attention of a model: where its tensors begin in name, who asks and who answers, and its stages in order."""
+
+    name: str
+    kind: str
+    layer: int
+    heads: int
+    query: str
+    key: str
+    stages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """All steps in order. Those before `decoding` do not depend on the target, and are run once for any prefix."""
+
+    parts: tuple[Step | Walk, ...]
+    decoding: int
+    attentions: tuple[Attended, ...]
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """Every step, those of walks among them."""
+        for part in self.parts:
+            yield from part.steps if isinstance(part, Walk) else (part,)
+
+    def attention(self, name: str) -> Attended:
+        """The attention of that name."""
+        known = {one.name: one for one in self.attentions}
+        if name not in known:
+            raise UnknownName(f"unknown attention {name!r}; {suggestion(name, known)}")
+        return known[name]
+
+    def changed(self, name: str, change: Callable[[Step], tuple[Step, ...]]) -> Program:
+        """The program with one step replaced by others."""
+        done = False
+        parts: list[Step | Walk] = []
+        decoding = self.decoding
+        for place, part in enumerate(self.parts):
+            old = part.steps if isinstance(part, Walk) else (part,)
+            new = tuple(made for step in old for made in (change(step) if step.name == name else (step,)))
+            done = done or any(step.name == name for step in old)
+            if isinstance(part, Walk):
+                parts.append(replace(part, steps=new))
+            else:
+                parts += new
+                decoding += (len(new) - 1) * (place < self.decoding)
+        if not done:
+            raise UnknownName(f"unknown tensor {name!r}; {suggestion(name, [step.name for step in self.steps])}")
+        return replace(self, parts=tuple(parts), decoding=decoding)
+
+    def renewed(self, name: str, operation: Operation) -> Program:
+        """The program with a tensor made by another operation."""
+        return self.changed(name, lambda step: (replace(step, operation=operation),))
+
+    def overlaid(self, name: str, over: Callable[[str], Operation]) -> Program:
+        """The program with a tensor replaced by what `over` makes of it; the model's own stays as `<name>.own`."""
+        own = f"{name}.own"
+        while any(step.name == own for step in self.steps):
+            own += ".own"
+        return self.changed(name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own))))
+
+    def run(self, at: Numbers, *, start: int = 0) -> None:
+        """Make every tensor from part `start` on, in place."""
+        for part in self.parts[start:]:
+            if isinstance(part, Walk):
+                walk(part, at)
+            else:
+                at.tensors[part.name] = part.operation.compute(at, slice(None))
+
+
+def walk(part: Walk, at: Numbers) -> None:
+    """Run the steps of a walk position by position."""
+    length = len(at[part.length_of])
+    for step in part.steps:
+        at.tensors.pop(step.name, None)
+    for t in reversed(range(length)) if part.backward else range(length):
+        rows = slice(t, t + 1)
+        for step in part.steps:
+            row = step.operation.compute(at, rows)
+            axis = step.operation.time
+            if step.name not in at.tensors:
+                shape = list(row.shape)
+                shape[axis] = length
+                at.tensors[step.name] = torch.zeros(shape)
+            at.tensors[step.name].narrow(axis, t, 1).copy_(row)

@@ -1,0 +1,156 @@
+"""record: run a model on one sentence and keep every number, by name.
+
+>>> trace = record(regard.load("runs/demo/bundle"), "attention")
+>>> trace["dec.0.cross.weights"]                       # (head, query, key)
+>>> print(trace.explain("dec.0.cross.weights", (0, 2, 3)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.models import Model
+from regard.models.recurrent import Recurrent
+from regard.models.transformer import Transformer
+from regard.ragged import Ragged
+from regard.search import Beam, Length, Search
+from regard.search.grouped import limits
+from regard.text import BEGIN, END, Piece
+from regard.trace import recurrent, transformer
+from regard.trace.edits import Change, Force, Row, Shuffled, edit, edited
+from regard.trace.operations.operation import Numbers
+from regard.trace.operations.shares import Penalised
+from regard.trace.program import Program
+from regard.trace.trace import Trace
+from regard.transducer import Answer, Transducer
+
+
+@torch.no_grad()
+def record(
+    transducer: Transducer,
+    source: str,
+    target: str | None = None,
+    *,
+    search: Search | None = None,
+    edits: Iterable[Mapping[str, Any] | Change] = (),
+) -> Trace:
+    """Every number of a sentence's way through the model, for a given target or for the model's own answer.
+
+    Without a target the answer is searched for as usual (or by `search`). An edited model answers greedily.
+    """
+    changes = tuple(edit(one) for one in edits)
+    asked = [*transducer.bundle.source.encode(source.strip()), END]
+    program = edited(written(transducer.model), changes)
+    running = Running(transducer, program, changes, asked)
+    forced = {one.step: one.token for one in changes if isinstance(one, Force)}
+    if target is not None:
+        said = [forced.get(step, token) for step, token in enumerate(transducer.bundle.target.encode(target))]
+    elif changes:
+        said = running.decode(forced)
+    else:
+        said = transducer(source, search).ids
+    penalty = _length(transducer, search).penalty(len(said) + 1)
+    running.see(said, penalty)
+    _fits(changes, running.at)
+    return running.trace(source, said)
+
+
+def written(model: Model) -> Program:
+    """A model as a program."""
+    if isinstance(model, Transformer):
+        return transformer.program(model)
+    if isinstance(model, Recurrent):
+        return recurrent.program(model)
+    raise RegardError(f"there is no program for a {type(model).__name__} yet; Transformer and Recurrent have one")
+
+
+class Running:
+    """A program under way on one source."""
+
+    def __init__(
+        self, transducer: Transducer, program: Program, changes: Sequence[Change], asked: Sequence[int]
+    ) -> None:
+        self.transducer, self.program, self.changes, self.asked = transducer, program, tuple(changes), list(asked)
+        weights = {name: weight.detach().float().cpu() for name, weight in transducer.model.named_parameters()}
+        self.at = Numbers(weights)
+        self.at.tensors["src.ids"] = torch.tensor(self.asked)
+        self.at.tensors["src.positions"] = self.positions(len(self.asked))
+        Program(program.parts[: program.decoding], 0, ()).run(self.at)
+
+    def see(self, said: Sequence[int], penalty: float = 1.0) -> Tensor:
+        """Run the part that depends on the target; gives the log-probabilities of what follows."""
+        tensors = self.at.tensors
+        tensors["tgt.ids"] = torch.tensor([BEGIN, *said])
+        tensors["tgt.following"] = torch.tensor([*said, END])
+        tensors["tgt.positions"] = self.positions(len(said) + 1)
+        self.program = self.program.renewed("out.score", Penalised(("out.total",), (), penalty))
+        self.program.run(self.at, start=self.program.decoding)
+        return tensors["out.logprobs"]
+
+    def decode(self, forced: Mapping[int, int]) -> list[int]:
+        """The edited model's own answer, greedily, with some tokens forced."""
+        vocabulary = len(self.transducer.bundle.target)
+        for step, token in forced.items():
+            if token >= vocabulary:
+                raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
+        said: list[int] = []
+        longest = int(limits(torch.tensor([len(self.asked)]), self.transducer.most)[0])
+        while len(said) < longest:
+            token = forced[len(said)] if len(said) in forced else int(self.see(said)[-1].argmax())
+            if token == END:
+                break
+            said.append(token)
+        return said
+
+    def positions(self, length: int) -> Tensor:
+        """0, 1, 2 …, or in another order."""
+        for change in self.changes:
+            if isinstance(change, Shuffled):
+                return torch.randperm(length, generator=torch.Generator().manual_seed(change.seed))
+        return torch.arange(length)
+
+    def trace(self, source: str, said: list[int]) -> Trace:
+        """What was seen, with its words."""
+        bundle, shift = self.transducer.bundle, len(source) - len(source.lstrip())
+        read = [Piece(p.text, p.id, p.start + shift, p.end + shift) for p in bundle.source.pieces(source.strip())]
+        text, end = bundle.target.decode(said), len(source.rstrip())
+        told = bundle.target.laid_out(said)
+        logps = self.at["out.chosen"].tolist()
+        score = float(self.at["out.score"])
+        answer = Answer(source, text, said, [p.text for p in told], logps, score, bundle.source.unknown(source))
+        last = Piece(bundle.target.label(END), END, len(text), len(text))
+        first = Piece(bundle.target.label(BEGIN), BEGIN, 0, 0)
+        asked = [*read, Piece(bundle.source.label(END), END, end, end)]
+        check = None if self.changes else self.difference(said)
+        return Trace(
+            self.transducer, self.program, self.at, asked, [first, *told], [*told, last], answer, self.changes, check
+        )
+
+    def difference(self, said: Sequence[int]) -> float:
+        """How far these logits are from those of the fast path."""
+        ids = (torch.tensor(self.asked), torch.tensor([BEGIN, *said]))
+        source, prefix = (Ragged.of([one]).to(self.transducer.device) for one in ids)
+        fast = self.transducer.model(source, prefix).values.float().cpu()
+        return float((fast - self.at["out.logits"]).abs().max())
+
+
+def _length(transducer: Transducer, search: Search | None) -> Length:
+    """The length penalty answers are ranked by."""
+    used = search or transducer.usual
+    return used.length if isinstance(used, Beam) else Length()
+
+
+def _fits(changes: Iterable[Change], at: Numbers) -> None:
+    """Rows set by hand must be rows of this sentence."""
+    for change in changes:
+        if isinstance(change, Row):
+            _, queries, keys = at[f"{change.attention}.weights"].shape
+            if change.query >= queries:
+                raise RegardError(f"{change.attention} has rows 0 to {queries - 1}; got {change.query}")
+            if len(change.weights) != keys:
+                raise RegardError(f"a row of {change.attention} has {keys} weights here; got {len(change.weights)}")

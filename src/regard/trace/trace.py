@@ -1,0 +1,112 @@
+"""Trace: every named number of one sentence's way through a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from regard.errors import RegardError, UnknownName, suggestion
+from regard.text import Piece
+from regard.trace.edits import Change
+from regard.trace.explanation import Explanation, Index
+from regard.trace.operations.operation import Numbers, Operation
+from regard.trace.program import Attended, Program, Step
+from regard.transducer import Answer, Transducer
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What `record` saw. `trace["dec.0.cross.weights"]` is a tensor (head, query, key); `trace.explain(name, index)`
+    says where one of its numbers comes from.
+
+    Rows of the target are the tokens fed in: the first is BEGIN, and `following` is what comes after each. `check` is
+    the largest difference of the logits from the model's fast path; None where edits make them differ.
+    """
+
+    transducer: Transducer
+    program: Program
+    numbers: Numbers
+    source: list[Piece]
+    target: list[Piece]
+    following: list[Piece]
+    answer: Answer
+    edits: tuple[Change, ...]
+    check: float | None
+
+    @cached_property
+    def _steps(self) -> dict[str, Step]:
+        return {step.name: step for step in self.program.steps}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tensors, in the order in which they arise."""
+        return list(self._steps)
+
+    @property
+    def attentions(self) -> tuple[Attended, ...]:
+        """Every attention of the model."""
+        return self.program.attentions
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.numbers.tensors[self._step(name).name]
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """What the axes of a tensor stand for."""
+        return self._step(name).axes
+
+    def operation(self, name: str) -> Operation:
+        """What made a tensor."""
+        return self._step(name).operation
+
+    def explain(self, name: str, index: Index) -> Explanation:
+        """Where one number comes from."""
+        tensor, operation = self[name], self.operation(name)
+        if len(index) != tensor.ndim or not all(0 <= i < size for i, size in zip(index, tensor.shape, strict=True)):
+            shape = tuple(tensor.shape)
+            raise RegardError(f"{name} has shape {shape}; there is no number at {index}")
+        working = operation.explain(self.numbers, index)
+        known = {one.name for line in working.lines for one in line.operands}
+        known |= {stage.operand.name for stage in working.stages if stage.operand}
+        kinds = {one: "tensor" if one in self._steps else "parameter" for one in known if one in self.numbers}
+        value = float(tensor[index])
+        return Explanation(
+            name,
+            index,
+            self.place(name, index),
+            operation.kind,
+            operation.formula,
+            operation.paper,
+            working,
+            value,
+            kinds,
+        )
+
+    def place(self, name: str, index: Index) -> str:
+        """An index in words."""
+        axes, parts = self.axes(name), []
+        for at, (axis, i) in enumerate(zip(axes, index, strict=True)):
+            title = axis
+            if len(axes) == 3 and axes[0] == "head" and axis in ("source", "target"):
+                title = "key" if at == 2 else "query" if axes[2] in ("source", "target") else axis
+            parts.append(f"{title} {i}{self._word(axis, i)}")
+        return ", ".join(parts) or "the whole answer"
+
+    def _word(self, axis: str, i: int) -> str:
+        """The token at a place, in quotes."""
+        if axis == "vocabulary":
+            return f" “{self.transducer.bundle.target.label(i)}”"
+        pieces = {"source": self.source, "target": self.target}.get(axis)
+        return "" if pieces is None else f" “{pieces[i].text}”"
+
+    def _step(self, name: str) -> Step:
+        if name not in self._steps:
+            raise UnknownName(f"unknown tensor {name!r}; {suggestion(name, self._steps)}")
+        return self._steps[name]
+
+    def __repr__(self) -> str:
+        count = sum(self[name].numel() for name in self.names)
+        return f"Trace({self.answer.source!r} → {self.answer.text!r}: {len(self.names)} tensors, {count:,} numbers)"

@@ -1,0 +1,199 @@
+"""Edits: each equals a model in which that part was really changed."""
+
+import pytest
+import torch
+from torch import Tensor
+from tracing.making import ATTENDING, KINDS, TRANSFORMERS, made
+
+from regard.attention import Dot, everything
+from regard.errors import RegardError
+from regard.models import build
+from regard.ragged import Ragged
+from regard.text import BEGIN, END
+from regard.trace import record
+from regard.transducer import Transducer
+
+SOURCE, TARGET = "zebra", "AH B N"
+
+
+def logits(t: Transducer, source: str = SOURCE) -> Tensor:
+    asked = Ragged.of([torch.tensor([*t.bundle.source.encode(source), END])])
+    with torch.no_grad():
+        return t.model(asked, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode(TARGET)])])).values
+
+
+def edited(t: Transducer, *edits: dict) -> Tensor:
+    return record(t, SOURCE, TARGET, edits=edits)["out.logits"]
+
+
+def attention(t: Transducer, name: str):
+    stack, layer, kind = name.split(".")
+    part = (t.model.encoder if stack == "enc" else t.model.decoder)[int(layer)]
+    return part.self_attention if kind == "self" else part.cross_attention
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_a_head_cut_is_a_slice_of_w_o_set_to_zero(kind):
+    names = [one.name for one in record(made(kind), SOURCE, TARGET).attentions]
+    for name in names:
+        for head in (0, 3):
+            t = made(kind)
+            got = edited(t, {"kind": "knock-out", "attention": name, "head": head})
+            heads = attention(t, name)
+            with torch.no_grad():
+                heads.out.weight[:, head * heads.dim : (head + 1) * heads.dim] = 0
+            torch.testing.assert_close(got, logits(t), rtol=1e-6, atol=2e-6 * float(got.abs().max()))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ATTENDING if kind not in TRANSFORMERS])
+def test_the_recurrent_attention_cut_is_its_columns_set_to_zero(kind):
+    t = made(kind)
+    got = edited(t, {"kind": "knock-out", "attention": "attn", "head": 0})
+    width = KINDS[kind].width
+    with torch.no_grad():
+        t.model.readout.weight[:, width:] = 0
+        if t.model.looks_before:
+            t.model.decoder.weight_ih_l0[:, width:] = 0
+    torch.testing.assert_close(got, logits(t), rtol=1e-6, atol=2e-6 * float(got.abs().max()))
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_unscaled_is_the_plain_dot_product(kind):
+    t = made(kind)
+    got = edited(t, {"kind": "unscaled"})
+    for name in [one.name for one in record(t, SOURCE, TARGET).attentions]:
+        heads = attention(t, name)
+        heads.attention.score = Dot(heads.heads, heads.dim)
+    torch.testing.assert_close(got, logits(t), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(got, logits(made(kind)), atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_unmasked_is_the_model_without_its_mask(kind, monkeypatch):
+    t = made(kind)
+    got = edited(t, {"kind": "unmasked", "attention": "dec.0.self"})
+    assert not torch.allclose(got, logits(t), atol=1e-3)
+    monkeypatch.setattr("regard.models.layers.causal", everything)
+    torch.testing.assert_close(got, logits(t), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TRANSFORMERS if kind != "none"])
+def test_unpositioned_is_the_model_built_without_positions(kind):
+    t = made(kind)
+    got = edited(t, {"kind": "unpositioned"})
+    plain = build(
+        KINDS[kind].model_copy(update={"position": "none"}), len(t.bundle.source), len(t.bundle.target)
+    ).eval()
+    plain.load_state_dict(t.model.state_dict(), strict=False)
+    t.model = plain
+    torch.testing.assert_close(got, logits(t), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_shuffled_positions_are_tokens_in_another_order(kind):
+    t = made(kind)
+    shuffled = record(t, SOURCE, TARGET, edits=[{"kind": "shuffled", "seed": 4}])
+    order = shuffled.numbers["src.positions"]
+    ids = torch.empty_like(order)
+    ids[order] = shuffled.numbers["src.ids"]
+    with torch.no_grad():
+        memory = t.model.encode(Ragged.of([ids])).values
+    last = [name for name in shuffled.names if name.startswith("enc.")][-1]
+    torch.testing.assert_close(shuffled[last], memory[order], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["rotary", "additive", "dot"])
+def test_temperature_uniform_mean_and_rows(kind):
+    t = made(kind)
+    name = "dec.0.cross" if kind == "rotary" else "attn"
+    before = "masked" if kind == "rotary" else "energy"
+    hot = record(t, SOURCE, TARGET, edits=[{"kind": "temperature", "at": name, "value": 3.0}])
+    torch.testing.assert_close(hot[f"{name}.weights"], (hot[f"{name}.{before}"] / 3).softmax(-1))
+    flat = record(t, SOURCE, TARGET, edits=[{"kind": "knock-out", "attention": name, "head": 0, "by": "uniform"}])
+    assert torch.allclose(flat[f"{name}.weights"][0], torch.full((4, 6), 1 / 6))
+    row = record(
+        t,
+        SOURCE,
+        TARGET,
+        edits=[{"kind": "row", "attention": name, "head": 0, "query": 2, "weights": [0, 0, 1, 0, 0, 0]}],
+    )
+    value = row[f"{name}.v"][0, 2] if kind == "rotary" else row["attn.value"][0, 2]
+    torch.testing.assert_close(row[f"{name}.context"][0, 2], value)
+    torch.testing.assert_close(row[f"{name}.weights"][0, 1], row[f"{name}.weights.own"][0, 1])
+
+
+def test_the_mean_of_a_head_is_the_same_for_every_query():
+    trace = record(
+        made("rotary"),
+        SOURCE,
+        TARGET,
+        edits=[{"kind": "knock-out", "attention": "dec.0.cross", "head": 1, "by": "mean"}],
+    )
+    own = trace["dec.0.cross.context.own"]
+    torch.testing.assert_close(trace["dec.0.cross.context"][1], own[1].mean(0).expand(4, -1))
+    assert torch.equal(trace["dec.0.cross.context"][0], own[0])
+
+
+@pytest.mark.parametrize("kind", ["rotary", "additive"])
+def test_a_forced_token_is_said_and_what_follows_follows_it(kind):
+    t = made(kind)
+    token = t.bundle.target.encode("Z")[0]
+    free = record(t, SOURCE, edits=[{"kind": "force", "step": 1, "token": token}])
+    assert free.answer.ids[1] == token
+    again = record(t, SOURCE, free.answer.text)
+    likeliest = again["out.logprobs"].argmax(-1).tolist()
+    said = [*free.answer.ids, END]
+    assert [a for i, a in enumerate(said) if i != 1][: len(likeliest) - 1] == [
+        a for i, a in enumerate(likeliest) if i != 1
+    ][: len(said) - 1] or len(said) == int(t.most) + 1
+
+
+@pytest.mark.parametrize("kind", ["rotary", "additive"])
+def test_a_patch_brings_another_traces_numbers(kind):
+    t = made(kind)
+    other = record(t, "aba", TARGET)
+    name = "dec.norm" if kind == "rotary" else "out.readout"
+    patched = record(t, SOURCE, TARGET, edits=[{"kind": "patch", "name": name, "values": other[name].tolist()}])
+    torch.testing.assert_close(patched["out.logits"], other["out.logits"])
+    inside = (
+        record(t, SOURCE, TARGET, edits=[{"kind": "patch", "name": "dec.0.h", "values": [[0.0] * 8]}])
+        if kind == "additive"
+        else None
+    )
+    assert inside is None or not inside["dec.0.h"][0].any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "knock-out", "attention": "dec.9.cross", "head": 0}, "unknown attention 'dec.9.cross'; did you mean"),
+        ({"kind": "knock-out", "attention": "dec.0.cross", "head": 4}, "dec.0.cross has heads 0 to 3; got 4"),
+        ({"kind": "knock-out", "attention": "dec.0.cross", "head": -1}, "edit.knock-out.head: "),
+        ({"kind": "explode"}, "edit: input tag 'explode'"),
+        (
+            {"kind": "row", "attention": "dec.0.cross", "head": 0, "query": 9, "weights": [1]},
+            "dec.0.cross has rows 0 to 3",
+        ),
+        (
+            {"kind": "row", "attention": "dec.0.cross", "head": 0, "query": 0, "weights": [1]},
+            "a row of dec.0.cross has 6 w",
+        ),
+        ({"kind": "temperature", "value": 0}, "edit.temperature.value: "),
+        ({"kind": "unmasked", "attention": "dec.0.cross"}, "dec.0.cross has no mask; nothing to switch off"),
+        ({"kind": "patch", "name": "dec.0.nor", "values": [1.0]}, "unknown tensor 'dec.0.nor'; did you mean"),
+        ({"kind": "patch", "name": "dec.0.norm1", "values": [[1.0], [1.0, 2.0]]}, "the values of a patch must be"),
+    ],
+)
+def test_a_wrong_edit_is_said_in_one_line(change, message):
+    with pytest.raises(RegardError) as raised:
+        record(made("rotary"), SOURCE, TARGET, edits=[change])
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_model_has_not_cannot_be_switched_off():
+    for change in ("unpositioned", "unscaled", "unmasked"):
+        with pytest.raises(RegardError, match=r"(nothing to switch off|no position encoding to switch off)$"):
+            record(made("additive"), SOURCE, TARGET, edits=[{"kind": change}])
+    with pytest.raises(RegardError, match=r"^token 99 forced at step 0 is not in the vocabulary of \d+$"):
+        record(made("additive"), SOURCE, edits=[{"kind": "force", "step": 0, "token": 99}])

@@ -1,0 +1,158 @@
+"""Every number explains itself: redone in float64 from the operands it names, it is the number in the tensor."""
+
+import json
+import math
+import random
+
+import pytest
+import torch
+from tracing.making import KINDS, TRANSFORMERS, made
+
+from regard.errors import RegardError
+from regard.trace import Trace, record
+
+PLACES = 3  # of each tensor; with all kinds of models well over 2,000
+EDITS = [
+    {"kind": "temperature", "at": "dec.0.self", "value": 0.7},
+    {"kind": "knock-out", "attention": "enc.0.self", "head": 1, "by": "mean"},
+    {"kind": "knock-out", "attention": "enc.1.self", "head": 0, "by": "uniform"},
+    {"kind": "knock-out", "attention": "dec.0.cross", "head": 2},
+    {"kind": "row", "attention": "dec.0.self", "head": 1, "query": 1, "weights": [0.75, 0.25, 0, 0]},
+    {"kind": "unpositioned"},
+    {"kind": "unscaled"},
+    {"kind": "patch", "name": "dec.0.norm3", "values": [[0.5] * 24]},
+    {"kind": "temperature", "value": 2.0},
+]
+
+
+@pytest.fixture(scope="module", params=[*KINDS, "edited"])
+def trace(request) -> Trace:
+    if request.param == "edited":
+        return record(made("rotary"), "zebra", "AH B N", edits=EDITS)
+    return record(made(request.param), "zebra", "AH B N")
+
+
+def places(trace: Trace, name: str, count: int) -> list[tuple[int, ...]]:
+    draw = random.Random(name)
+    return [tuple(draw.randrange(size) for size in trace[name].shape) for _ in range(count)]
+
+
+def test_explain_equals_the_tensor(trace):
+    seen = 0
+    for name in trace.names:
+        for index in places(trace, name, PLACES):
+            told = trace.explain(name, index)
+            assert told.value == float(trace[name][index])
+            if math.isinf(told.value):
+                assert told.result == told.value
+            else:
+                limit = 1e-5 * max(abs(told.value), told.working.largest)
+                assert told.difference <= limit, f"{name}{index}: {told}"
+            seen += 1
+    assert seen >= PLACES * len(trace.names)
+
+
+def test_operands_are_the_numbers_they_name(trace):
+    weights = {name: weight.detach() for name, weight in trace.transducer.model.named_parameters()}
+    for name in trace.names:
+        for index in places(trace, name, 1):
+            told = trace.explain(name, index)
+            lines = [one for line in told.working.lines for one in line.operands]
+            for one in [*lines, *(stage.operand for stage in told.working.stages if stage.operand)]:
+                kind = told.kinds.get(one.name, "constant")
+                if kind == "constant":
+                    assert one.index == ()
+                    assert one.name not in weights
+                else:
+                    held = trace[one.name] if kind == "tensor" else weights[one.name]
+                    assert one.value == float(held[one.index])
+
+
+def test_operands_come_before_what_they_make(trace):
+    """Following operands always ends at ids and weights: no number explains itself by itself."""
+    for name in trace.names:
+        told = trace.explain(name, places(trace, name, 1)[0])
+        tensors = {one.name for line in told.working.lines for one in line.operands if one.name in trace.names}
+        own = {operand for operand in tensors if operand == name}
+        assert not own or name.startswith(("enc.", "dec.")), name
+        assert tensors <= set(trace.operation(name).inputs), name
+
+
+def test_weights_sum_to_one_and_masked_ones_are_nothing(trace):
+    for one in trace.attentions:
+        weights = trace[f"{one.name}.weights"]
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+        if one.kind == "decoder":
+            forbidden = torch.ones(weights.shape[1:]).triu(1).bool()
+            assert (weights[:, forbidden] == 0).all()
+            assert (trace[f"{one.name}.masked"][:, forbidden] == -math.inf).all()
+
+
+def test_residuals_add_up_and_logits_are_products(trace):
+    for name in trace.names:
+        if ".resid" in name:
+            before, added = trace.operation(name).inputs
+            assert torch.equal(trace[name], trace[before] + trace[added])
+    last = trace.operation("out.logits").inputs[0]
+    table = trace.transducer.model.output.table.detach()
+    torch.testing.assert_close(trace["out.logits"], trace[last] @ table.T)
+    assert float(trace["out.total"]) == pytest.approx(sum(trace.answer.logps), rel=1e-6)
+
+
+def test_every_operation_is_met():
+    """Nothing that a program can be made of escapes the tests above."""
+    from regard.trace.operations import gates, hand, places, shares, single, sums
+    from regard.trace.operations.operation import Operation
+
+    traces = [record(made(kind), "aba", "AH") for kind in KINDS]
+    traces += [record(made("rotary"), "zebra", "AH B N", edits=EDITS)]
+    traces += [record(made("alibi"), "zebra", "AH B N", edits=[{"kind": "unpositioned"}])]
+    traces += [
+        record(
+            made("none"), "aba", "AH", edits=[{"kind": "patch", "name": "dec.0.cross.q", "values": [[[1.0] * 3]] * 4}]
+        )
+    ]
+    met = {type(trace.operation(name)) for trace in traces for name in trace.names}
+    homes = (gates, hand, places, shares, single, sums)
+    known = {
+        kind
+        for home in homes
+        for kind in vars(home).values()
+        if isinstance(kind, type) and issubclass(kind, Operation) and kind is not Operation
+    }
+    assert known - met == set()
+
+
+def test_it_says_where_and_travels_as_json(trace):
+    for name in trace.names:
+        told = trace.explain(name, places(trace, name, 1)[0]).as_dict()
+        assert json.loads(json.dumps(told, allow_nan=False)) == told
+    told = trace.explain("out.logits", (1, 3))
+    assert told.place == f"target 1 “AH”, vocabulary 3 “{trace.transducer.bundle.target.label(3)}”"
+    assert "in float64" in str(told)
+
+
+def test_a_place_names_query_and_key():
+    trace = record(made("rotary"), "zebra", "AH B N")
+    assert trace.explain("dec.0.cross.weights", (1, 2, 0)).place == "head 1, query 2 “B”, key 0 “z”"
+    assert trace.explain("dec.0.cross.context", (1, 2, 0)).place == "head 1, target 2 “B”, dim 0"
+    assert trace.explain("out.score", ()).place == "the whole answer"
+
+
+def test_wrong_places_are_said():
+    trace = record(made("rotary"), "zebra", "AH")
+    with pytest.raises(RegardError, match=r"^unknown tensor 'enc.0.self.weight'; did you mean 'enc.0.self.weights'\?$"):
+        trace.explain("enc.0.self.weight", (0, 0, 0))
+    for index in ((0, 0), (4, 0, 0), (0, -1, 0), (0, 0, 99)):
+        with pytest.raises(RegardError, match=r"^enc.0.self.weights has shape \(4, 6, 6\); there is no number at"):
+            trace.explain("enc.0.self.weights", index)
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_softmax_by_hand(kind):
+    trace = record(made(kind), "aba", "AH B")
+    scores = trace["dec.0.self.masked"][1, 2].tolist()
+    exps = [math.exp(score) for score in scores]
+    told = trace.explain("dec.0.self.weights", (1, 2, 1))
+    assert told.result == pytest.approx(exps[1] / sum(exps), rel=1e-12)
+    assert [line.here for line in told.working.lines] == [False, True, False]
