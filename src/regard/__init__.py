@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from regard.attention import Attention, Cache, MultiHead, attend, causal, everything, prefix, window
     from regard.errors import RegardError, debug
     from regard.ragged import Ragged
+    from regard.trace import Trace, record
     from regard.transducer import Answer, Transducer, load
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __all__ = [
     "MultiHead",
     "Ragged",
     "RegardError",
+    "Trace",
     "Transducer",
     "attend",
     "causal",
@@ -25,12 +27,14 @@ __all__ = [
     "everything",
     "load",
     "prefix",
+    "record",
     "window",
 ]
 
 _HOMES = {
     "errors": ("RegardError", "debug"),
     "ragged": ("Ragged",),
+    "trace": ("Trace", "record"),
     "transducer": ("Answer", "Transducer", "load"),
     "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
 }

@@ -10,6 +10,8 @@ from tracing.making import KINDS, TRANSFORMERS, made
 
 from regard.errors import RegardError
 from regard.trace import Trace, record
+from regard.trace.operations import shares
+from regard.trace.operations.operation import Numbers
 
 PLACES = 3  # of each tensor; with all kinds of models well over 2,000
 EDITS = [
@@ -156,3 +158,16 @@ def test_softmax_by_hand(kind):
     told = trace.explain("dec.0.self.weights", (1, 2, 1))
     assert told.result == pytest.approx(exps[1] / sum(exps), rel=1e-12)
     assert [line.here for line in told.working.lines] == [False, True, False]
+
+
+@pytest.mark.parametrize("norm", [shares.LayerNorm, shares.RMSNorm])
+def test_the_eps_of_a_norm_counts(norm):
+    """With rows of ordinary size it hides behind float32; with tiny ones it is most of the sum."""
+    weights = ("gain", "shift") if norm is shares.LayerNorm else ("gain",)
+    at = Numbers(
+        {"gain": torch.tensor([1.0, 2.0]), "shift": torch.tensor([0.5, 0.0])}, {"x": torch.tensor([[2e-3, -1e-3]])}
+    )
+    operation = norm(("x",), weights, 1e-5)
+    for j in range(2):
+        told = operation.explain(at, (0, j)).result
+        assert told == pytest.approx(float(operation.compute(at, slice(None))[0, j]), rel=1e-5)
