@@ -61,8 +61,12 @@ def measure(folder: Path) -> dict[str, Any]:
     tested = {"words": len(words), **{name: round(value, 2) for name, value in found.items()}}
     plain = json.loads(json.dumps(held.card).replace(f"{folder}/parts/", ""))  # a card names files, not machines
     family = {"transformer": "Transformer", "recurrent": "recurrent, Bahdanau's attention"}[held.settings.kind]
+    on = f"{len(words):,} unseen test words"
+    names = {"ser": "phone error", "wer": "word error"}
+    quality = [{"metric": names[name], "value": tested[name], "unit": "%", "on": on} for name in names]
     facts = {"title": f"English spelling → sound ({family})", "example": "attention", "machine": machine()}
-    bundle.save(folder / "bundle", replace(held, model=held.model.cpu(), card=plain | facts | {"tested": tested}))
+    card = plain | facts | {"tested": tested, "quality": quality}
+    bundle.save(folder / "bundle", replace(held, model=held.model.cpu(), card=card))
     return tested
 
 
