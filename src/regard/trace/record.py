@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.models import Model
+from regard.models.products import plain_products
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer
 from regard.ragged import Ragged
@@ -31,6 +32,7 @@ from regard.transducer import Answer, Transducer
 
 
 @torch.no_grad()
+@plain_products()
 def record(
     transducer: Transducer,
     source: str,
