@@ -59,7 +59,7 @@ NAME, HEAD = "(by its name)", "(by its first lines)"
         ("a", as_csv(PAIRS), f"CSV with ',' between fields, {TWO} {HEAD}"),
         ("b.csv", as_csv(PAIRS, delimiter=";"), f"CSV with ';' between fields, {TWO} {NAME}"),
         ("a.jsonl", as_json(PAIRS), f"JSON lines, source is 'source' and target 'target' {NAME}"),
-        ("c.csv.gz", gzip.compress(as_csv(PAIRS).encode()), f"CSV with ',' between fields, {TWO} {NAME}"),
+        ("c.csv.gz", gzip.compress(as_csv(PAIRS).encode(), mtime=0), f"CSV with ',' between fields, {TWO} {NAME}"),
         ("a.data", as_json(PAIRS), f"JSON lines, source is 'source' and target 'target' {HEAD}"),
     ],
 )
