@@ -1,16 +1,23 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test format docs clean
+.PHONY: demo test browser format docs clean
 
 demo: .venv/ready
 	$(BIN)/regard demo
 
-test: .venv/ready
+test: .venv/ready browser
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 6 --dist loadfile
+
+# The browser tests want a Chromium: it is installed where that may be done, and said where it cannot.
+browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update >/dev/null && \
+	DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null || \
+	echo "No Chromium here, and none could be installed: the browser tests will be skipped."
 
 format: .venv/ready
 	$(BIN)/ruff format .

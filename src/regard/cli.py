@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from regard import __version__
+from regard.commands.given import column as column_of
+from regard.commands.given import settings, stem
 from regard.commands.options import Draw, Form, Search
 from regard.errors import RegardError
 
@@ -64,18 +66,18 @@ def train(
         from regard.text import Corpus
         from regard.train.run import Job, run
 
-    groups = _settings(config, set_ or [])
+    groups = settings(config, set_ or [])
     for name, value in (("minutes", minutes), ("steps", steps), ("epochs", epochs)):
         if value is not None:
             groups["train"][name] = value
 
     def corpus(paths: list[Path], partners: list[Path] | None = None) -> Corpus:
-        return Corpus(paths, partners, source=_column(source), target=_column(target), bad_lines=bad_lines)
+        return Corpus(paths, partners, source=column_of(source), target=column_of(target), bad_lines=bad_lines)
 
     job = Job(
         corpus=corpus(list(files), targets),
         held_out=corpus(held_out) if held_out else None,
-        out=out or Path(RUNS) / _stem(files[0]),
+        out=out or Path(RUNS) / stem(files[0]),
         family=groups["model"].pop("kind", family),
         size=size,
         model=groups["model"],
@@ -138,7 +140,7 @@ def predict(
         from regard.commands.predict import predict as answer
 
     given = [] if texts == (STANDARD_INPUT,) else list(texts)
-    inputs = Inputs(given, [str(path) for path in input or []], _column(column))
+    inputs = Inputs(given, [str(path) for path in input or []], column_of(column))
     asked = (form or Form(), search or Search(), draw or Draw())
     answer(Job(bundle, inputs, output, *asked, long=long, device=device, restart=restart))
 
@@ -167,7 +169,7 @@ def evaluate(
         from regard.commands.evaluate import evaluate as measure
         from regard.text import Corpus
 
-    corpus = Corpus(list(files), targets, source=_column(source), target=_column(target), bad_lines=bad_lines)
+    corpus = Corpus(list(files), targets, source=column_of(source), target=column_of(target), bad_lines=bad_lines)
     measure(bundle, corpus, search=search or Search(), output=output, device=device, as_json=json)
 
 
@@ -198,7 +200,7 @@ def score(
     if bool(pair) == bool(files):
         raise RegardError("give files of pairs, or --pair SOURCE TARGET; one of the two")
     given = [Pair(*one) for one in pair or []] or Corpus(
-        list(files), targets, source=_column(source), target=_column(target), bad_lines=bad_lines
+        list(files), targets, source=column_of(source), target=column_of(target), bad_lines=bad_lines
     )
     judge(bundle, given, device=device, as_json=json)
 
@@ -215,6 +217,23 @@ def inspect(
         from regard.commands.inspect import inspect as look
 
     look(bundle, as_json=json)
+
+
+@app.command(sort_key=7)
+def explore(
+    *bundles: Annotated[Path, Parameter(help="Folders that `regard train` wrote (default: models that come along).")],
+    port: Annotated[int | None, Parameter(help="Port (default: 7341, or a free one if that is taken).")] = None,
+    host: Annotated[str, Parameter(help="Address; any but this machine's own needs the printed token.")] = "127.0.0.1",
+    no_browser: Annotated[bool, Parameter(help="Only serve; open no page.")] = False,
+) -> None:
+    """Look into a model: `regard explore runs/demo/bundle` opens a page where every number shows its arithmetic.
+
+    The page comes from this machine and asks nothing of any other. Ctrl-C ends it.
+    """
+    with _importing():
+        from regard.commands.explore import explore as open_page
+
+    open_page(bundles, port=port, host=host, browser=not no_browser)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -251,42 +270,6 @@ def _drain() -> None:
         os.close(nowhere)
     except (OSError, ValueError):
         return
-
-
-def _settings(config: Path | None, overrides: list[str]) -> dict[str, dict[str, Any]]:
-    """The groups of settings from a file and from --set, the latter over the former."""
-    import tomllib
-
-    from regard.config import read_toml
-    from regard.errors import suggestion
-
-    groups: dict[str, dict[str, Any]] = {"model": {}, "text": {}, "train": {}}
-
-    def put(group: str, values: Any, where: str) -> None:
-        if group not in groups or not isinstance(values, dict):
-            raise RegardError(f"unknown setting {group!r} in {where}; {suggestion(group, groups)}")
-        groups[group].update(values)
-
-    for group, values in (read_toml(config) if config else {}).items():
-        put(group, values, str(config))
-    for override in overrides:
-        name, equals, value = override.partition("=")
-        group, dot, key = name.partition(".")
-        if not (equals and dot and key):
-            raise RegardError(f"--set wants GROUP.NAME=VALUE, such as model.width=128; got {override!r}")
-        try:
-            put(group, {key: tomllib.loads(f"x = {value}")["x"]}, "--set")
-        except tomllib.TOMLDecodeError:
-            put(group, {key: value}, "--set")  # a bare word is a string
-    return groups
-
-
-def _column(name: str | None) -> str | int | None:
-    return int(name) if name is not None and name.isdecimal() else name
-
-
-def _stem(path: Path) -> str:
-    return path.name.split(".")[0] or "run" if str(path) != "-" else "stdin"
 
 
 if __name__ == "__main__":

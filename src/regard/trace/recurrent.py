@@ -34,8 +34,8 @@ class Writer:
             for backward in (False, True):
                 name = f"enc.{i}.{'backward' if backward else 'forward'}"
                 suffix = f"l{i}_reverse" if backward else f"l{i}"
-                cell = self.cell(model.encoder, suffix, name, x, "source", self.settings.width // 2, backward=backward)
-                before.append(Walk(tuple(cell), "src.ids", backward))
+                before.append(self.seen(model.encoder, suffix, name, x, "source"))
+                before.append(Walk(tuple(self.cell(model.encoder, suffix, name, "source")), "src.ids", backward))
             x = f"enc.{i}.h"
             both = single.Concat((f"enc.{i}.forward.h", f"enc.{i}.backward.h"))
             before.append(Step(x, ("source", "width"), both))
@@ -95,7 +95,8 @@ class Writer:
             found = "enc.summary" if model.look is None else "attn.joined"
             steps.append(Step(x, ("target", "width"), single.Concat(("tgt.embed", found))))
         for i in range(self.settings.decoder):
-            steps += self.cell(model.decoder, f"l{i}", f"dec.{i}", x, "target", self.settings.width, layer=i)
+            steps.append(self.seen(model.decoder, f"l{i}", f"dec.{i}", x, "target"))
+            steps += self.cell(model.decoder, f"l{i}", f"dec.{i}", "target", layer=i)
             x = f"dec.{i}.h"
         steps.append(Step("dec.h", ("target", "width"), single.Same((x,))))
         if model.look is not None and not model.looks_before:
@@ -132,39 +133,36 @@ class Writer:
         operation = gates.Before((f"dec.{layer}.h", "dec.start"), (), width, False, layer * width)
         return Step(name, ("target", "width"), operation)
 
-    def cell(
-        self,
-        module: nn.Module,
-        suffix: str,
-        name: str,
-        x: str,
-        side: str,
-        width: int,
-        *,
-        layer: int = -1,
-        backward: bool = False,
-    ) -> list[Step]:
-        """The gates of one layer of one cell."""
-        weights = tuple(
-            self.named[id(getattr(module, f"{kind}_{suffix}"))]
-            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        axes = (side, "width")
-        start = (f"{name}.h",) if layer < 0 else (f"{name}.h", "dec.start")
-        first = max(layer, 0) * width
-        h = f"{name}.before"
-        steps = [Step(h, axes, gates.Before(start, (), width, backward, first))]
-        letters = GATES[self.settings.cell]
+    def cell(self, module: nn.RNNBase, suffix: str, name: str, side: str, *, layer: int | None = None) -> list[Step]:
+        """One layer of a cell at one position, given what it sees there (`<name>.seen`): its gates and its state."""
+        backward, width = suffix.endswith("_reverse"), module.hidden_size
+        axes, letters = (side, "width"), GATES[self.settings.cell]
+        start = (f"{name}.h",) if layer is None else (f"{name}.h", "dec.start")
+        before = f"{name}.before"
+        sums_ = (f"{name}.seen", f"{name}.kept")
+        steps = [
+            Step(before, axes, gates.Before(start, (), width, backward, (layer or 0) * width)),
+            Step(sums_[1], (side, "gates"), sums.Linear((before,), self.stacked(module, "hh", suffix))),
+        ]
 
         def gate(letter: str, bend: gates.Bend = "sigmoid") -> Step:
-            return Step(f"{name}.{letter}", axes, gates.Gate((x, h), weights, letters.index(letter), width, bend))
+            return Step(f"{name}.{letter}", axes, gates.Gate(sums_, (), letters.index(letter), width, bend))
 
         if self.settings.cell == "gru":
-            candidate = gates.Candidate((x, h, f"{name}.r"), weights, 2, width)
-            new = gates.Blend((f"{name}.z", f"{name}.n", h))
+            candidate = gates.Candidate((*sums_, f"{name}.r"), (), letters.index("n"), width)
+            new = gates.Blend((f"{name}.z", f"{name}.n", before))
             return [*steps, gate("r"), gate("z"), Step(f"{name}.n", axes, candidate), Step(f"{name}.h", axes, new)]
         memory = f"{name}.memory"
         steps.append(Step(memory, axes, gates.Before((f"{name}.c",), (), width, backward)))
         steps += [gate("i"), gate("f"), gate("g", "tanh"), gate("o")]
         held = gates.Cell((f"{name}.f", memory, f"{name}.i", f"{name}.g"))
         return [*steps, Step(f"{name}.c", axes, held), Step(f"{name}.h", axes, gates.Shown((f"{name}.o", f"{name}.c")))]
+
+    def seen(self, module: nn.RNNBase, suffix: str, name: str, x: str, side: str) -> Step:
+        """What the input brings to all gates of a layer."""
+        return Step(f"{name}.seen", (side, "gates"), sums.Linear((x,), self.stacked(module, "ih", suffix)))
+
+    def stacked(self, module: nn.RNNBase, kind: str, suffix: str) -> tuple[str, str]:
+        """The names of the weights and biases in which torch stacks the gates."""
+        weight, bias = (self.named[id(getattr(module, f"{what}_{kind}_{suffix}"))] for what in ("weight", "bias"))
+        return weight, bias

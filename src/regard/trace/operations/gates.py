@@ -8,10 +8,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from regard.trace.explanation import Index, Line, Stage, Working, product_sum
-from regard.trace.operations.operation import ALL, Numbers, Operation, constant
+from regard.trace.explanation import Index, Line, Operand, Stage, Working, product_sum
+from regard.trace.operations.operation import Numbers, Operation, constant
 
 Bend = Literal["sigmoid", "tanh"]
 
@@ -61,14 +60,14 @@ class Before(Operation):
 
 @dataclass(frozen=True)
 class Gate(Operation):
-    """bend(W x + b + U h + c), one of the gates a cell's weights stack: inputs (x, h), weights (W, U, b, c)."""
+    """bend(seen + kept), where a cell's gates lie side by side: inputs (W x + b, U h + c)."""
 
     part: int = 0
     width: int = 0
     bend: Bend = "sigmoid"
 
     kind = "gate"
-    formula = "σ or tanh (Σ W x + b + Σ U h + c)"
+    formula = "σ or tanh (seen + kept)"
     paper = "Cho et al. 2014; Hochreiter & Schmidhuber 1997"
 
     def compute(self, at: Numbers, rows: slice) -> Tensor:
@@ -76,47 +75,37 @@ class Gate(Operation):
         return torch.sigmoid(seen + kept) if self.bend == "sigmoid" else torch.tanh(seen + kept)
 
     def explain(self, at: Numbers, index: Index) -> Working:
-        lines, seen, kept, stages = self.halves(at, index)
-        total = seen + kept
+        seen, kept = self.terms(at, index)
+        lines, total = product_sum([(seen,), (kept,)])
         result = _sigmoid(total) if self.bend == "sigmoid" else math.tanh(total)
-        return Working(result, ("product",), lines, [*stages, Stage("both", total), Stage(self.bend, result)])
+        return Working(result, ("term",), lines, [Stage(self.bend, result)])
 
-    def sums(self, at: Numbers, rows: slice) -> tuple[Tensor, Tensor]:
+    def sums(self, at: Numbers, rows: slice) -> list[Tensor]:
         """What the input and what the state before bring to this gate."""
         units = slice(self.part * self.width, (self.part + 1) * self.width)
-        (x, h), (w, u, b, c) = (at[name][rows] for name in self.inputs), (at[name][units] for name in self.weights)
-        return F.linear(x, w, b), F.linear(h, u, c)
+        return [at[name][rows, units] for name in self.inputs[:2]]
 
-    def halves(self, at: Numbers, index: Index) -> tuple[list[Line], float, float, list[Stage]]:
-        """The same for one unit, line by line."""
+    def terms(self, at: Numbers, index: Index) -> list[Operand]:
+        """The same for one unit."""
         row, j = index
-        unit = self.part * self.width + j
-        (x, h), (w, u, b, c) = self.inputs, self.weights
-        one, seen = product_sum(zip(at.along(x, row, ALL), at.along(w, unit, ALL), strict=True))
-        two, kept = product_sum(zip(at.along(h, row, ALL), at.along(u, unit, ALL), strict=True))
-        first, second = at.one(b, unit), at.one(c, unit)
-        stages = [Stage("Σ W x + b", seen + first.value, first), Stage("Σ U h + c", kept + second.value, second)]
-        return [*one, *two], seen + first.value, kept + second.value, stages
+        return [at.one(name, row, self.part * self.width + j) for name in self.inputs[:2]]
 
 
 @dataclass(frozen=True)
 class Candidate(Gate):
-    """The GRU's new state: tanh(W x + b + r ⊙ (U h + c)); inputs (x, h, r)."""
+    """The GRU's new state: inputs (W x + b, U h + c, r)."""
 
-    formula = "tanh(Σ W x + b + r · (Σ U h + c))"
+    formula = "tanh(seen + r · kept)"
     paper = "Cho et al. 2014"
 
     def compute(self, at: Numbers, rows: slice) -> Tensor:
-        seen, kept = Gate(self.inputs[:2], self.weights, self.part, self.width).sums(at, rows)
+        seen, kept = self.sums(at, rows)
         return torch.tanh(seen + at[self.inputs[2]][rows] * kept)
 
     def explain(self, at: Numbers, index: Index) -> Working:
-        plain = Gate(self.inputs[:2], self.weights, self.part, self.width)
-        lines, seen, kept, stages = plain.halves(at, index)
-        reset = at.one(self.inputs[2], *index)
-        total = seen + reset.value * kept
-        more = [Stage("· r", reset.value * kept, reset), Stage("both", total), Stage("tanh", math.tanh(total))]
-        return Working(math.tanh(total), ("product",), lines, [*stages, *more])
+        seen, kept = self.terms(at, index)
+        lines, total = product_sum([(seen,), (at.one(self.inputs[2], *index), kept)])
+        return Working(math.tanh(total), ("term",), lines, [Stage("tanh", math.tanh(total))])
 
 
 @dataclass(frozen=True)

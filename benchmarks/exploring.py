@@ -1,0 +1,145 @@
+"""The explorer's budgets in a real browser: size, first view, click to arithmetic, traces of 20 and 256 tokens.
+
+    python benchmarks/exploring.py            # needs Chromium, and the packages of the dev group
+
+Starts `regard explore` on the shipped models as a person would. The floor beside each time is what cannot be less: an
+empty answer of the same server, or the model's own answer without a trace.
+"""
+
+import gzip
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from harness import Check, report
+from playwright.sync_api import Page, sync_playwright
+
+import regard
+from regard.explore import STATIC
+from regard.explore.models import SHIPPED
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from browser.conftest import CHROMIUM, FLAGS  # the same browser as the tests have
+
+WORDS = ["internationalization", "uncharacteristically", "electroencephalogram", "counterrevolutionary"]  # 20 letters
+LONG = ("internationalization" * 13)[:255]
+PHONES = " ".join(["T", "AH", "N"] * 13)
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """How long one call takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def ask(address: str, path: str, body: dict | None = None) -> dict:
+    """One question to the server."""
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(address + path, data, {"content-type": "application/json"})) as answer:
+        return json.load(answer)
+
+
+def tracing(address: str, model: str, name: str) -> list[Check]:
+    """Traces that the server has not seen, over HTTP: the model's own answer and every number."""
+    checks = []
+    ask(address, "/api/trace", {"model": model, "source": "attention"})
+    times = [seconds(lambda w=w: ask(address, "/api/trace", {"model": model, "source": w})) for w in WORDS]
+    transducer = regard.load(Path(SHIPPED) / name, device="cpu")
+    transducer(WORDS[0])
+    alone = statistics.median(seconds(lambda w=w: transducer(w)) for w in WORDS)
+    took = statistics.median(times)
+    checks.append(Check(f"{name}: trace of 20 tokens, s", took, alone, 0.3, took < 0.3))
+    long = [{"model": model, "source": LONG, "target": f"{PHONES} {extra}"} for extra in ("AH", "N", "T")]
+    took = statistics.median(seconds(lambda body=body: ask(address, "/api/trace", body)) for body in long)
+    alone = seconds(lambda: transducer.score(LONG, PHONES))
+    checks.append(Check(f"{name}: trace of 256 tokens, s", took, alone, 5.0, took < 5))
+    return checks
+
+
+def viewing(page: Page, address: str, model: str) -> list[Check]:
+    """The page: opened cold, clicked, and full of tokens."""
+    first = []
+    for _ in range(5):
+        page.goto("about:blank")
+        first.append(seconds(lambda: (page.goto(f"{address}/#/start"), page.locator("main h1").first.wait_for())))
+    empty = statistics.median(seconds(lambda: ask(address, "/healthz")) for _ in range(9))
+    took = statistics.median(first)
+    checks = [Check("first view, s", took, empty, 1.0, took < 1)]
+    lab = f"{address}/#/attention?m={model}&s=attention&a=dec.1.cross"
+    took = seconds(lambda: (page.goto("about:blank"), page.goto(lab), page.locator("[data-heatmap]").first.wait_for()))
+    checks.append(Check("attention lab opened by a link, s", took, empty, 1.0, took < 1))
+    page.wait_for_load_state("networkidle")
+    took = statistics.median(opened(page, at) for at in range(15))
+    checks.append(Check("click → arithmetic, ms", took, 1e3 * empty, 50, took < 50))
+    for name, drawn in (("heads", "main canvas"), ("attention", "[data-heatmap]")):
+        link = f"{address}/#/{name}?m={model}&s={LONG}&t={PHONES.replace(' ', '+')}"
+        took = seconds(
+            lambda link=link, drawn=drawn: (
+                page.goto("about:blank"),
+                page.goto(link),
+                page.locator(drawn).first.wait_for(),
+            )
+        )
+        checks.append(Check(f"256 tokens on the page {name!r}, s", took, None, 5.0, took < 5))
+    return checks
+
+
+CLICK = """async ([at]) => {
+  const node = document.querySelector("[data-heatmap$=weights], [data-heatmap]");
+  const {left, top, cellWidth, cellHeight, rows, cols} = node.dataset;
+  const box = node.querySelector("canvas").getBoundingClientRect();
+  const x = box.left + +left + (at % +cols + 0.5) * +cellWidth, y = box.top + +top + (at % +rows + 0.5) * +cellHeight;
+  const before = document.querySelector("[data-drawer] .name")?.textContent;
+  const start = performance.now();
+  node.querySelector("canvas").dispatchEvent(new MouseEvent("click", {clientX: x, clientY: y, bubbles: true}));
+  return await new Promise((done) => {
+    const look = () => {
+      const now = document.querySelector("[data-drawer] .name")?.textContent;
+      const busy = document.querySelector("[data-drawer]")?.getAttribute("aria-busy") === "true";
+      if (now && now !== before && !busy) done(performance.now() - start); else requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  });
+}"""
+
+
+def opened(page: Page, at: int) -> float:
+    """Milliseconds from a click on a cell to its whole arithmetic in the drawer, by the browser's own clock."""
+    page.locator("[data-heatmap]").first.scroll_into_view_if_needed()
+    return float(page.evaluate(CLICK, [at]))
+
+
+def main() -> None:
+    packed = len(gzip.compress((STATIC / "explorer.js").read_bytes(), 9)) / 1000
+    checks = [Check("JavaScript, gzipped, kB", packed, None, 120, packed <= 120)]
+    command = [sys.executable, "-m", "regard", "explore", "--port", "0", "--no-browser"]
+    start = time.perf_counter()
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout
+        address = next(word for word in server.stdout.readline().split() if word.startswith("http")).rstrip("/")
+        ask(address, "/healthz")
+        took = time.perf_counter() - start
+        checks.append(Check("command → alive, s", took, None, 2.0, took < 2))
+        ids = {model["name"]: model["id"] for model in ask(address, "/api/models")["models"]}
+        for name, id in ids.items():
+            checks += tracing(address, id, name)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            checks += viewing(browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"])
+            browser.close()
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+    report("exploring", checks)
+
+
+if __name__ == "__main__":
+    main()

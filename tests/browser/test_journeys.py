@@ -1,0 +1,134 @@
+"""Journeys: by keyboard alone, through edits, mistakes and long texts."""
+
+import json
+import re
+
+import pytest
+
+SOURCE = "attention"
+LONG = "internationalization" * 20
+
+
+def focused(page) -> str:
+    """The role of what has the focus."""
+    return page.evaluate("document.activeElement.getAttribute('role') ?? document.activeElement.tagName")
+
+
+def tab_to(page, role: str, most: int = 150) -> None:
+    """Press Tab until something of that role has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if focused(page) == role:
+            return
+    raise AssertionError(f"{most} times Tab lead to no {role}")
+
+
+@pytest.mark.parametrize("model", ["spelling", "spelling-recurrent"])
+@pytest.mark.parametrize("name", ["embedding", "attention", "alignment"])
+def test_a_grid_by_keyboard_alone(visit, ids, model, name):
+    seen = visit()
+    page = seen.open(f"#/{name}?m={ids[model]}&s={SOURCE}")
+    tab_to(page, "gridcell")
+    before = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    after = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert after != before
+    page.keyboard.press("Enter")
+    page.locator("[data-drawer] [data-value]").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("[data-drawer] [data-value]").wait_for(state="detached")
+    assert focused(page) == "gridcell"
+
+
+@pytest.mark.parametrize("name", ["start", "overview", "tokens", "heads", "walk", "output"])
+def test_every_control_of_a_page_is_reached_by_tab(visit, ids, name):
+    """Whatever can be clicked can be tabbed to."""
+    page = visit().open(f"#/{name}?m={ids['spelling']}&s={SOURCE}")
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('main button, main a[href], main input, main select')]"
+        ".filter(node => !node.disabled && node.offsetParent && node.tabIndex >= 0).length"
+    )
+    loose = page.evaluate(
+        "[...document.querySelectorAll('main *')]"
+        ".filter(node => node.onclick && !node.closest('button, a, input, label')).length"
+    )
+    assert loose == 0
+    reached = set()
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        at = page.evaluate(
+            "(node => node.closest('main') && node.matches('button, a[href], input, select') ? "
+            "[...document.querySelectorAll('main *')].indexOf(node) : -1)(document.activeElement)"
+        )
+        if at >= 0 and at in reached:
+            break
+        reached.add(at)
+    radios = page.evaluate("document.querySelectorAll('main input[type=radio]').length")  # a group is one stop
+    assert len(reached - {-1}) >= wanted - radios
+    assert wanted > 0
+
+
+def test_typing_a_word_runs_the_model(visit, ids):
+    seen = visit()
+    page = seen.open(f"#/attention?m={ids['spelling']}")
+    box = page.get_by_role("textbox").first
+    box.fill("transformer")
+    box.press("Enter")
+    page.wait_for_function("location.hash.includes('s=transformer')")
+    seen.settled()
+    assert "T R AE N S F AO R M ER" in re.sub(r"\s+", " ", page.locator("body").inner_text())
+
+
+def test_an_edit_is_listed_changes_the_numbers_and_can_be_removed(visit, ids):
+    seen = visit()
+    page = seen.open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.0.self&e=unscaled~dec.0.self")
+    assert "edited" in page.locator("footer").inner_text().lower()
+    page.get_by_role("button", name=re.compile("[Rr]emove")).first.click()
+    page.wait_for_function("!location.hash.includes('unscaled')")
+    seen.settled()
+    check = page.locator("[data-check]").get_attribute("data-check")
+    assert float(check) < 1e-4
+
+
+def test_a_text_too_long_is_said_on_the_page(visit, ids):
+    seen = visit(clean=False)  # the browser itself complains of the refusal
+    page = seen.open(f"#/heads?m={ids['spelling']}&s={LONG}")
+    page.get_by_text(re.compile("400 tokens")).first.wait_for()
+    assert seen.outside == []
+
+
+@pytest.mark.parametrize("name", ["attention", "heads"])
+def test_256_tokens_are_shown(visit, ids, name):
+    seen = visit()
+    page = seen.open(f"#/{name}?m={ids['spelling']}&s={LONG[:255]}&t=" + "+".join(["T"] * 40))
+    assert page.locator("canvas").count() > 0
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_an_unknown_model_and_wrong_places_in_a_link(visit, ids):
+    seen = visit(clean=False)
+    page = seen.open("#/attention?m=nothing@00000000&s=a")
+    assert re.search("unknown model|no longer|not here", page.locator("body").inner_text(), re.I)
+    page = seen.open(f"#/attention?m={ids['spelling']}&s=a&x=enc.0.self.weights,9,9,9")
+    page.locator("[data-drawer] [role=alert]").wait_for()
+
+
+def test_a_dropped_trace_is_asked_for_again(visit, ids):
+    seen = visit(clean=False)
+    page = seen.page
+    dropped = []
+
+    def drop(route):
+        if dropped:
+            route.continue_()
+        else:
+            dropped.append(route.request.url)
+            error = {"error": {"code": "trace-dropped", "message": "it is no longer here"}}
+            route.fulfill(status=410, content_type="application/json", body=json.dumps(error))
+
+    page.route("**/api/trace/*/tensors*", drop)
+    seen.open(f"#/attention?m={ids['spelling']}&s={SOURCE}")
+    page.locator("[data-heatmap]").first.wait_for()
+    assert dropped
+    assert page.locator("[role=alert]").count() == 0

@@ -1,0 +1,34 @@
+"""The small bundles of both families, offered together."""
+
+import pytest
+
+from regard.explore.models import Models
+from regard.explore.traces import Traces
+from tests.explore.small import SETTINGS, client, saved
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    home = tmp_path_factory.mktemp("bundles")
+    return {family: saved(home / family, family) for family in SETTINGS}
+
+
+@pytest.fixture(scope="session")
+def models(folders):
+    return Models.of(list(folders.values()))
+
+
+@pytest.fixture(scope="session")
+def traces(models):
+    return Traces(models)
+
+
+@pytest.fixture(scope="session")
+def web(models, traces):
+    return client(models, traces)
+
+
+@pytest.fixture(scope="session")
+def ids(models):
+    """The id of each family's model."""
+    return {model.family: model.id for model in models}
