@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test browser format docs clean
+.PHONY: demo test browser format docs tour page clean
 
 demo: .venv/ready
 	$(BIN)/regard demo
@@ -25,6 +25,14 @@ format: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python docs/parts.py
+
+# The pictures of the README, from the shipped models.
+tour: .venv/ready browser
+	$(BIN)/python docs/tour.py
+
+# The explorer's page, built into the package; only who changes it needs Node.
+page:
+	cd explorer && npm ci && npm run check && npm run build
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -14,7 +14,7 @@ SOURCE = ROOT / "src/regard"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = [
-    {"axes", "errors", "config", "ragged"},
+    {"axes", "errors", "config", "ragged", "shipped"},
     {"text", "positions", "attention"},
     {"models"},
     {"search", "bundle"},

@@ -17,6 +17,7 @@ from regard.commands.given import column as column_of
 from regard.commands.given import settings, stem
 from regard.commands.options import Draw, Form, Search
 from regard.errors import RegardError
+from regard.shipped import located
 
 app = App(
     name="regard",
@@ -27,6 +28,7 @@ app = App(
 WRITTEN = Group.create_ordered("What is written", default_parameter=Parameter(show_default=False))
 SEARCH, CHANCE = Group.create_ordered("Search"), Group.create_ordered("Chance")
 RUNS = "runs"
+BUNDLE = "Folder that `regard train` wrote, or a model that comes along: spelling, spelling-recurrent."
 STANDARD_INPUT = "./-"  # what "-" becomes: it is Path("-"), and reads as no option
 
 
@@ -107,7 +109,7 @@ def demo(
 
 @app.command(sort_key=3)
 def predict(
-    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote, such as runs/demo/bundle.")],
+    bundle: Annotated[Path, Parameter(help=BUNDLE)],
     /,
     *texts: Annotated[str, Parameter(help="Texts to answer; with neither these nor --input, standard input is read.")],
     input: Annotated[
@@ -142,12 +144,12 @@ def predict(
     given = [] if texts == (STANDARD_INPUT,) else list(texts)
     inputs = Inputs(given, [str(path) for path in input or []], column_of(column))
     asked = (form or Form(), search or Search(), draw or Draw())
-    answer(Job(bundle, inputs, output, *asked, long=long, device=device, restart=restart))
+    answer(Job(located(bundle), inputs, output, *asked, long=long, device=device, restart=restart))
 
 
 @app.command(sort_key=4)
 def evaluate(
-    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote.")],
+    bundle: Annotated[Path, Parameter(help=BUNDLE)],
     /,
     *files: Annotated[Path, Parameter(help="Pairs it has not learned from: TSV, CSV or JSON lines.")],
     targets: Annotated[list[Path] | None, Parameter(help="Parallel target files: FILES then hold sources.")] = None,
@@ -170,12 +172,12 @@ def evaluate(
         from regard.text import Corpus
 
     corpus = Corpus(list(files), targets, source=column_of(source), target=column_of(target), bad_lines=bad_lines)
-    measure(bundle, corpus, search=search or Search(), output=output, device=device, as_json=json)
+    measure(located(bundle), corpus, search=search or Search(), output=output, device=device, as_json=json)
 
 
 @app.command(sort_key=5)
 def score(
-    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote.")],
+    bundle: Annotated[Path, Parameter(help=BUNDLE)],
     /,
     *files: Annotated[Path, Parameter(help="Pairs: TSV, CSV or JSON lines.")],
     pair: Annotated[
@@ -202,12 +204,12 @@ def score(
     given = [Pair(*one) for one in pair or []] or Corpus(
         list(files), targets, source=column_of(source), target=column_of(target), bad_lines=bad_lines
     )
-    judge(bundle, given, device=device, as_json=json)
+    judge(located(bundle), given, device=device, as_json=json)
 
 
 @app.command(sort_key=6)
 def inspect(
-    bundle: Annotated[Path, Parameter(help="Folder that `regard train` wrote.")],
+    bundle: Annotated[Path, Parameter(help=BUNDLE)],
     /,
     *,
     json: Annotated[bool, Parameter(help="One JSON object instead of tables.")] = False,
@@ -216,7 +218,7 @@ def inspect(
     with _importing():
         from regard.commands.inspect import inspect as look
 
-    look(bundle, as_json=json)
+    look(located(bundle), as_json=json)
 
 
 @app.command(sort_key=7)
@@ -233,7 +235,7 @@ def explore(
     with _importing():
         from regard.commands.explore import explore as open_page
 
-    open_page(bundles, port=port, host=host, browser=not no_browser)
+    open_page([located(bundle) for bundle in bundles], port=port, host=host, browser=not no_browser)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -29,6 +29,7 @@ from regard.search.grouped import limits, search_all
 from regard.search.looks import alignment as aligned
 from regard.search.looks import looks
 from regard.search.worded import restrictions, spellings
+from regard.shipped import located
 from regard.text import UNKNOWN, begun, ended
 
 FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
@@ -65,11 +66,11 @@ EMPTY = Answer("", "", [], [], [], 0.0)  # to an empty line
 
 
 def load(folder: str | os.PathLike[str], *, device: str = "auto", long: str = "warn") -> Transducer:
-    """The transducer of a bundle that `regard train` wrote. `long`: what to do with a source longer than any the model
-    has learned from: warn, refuse or allow."""
+    """The transducer of a bundle that `regard train` wrote, or of a shipped model by its name. `long`: what to do with
+    a source longer than any the model has learned from: warn, refuse or allow."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Transducer(bundle.load(folder, device), long=long)
+    return Transducer(bundle.load(located(folder), device), long=long)
 
 
 class Transducer:

@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 
 import regard
-from regard.explore.models import SHIPPED
+from regard.shipped import MODELS
 
 CHROMIUM = os.environ.get("REGARD_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None
@@ -124,4 +123,4 @@ def ids(address) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def transducers() -> dict[str, regard.Transducer]:
     """The shipped models in Python: what the page shows is held to them."""
-    return {path.name: regard.load(path, device="cpu") for path in sorted(Path(SHIPPED).iterdir())}
+    return {path.name: regard.load(path, device="cpu") for path in sorted(MODELS.iterdir())}

@@ -51,7 +51,7 @@ def test_the_list_says_what_the_files_say(web, folders):
 
 
 def test_without_a_bundle_those_that_come_along_are_offered(folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(offering, "SHIPPED", tmp_path)
+    monkeypatch.setattr(offering, "MODELS", tmp_path)
     with pytest.raises(RegardError, match=r"^no model came with this installation; give a bundle"):
         Models.of()
     shutil.copytree(folders["recurrent"], tmp_path / "spelling")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError, suggestion
 from regard.explore.refusals import Refusal, unknown
 from regard.explore.requests import TOKENS
+from regard.shipped import MODELS
 
 if TYPE_CHECKING:
     from regard.transducer import Transducer
 
-SHIPPED = Path(__file__).parent.parent / "data/models"
 QUEUE = 8  # computations of one model: one runs, the others wait
 FAMILIES = {"transformer": "Transformer", "recurrent": "recurrent"}
 METRICS = {  # of a card: what people call them, and their unit
@@ -114,7 +114,7 @@ class Models:
         """Those in the given folders, or those that come with the package."""
         if folders:
             return cls([Offered(_home(folder)) for folder in folders])
-        found = sorted(path.parent for path in SHIPPED.glob("*/manifest.json"))
+        found = sorted(path.parent for path in MODELS.glob("*/manifest.json"))
         if not found:
             raise RegardError("no model came with this installation; give a bundle: regard explore runs/demo/bundle")
         return cls([Offered(folder, shipped=True) for folder in found])
