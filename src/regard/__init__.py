@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.attention import Attention, Cache, MultiHead, attend, causal, everything, prefix, window
     from regard.errors import RegardError, debug
+    from regard.explore.notebook import show
     from regard.ragged import Ragged
-    from regard.trace import Trace, record
+    from regard.trace.record import record
+    from regard.trace.trace import Trace
     from regard.transducer import Answer, Transducer, load
 
 __version__ = "0.1.0"
@@ -28,6 +30,7 @@ __all__ = [
     "load",
     "prefix",
     "record",
+    "show",
     "window",
 ]
 
@@ -35,6 +38,7 @@ _HOMES = {
     "errors": ("RegardError", "debug"),
     "ragged": ("Ragged",),
     "trace": ("Trace", "record"),
+    "explore.notebook": ("show",),
     "transducer": ("Answer", "Transducer", "load"),
     "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
 }

@@ -1,7 +1,10 @@
-"""Pictures of attention with matplotlib (`pip install regard[plots]`). Each takes tensors and gives a Figure.
+"""Pictures of attention with matplotlib (`pip install regard[plots]`). Each gives a Figure.
+
+Some take tensors; others take a whole trace, and draw from it what the explorer's pages show.
 
 >>> from regard import plots
 >>> plots.weights(weights, ["the", "man", "hit", "the", "car"]).savefig("weights.png")
+>>> plots.stages(regard.record(transducer, "attention"), "dec.0.self", head=1).savefig("stages.svg")
 """
 
 from __future__ import annotations
@@ -14,31 +17,52 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from regard.plots.curve import regression
     from regard.plots.distances import mean_scores, score_by_distance
+    from regard.plots.embedded import embedding, embedding_plane
+    from regard.plots.lab import stages
+    from regard.plots.likely import output
+    from regard.plots.links import alignment, alignment_lines
     from regard.plots.maps import position_map, scores, similarity, weights
     from regard.plots.space import arrows
-    from regard.plots.wall import heads
+    from regard.plots.stream import block_walk
+    from regard.plots.wall import head_wall, heads
 
 __all__ = [
+    "alignment",
+    "alignment_lines",
     "arrows",
+    "block_walk",
+    "embedding",
+    "embedding_plane",
+    "head_wall",
     "heads",
     "mean_scores",
+    "output",
     "position_map",
     "regression",
     "score_by_distance",
     "scores",
     "similarity",
+    "stages",
     "weights",
 ]
 
 _HOMES = {
+    "alignment": "links",
+    "alignment_lines": "links",
     "arrows": "space",
+    "block_walk": "stream",
+    "embedding": "embedded",
+    "embedding_plane": "embedded",
+    "head_wall": "wall",
     "heads": "wall",
     "mean_scores": "distances",
+    "output": "likely",
     "position_map": "maps",
     "regression": "curve",
     "score_by_distance": "distances",
     "scores": "maps",
     "similarity": "maps",
+    "stages": "lab",
     "weights": "maps",
 }
 

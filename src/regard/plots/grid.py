@@ -27,7 +27,14 @@ def cell_size(rows: int, columns: int) -> float:
 
 
 def draw(
-    axes: Axes, values: Numbers, ramp: Ramp, limits: tuple[float, float], *, allowed: Flags, printed: bool
+    axes: Axes,
+    values: Numbers,
+    ramp: Ramp,
+    limits: tuple[float, float],
+    *,
+    allowed: Flags,
+    printed: bool,
+    letters: float = 8.5,
 ) -> AxesImage:
     """The cells of a table, coloured; those not allowed are hatched and, when numbers are printed, say −∞."""
     low, high = limits
@@ -38,12 +45,12 @@ def draw(
         axes.add_collection(_hatching(~allowed), autolim=False)
     if printed:
         for (row, column), value in np.ndenumerate(values):
-            share = (value - low) / (high - low)
+            share = min(max((value - low) / (high - low), 0), 1)  # weights set by hand may lie outside
             if allowed[row, column]:
                 words, ink, behind = _short(value), ink_on(colour(ramp, share)), None
             else:  # on white, for letters on hatching are hard to read
                 words, ink, behind = MASKED["text"], MASKED["ink"], {"facecolor": MASKED["face"], "pad": 1.5, "lw": 0}
-            axes.text(column, row, words, ha="center", va="center", color=ink, fontsize=8.5, bbox=behind)
+            axes.text(column, row, words, ha="center", va="center", color=ink, fontsize=letters, bbox=behind)
     return image
 
 

@@ -56,7 +56,7 @@ def scores(
     table = numbers("scores", scores, "query key")
     visible = flags("allowed", allowed, table.shape)
     rows, columns = _tokens("scores", table, queries, keys, predicted)
-    limit = _limit(table[visible])
+    limit = largest(table[visible])
     return _picture(table, SIGNED, (-limit, limit), (rows, ASKS), (columns, ANSWERS), "score", visible, title, axes)
 
 
@@ -67,7 +67,7 @@ def position_map(vectors: Table, *, first: int = 0, title: str = "", axes: Axes 
     """
     table = numbers("vectors", vectors, "position dimension")
     rows, columns = ([str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True))
-    limit, everywhere = _limit(table), flags("allowed", None, table.shape)
+    limit, everywhere = largest(table), flags("allowed", None, table.shape)
     named = (rows, "position"), (columns, "dimension")
     cell = min(0.62, 7.5 / max(table.shape))  # its labels are numbers, which may be left out
     return _picture(table, SIGNED, (-limit, limit), *named, "value", everywhere, title, axes, cell)
@@ -107,14 +107,14 @@ def check_weights(table: Numbers, allowed: Flags) -> None:
         raise RegardError(f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend")
 
 
+def largest(values: Numbers) -> float:
+    """The largest size of a number, for a scale with zero in its middle; 1 when all are zero."""
+    return float(np.abs(values).max(initial=0)) or 1.0
+
+
 def _first(table: Numbers, found: Flags) -> tuple[list[int], float]:
     place = np.argwhere(found)[0].tolist()
     return place, float(table[tuple(place)])
-
-
-def _limit(values: Numbers) -> float:
-    """The largest size of a number, for a scale with zero in its middle; 1 when all are zero."""
-    return float(np.abs(values).max(initial=0)) or 1.0
 
 
 def _tokens(

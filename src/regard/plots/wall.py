@@ -10,12 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from regard.errors import ShapeError
+from regard.errors import RegardError, ShapeError
 from regard.plots import grid
 from regard.plots.figures import Table, blank, flags, numbers, place, trim
 from regard.plots.labels import step_labels, token_labels
 from regard.plots.maps import ANSWERS, ASKS, check_weights
 from regard.plots.palette import INK, WEIGHTS, head_colour
+from regard.plots.traced import Traced, predicted, texts
+from regard.plots.traced import allowed as may_look
 
 _LABELLED = 16  # tokens up to which the outer maps carry them
 _WIDEST = 6  # heads side by side when there is one layer alone
@@ -67,6 +69,24 @@ def heads(
                 grid.name_columns(axes, columns, "", cell)
     _finish(figure, image, not visible.all(), title)
     return figure
+
+
+def head_wall(trace: Traced, kind: str = "cross", *, title: str = "") -> Figure:
+    """Every layer and head of the encoder's self-attention, the decoder's, or the cross-attention of a trace."""
+    alike = [one for one in trace.attentions if one.kind == kind]
+    if not alike:
+        kinds = sorted({one.kind for one in trace.attentions})
+        way_out = f"give one of {', '.join(map(repr, kinds))}" if kinds else "it has no attention at all"
+        raise RegardError(f"this model has no attention of kind {kind!r}; {way_out}")
+    first = alike[0]
+    return heads(
+        torch.stack([trace[f"{one.name}.weights"] for one in alike]),
+        texts(trace, first.query),
+        texts(trace, first.key),
+        predicted=predicted(trace, first.query),
+        allowed=torch.stack([may_look(trace, one) for one in alike]),
+        title=title,
+    )
 
 
 def _across(count: int) -> int:

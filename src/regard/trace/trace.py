@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from torch import Tensor
 
@@ -84,6 +85,12 @@ class Trace:
             value,
             kinds,
         )
+
+    def show(self, *, height: int = 720) -> Any:
+        """The explorer's pages of this trace in a frame, for a notebook: an object with `_repr_html_` and `save`."""
+        import regard  # here: the explorer stands above the trace, and is loaded when it is asked for
+
+        return regard.show(self, height=height)
 
     def place(self, name: str, index: Index) -> str:
         """An index in words."""

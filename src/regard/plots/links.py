@@ -1,0 +1,113 @@
+"""Alignment: which source token each answer token looked at, as a matrix with its links and as lines."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from regard.errors import RegardError, UnknownName, suggestion
+from regard.plots.figures import Numbers, blank, families, numbers, owner, place, trim
+from regard.plots.labels import token_labels
+from regard.plots.maps import weights
+from regard.plots.palette import HEADS, INK
+from regard.plots.traced import Traced, check_head, predicted, row_labels, texts
+
+MEAN = "mean"
+LINK, OTHER = HEADS["vermilion"], HEADS["blue"]
+_THICK = 7.0  # points that a line of weight 1 is wide
+_SEEN = 0.01  # the least weight that is drawn as a line
+
+
+def alignment(
+    trace: Traced, attention: str = MEAN, head: int | None = None, *, title: str = "", axes: Axes | None = None
+) -> Figure:
+    """The weights (target, source) of one cross-attention or the mean of all; a frame marks each link i-j.
+
+    A link joins answer token j with the source token i that it looked at most; one that looked at the end has none.
+    """
+    matrix = aligned(trace, attention, head)
+    words = texts(trace, "target"), texts(trace, "source")
+    following = predicted(trace, "target")
+    figure = weights(matrix, *words, predicted=following, title=title or _named(attention, head), axes=axes)
+    drawn = figure.axes[0] if axes is None else axes
+    frame = {"fill": False, "edgecolor": LINK, "linewidth": 2.2, "zorder": 3}
+    for i, j in links(matrix):
+        drawn.add_patch(Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, **frame))  # type: ignore[arg-type]
+    key = Rectangle((0, 0), 1, 1, **frame)  # type: ignore[arg-type]
+    drawn.legend([key], ["link i-j"], loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, frameon=False)
+    return figure if axes is not None else trim(figure)
+
+
+def alignment_lines(trace: Traced, attention: str = MEAN, head: int | None = None, *, title: str = "") -> Figure:
+    """The same as lines from the source to the answer, as thick as the weight; links stand out. Less than 0.01 of
+    weight leaves no line."""
+    matrix = numbers("weights", aligned(trace, attention, head), "target source")
+    left, right = token_labels(texts(trace, "source")), row_labels(trace, "target")
+    count = max(len(left), len(right))
+    line = max(0.15, min(0.3, 12 / count))  # inches
+    tall = line * count
+    axes = place(blank(), 0, 0, 3.2, tall)
+    heights = [np.linspace(tall, 0, 2 * len(side) + 1)[1::2] for side in (left, right)]
+    _lines(axes, matrix, *heights)
+    for x, side, labels, places in ((-0.02, "right", left, heights[0]), (1.02, "left", right, heights[1])):
+        for y, label in zip(places, labels, strict=True):
+            word = axes.text(x, y, label, ha=side, va="center", fontsize=min(10, 47 * line), color=INK)
+            word.set(parse_math=False, fontfamily=families())
+    axes.set(xlim=(0, 1), ylim=(0, tall), xticks=[], yticks=[])
+    axes.set_frame_on(False)
+    axes.annotate("key (answers)", (0, 1), (-2, 6), "axes fraction", "offset points", ha="right", color=INK)
+    axes.annotate("query (asks)", (1, 1), (2, 6), "axes fraction", "offset points", ha="left", color=INK)
+    axes.set_title(title or _named(attention, head), pad=26)
+    return trim(owner(axes))
+
+
+def aligned(trace: Traced, attention: str = MEAN, head: int | None = None) -> Float[Tensor, "target source"]:
+    """How much each row of the target looked at each source token: by one attention, or by the mean of all."""
+    crossing = {one.name: one for one in trace.attentions if one.kind == "cross"}
+    if not crossing:
+        raise RegardError("this model has no attention to its source: all it knows of it is one vector")
+    if attention == MEAN:
+        if head is not None:
+            raise RegardError(f"the mean is over all heads; name an attention to see its head {head}")
+        return torch.stack([trace[f"{name}.weights"].mean(0) for name in crossing]).mean(0)
+    if attention not in crossing:
+        raise UnknownName(f"unknown cross-attention {attention!r}; {suggestion(attention, [*crossing, MEAN])}")
+    found = trace[f"{attention}.weights"]
+    if head is None:
+        return found.mean(0)
+    check_head(crossing[attention], head)
+    return found[head]
+
+
+def links(matrix: Float[Tensor, "target source"]) -> list[tuple[int, int]]:
+    """Pairs (i, j) of source and answer tokens; the end, last on both sides, is linked with nothing."""
+    most = matrix[:-1].argmax(1).tolist()
+    return [(i, j) for j, i in enumerate(most) if i < matrix.shape[1] - 1]
+
+
+def _lines(axes: Axes, matrix: Numbers, left: Numbers, right: Numbers) -> None:
+    """All lines, the links last, so that they lie on top."""
+    linked = set(links(torch.from_numpy(matrix)))
+    drawn = [(i, j) for j, i in np.argwhere(matrix >= _SEEN).tolist()]
+    drawn.sort(key=lambda pair: (pair in linked, matrix[pair[1], pair[0]]))
+    axes.add_collection(
+        LineCollection(
+            [[(0, left[i]), (1, right[j])] for i, j in drawn],
+            linewidths=[_THICK * matrix[j, i] for i, j in drawn],
+            colors=[LINK if pair in linked else OTHER for pair in drawn],
+            alpha=0.8,
+            capstyle="round",
+        )
+    )
+
+
+def _named(attention: str, head: int | None) -> str:
+    if attention == MEAN:
+        return "alignment, mean of all heads"
+    return f"{attention} · head {head}" if head is not None else f"{attention}, mean of its heads"
