@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from browser.conftest import CHROMIUM, FLAGS
+from browser.conftest import CHROMIUM, FLAGS, until
 
 PICTURES = Path(__file__).parent / "pictures"
 VIEWS = {  # name: (model, theme, the rest of the link)
@@ -53,7 +53,7 @@ def shoot(page: Page, address: str, model: str, rest: str, path: Path) -> None:
     id = next(one["id"] for one in models if one["name"] == model)
     page.goto(f"{address}/#/{rest.replace('?', f'?m={id}&')}")
     page.wait_for_load_state("networkidle")
-    page.wait_for_function("!document.querySelector('[aria-busy=true]')")
+    until(page, "!document.querySelector('[aria-busy=true]')")
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     picture.quantize(192, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

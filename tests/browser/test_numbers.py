@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from browser.conftest import until
 from PIL import Image
 from safetensors.numpy import load
 
@@ -100,6 +101,8 @@ def test_every_number_of_a_drawer_is_right(visit, ids, traces, model, tensor, in
         named = rows.nth(at).locator("th code").all_inner_texts()
         for operand in line["operands"]:
             assert any(operand["name"] in text for text in named)
+        values = [float(node.get_attribute("data-operand")) for node in rows.nth(at).locator("[data-operand]").all()]
+        assert values == [pytest.approx(float(operand["value"]), rel=1e-6) for operand in line["operands"]]
 
 
 def number(text: str) -> float:
@@ -178,7 +181,7 @@ def test_a_saved_page_shows_the_same_without_a_server(visit, ids, traces, browse
         for name in ("overview", "tokens", "embedding", "heads", "alignment", "walk", "output"):
             opened.evaluate(f"location.hash = '#/{name}'")
             opened.locator("h1").first.wait_for()
-            opened.wait_for_function("!document.querySelector('[aria-busy=true]')")
+            until(opened, "!document.querySelector('[aria-busy=true]')")
             assert opened.locator("[role=alert]").count() == 0, name
         assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
         assert complaints == []

@@ -1,0 +1,52 @@
+/** Colours, from the same file that feeds matplotlib. */
+
+import palette from "../../../src/regard/plots/palette.json";
+
+export type Kind = "weights" | "signed" | "masked";
+export type Triple = [number, number, number];
+
+export const WEIGHTS = palette.weights as Triple[];
+export const SIGNED = { light: palette.signed as Triple[], dark: palette.signed_dark as Triple[] };
+export const MASKED = { light: palette.masked, dark: palette.masked_dark };
+const HEADS = Object.entries(palette.heads).map(([name, colour]) => ({ name, colour }));
+
+export const css = ([r, g, b]: Triple): string => `rgb(${r},${g},${b})`;
+
+/** The ramp of a kind: weights are the same in both themes, so that any two pictures can be compared. */
+export function ramp(kind: Kind, dark: boolean): Triple[] {
+  return kind === "weights" ? WEIGHTS : dark ? SIGNED.dark : SIGNED.light;
+}
+
+/** The level of a value: weights run 0…1, signed values −limit…limit. */
+export function level(kind: Kind, value: number, limit: number, levels: number): number {
+  const share = kind === "weights" ? value : limit > 0 ? (value / limit + 1) / 2 : 0.5;
+  return Math.max(0, Math.min(levels - 1, Math.floor(share * levels)));
+}
+
+export function colour(kind: Kind, value: number, limit: number, dark: boolean): Triple {
+  const steps = ramp(kind, dark);
+  return steps[level(kind, value, limit, steps.length)] ?? [0, 0, 0];
+}
+
+/** Black or white, whichever reads better on a colour (at least 4.5 to 1). */
+export function inkOn([r, g, b]: Triple): string {
+  const [red, green, blue] = [r, g, b].map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue! > 0.179 ? "#000000" : "#ffffff";
+}
+
+/** A head's colour: Okabe and Ito's, round again after the eighth. Always show its number as well. */
+export const headColour = (head: number): string => HEADS[head % HEADS.length]!.colour;
+export const headInk = (head: number): string => {
+  const hex = headColour(head);
+  return inkOn([1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16)) as Triple);
+};
+
+/** The largest finite magnitude of a slice: the limit of a signed scale. */
+export function limitOf(data: Float32Array, offset = 0, count = data.length - offset): number {
+  let limit = 0;
+  for (let k = offset; k < offset + count; k++) {
+    const size = Math.abs(data[k]!);
+    if (size > limit && size !== Infinity) limit = size;
+  }
+  return limit;
+}
