@@ -145,8 +145,8 @@ class Writer:
             Step(sums_[1], (side, "gates"), sums.Linear((before,), self.stacked(module, "hh", suffix))),
         ]
 
-        def gate(letter: str, bend: gates.Bend = "sigmoid") -> Step:
-            return Step(f"{name}.{letter}", axes, gates.Gate(sums_, (), letters.index(letter), width, bend))
+        def gate(letter: str, kind: type[gates.Gate] = gates.Gate) -> Step:
+            return Step(f"{name}.{letter}", axes, kind(sums_, (), letters.index(letter), width))
 
         if self.settings.cell == "gru":
             candidate = gates.Candidate((*sums_, f"{name}.r"), (), letters.index("n"), width)
@@ -154,7 +154,7 @@ class Writer:
             return [*steps, gate("r"), gate("z"), Step(f"{name}.n", axes, candidate), Step(f"{name}.h", axes, new)]
         memory = f"{name}.memory"
         steps.append(Step(memory, axes, gates.Before((f"{name}.c",), (), width, backward)))
-        steps += [gate("i"), gate("f"), gate("g", "tanh"), gate("o")]
+        steps += [gate("i"), gate("f"), gate("g", gates.Entry), gate("o")]
         held = gates.Cell((f"{name}.f", memory, f"{name}.i", f"{name}.g"))
         return [*steps, Step(f"{name}.c", axes, held), Step(f"{name}.h", axes, gates.Shown((f"{name}.o", f"{name}.c")))]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from regard.trace.explanation import Index, Line, Operand, Stage, Working, product_sum
 from regard.trace.operations.operation import Numbers, Operation, constant
-
-Bend = Literal["sigmoid", "tanh"]
 
 
 def _sigmoid(x: float) -> float:
@@ -60,25 +57,23 @@ class Before(Operation):
 
 @dataclass(frozen=True)
 class Gate(Operation):
-    """bend(seen + kept), where a cell's gates lie side by side: inputs (W x + b, U h + c)."""
+    """σ(seen + kept), where a cell's gates lie side by side: inputs (W x + b, U h + c)."""
 
     part: int = 0
     width: int = 0
-    bend: Bend = "sigmoid"
 
     kind = "gate"
-    formula = "σ or tanh (seen + kept)"
+    formula = "σ(seen + kept)"
     paper = "Cho et al. 2014; Hochreiter & Schmidhuber 1997"
 
     def compute(self, at: Numbers, rows: slice) -> Tensor:
         seen, kept = self.sums(at, rows)
-        return torch.sigmoid(seen + kept) if self.bend == "sigmoid" else torch.tanh(seen + kept)
+        return torch.sigmoid(seen + kept)
 
     def explain(self, at: Numbers, index: Index) -> Working:
         seen, kept = self.terms(at, index)
         lines, total = product_sum([(seen,), (kept,)])
-        result = _sigmoid(total) if self.bend == "sigmoid" else math.tanh(total)
-        return Working(result, ("term",), lines, [Stage(self.bend, result)])
+        return Working(_sigmoid(total), ("term",), lines, [Stage("σ", _sigmoid(total))])
 
     def sums(self, at: Numbers, rows: slice) -> list[Tensor]:
         """What the input and what the state before bring to this gate."""
@@ -92,9 +87,27 @@ class Gate(Operation):
 
 
 @dataclass(frozen=True)
+class Entry(Gate):
+    """What an LSTM may write to its memory: inputs (W x + b, U h + c)."""
+
+    kind = "entry"
+    formula = "tanh(seen + kept)"
+    paper = "Hochreiter & Schmidhuber 1997"
+
+    def compute(self, at: Numbers, rows: slice) -> Tensor:
+        seen, kept = self.sums(at, rows)
+        return torch.tanh(seen + kept)
+
+    def explain(self, at: Numbers, index: Index) -> Working:
+        lines, total = product_sum([(term,) for term in self.terms(at, index)])
+        return Working(math.tanh(total), ("term",), lines, [Stage("tanh", math.tanh(total))])
+
+
+@dataclass(frozen=True)
 class Candidate(Gate):
     """The GRU's new state: inputs (W x + b, U h + c, r)."""
 
+    kind = "candidate"
     formula = "tanh(seen + r · kept)"
     paper = "Cho et al. 2014"
 
