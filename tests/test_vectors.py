@@ -3,11 +3,12 @@
 import pytest
 import torch
 from scipy.spatial import distance
+from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.neighbors import NearestNeighbors
 
 from regard.errors import RegardError, ShapeError, UnknownName
-from regard.vectors import Vectors, cosine, similarities, unit
+from regard.vectors import Vectors, cosine, plane, similarities, unit
 
 ROYAL = {
     "king": [0.9, 0.8, 0.7, 0.1, 0.2],
@@ -79,6 +80,15 @@ def test_similarities_of_words(royal):
 def test_unit_has_length_one_and_leaves_zero():
     by_hand = torch.tensor([[0.6, 0.8], [0.0, 0.0]])
     torch.testing.assert_close(unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]])), by_hand)
+
+
+def test_the_plane_is_that_of_greatest_variance():
+    table = torch.randn(9, 5, generator=torch.manual_seed(0))
+    places, explained = plane(table)
+    truth = PCA(2).fit(table.double().numpy())
+    assert explained == pytest.approx(truth.explained_variance_ratio_.tolist())
+    up = [1 if axis[abs(axis).argmax()] > 0 else -1 for axis in truth.components_]  # the greatest entry is positive
+    torch.testing.assert_close(places, torch.from_numpy(truth.transform(table.double().numpy()) * up))
 
 
 def test_neighbours_by_hand():

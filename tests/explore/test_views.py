@@ -12,15 +12,13 @@ from scipy.stats import entropy as bits
 from sklearn.decomposition import PCA
 
 from regard.commands.records import links as pharaoh
-from regard.explore import space as spaces
 from regard.explore import sweep as sweeping
-from regard.explore.attended import distance, entropy, links
 from regard.explore.describe import extent
 from regard.explore.numbers import dumps
-from regard.explore.output import rank
 from regard.ragged import Ragged
 from regard.text import BEGIN, END
-from regard.trace import record
+from regard.trace import distance, entropy, links, rank, record
+from regard.trace import space as spaces
 
 SOURCE = "abandon"
 

@@ -10,8 +10,9 @@ from sklearn.decomposition import PCA
 
 from regard import plots
 from regard.errors import RegardError
-from regard.plots import embedded, likely
+from regard.plots import likely
 from regard.trace import record
+from regard.trace import space as embedded
 from tests.plots.reading import assert_apart, assert_nothing_cut, columns, hatched, image, rows
 from tests.tracing.making import made
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from regard.errors import suggestion
 from regard.explore.refusals import invalid, unknown
 from regard.explore.traces import Held
-
-MEAN = "mean"
+from regard.trace.aligned import MEAN, aligned, links
+from regard.trace.spread import distance, entropy
 
 
 def alignment(held: Held, attention: str, head: int | None = None) -> dict[str, Any]:
@@ -28,19 +23,11 @@ def alignment(held: Held, attention: str, head: int | None = None) -> dict[str, 
         raise unknown(
             "unknown-attention", f"unknown attention {attention[:80]!r}; {suggestion(attention, [*names, MEAN])}"
         )
-    chosen = list(names) if attention == MEAN else [attention]
     if head is not None and (attention == MEAN or not 0 <= head < names[attention]):
         raise invalid(f"head {head} is no head of {attention!r}", "out-of-range")
-    weights = [held.trace[f"{name}.weights"] for name in chosen]
-    matrix = torch.stack([one.mean(0) if head is None else one[head] for one in weights]).mean(0)
+    matrix = aligned(held.trace, attention, head)
     pairs = links(matrix)
     return {"matrix": matrix.tolist(), "pairs": pairs, "text": " ".join(f"{i}-{j}" for i, j in pairs)}
-
-
-def links(matrix: Float[Tensor, "target source"]) -> list[list[int]]:
-    """The source token that each answer token looked at most, as [i, j]; the last row and column are the end."""
-    most = matrix[:-1].argmax(1).tolist()
-    return [[i, j] for j, i in enumerate(most) if i < matrix.shape[1] - 1]
 
 
 def wall(held: Held) -> dict[str, Any]:
@@ -53,14 +40,3 @@ def wall(held: Held) -> dict[str, Any]:
             place = {"attention": one.name, "kind": one.kind, "layer": one.layer, "head": head}
             heads.append({**place, "entropy": bits, "distance": far[head], "effect": None})
     return {"heads": heads}
-
-
-def entropy(weights: Float[Tensor, "head query key"]) -> Float[Tensor, " head"]:
-    """−Σ w log₂ w in bits, the mean over the rows."""
-    return torch.special.entr(weights).sum(-1).mean(-1) / math.log(2)
-
-
-def distance(weights: Float[Tensor, "head query key"]) -> Float[Tensor, " head"]:
-    """Σ w · |query − key|, the mean over the rows."""
-    queries, keys = (torch.arange(size, dtype=weights.dtype) for size in weights.shape[1:])
-    return (weights * (queries[:, None] - keys).abs()).sum(-1).mean(-1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.explore import STATIC
-from regard.explore.attended import MEAN, alignment, wall
+from regard.explore.attended import alignment, wall
 from regard.explore.describe import described
 from regard.explore.export import tensors
 from regard.explore.graph import graph
@@ -21,6 +21,7 @@ from regard.explore.refusals import Refusal
 from regard.explore.space import neighbours, space
 from regard.explore.traces import Held
 from regard.explore.walk import walk
+from regard.trace.aligned import MEAN
 
 VERSION = 1
 

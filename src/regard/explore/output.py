@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
+from regard.trace.lens import Row, lens, rank
+from regard.trace.spread import bits
 
 if TYPE_CHECKING:
     from regard.text.tokenizers import Tokenizer
 
-STREAMS = {"pre": r"tgt\.sum|dec\.\d+\.resid\d|dec\.norm", "post": r"tgt\.sum|dec\.\d+\.norm\d"}
 LENS_TOP = 3
-Row = Float[Tensor, " vocabulary"]
 
 
-@torch.no_grad()
 def output(held: Held, row: int, n: int, word: str | None) -> dict[str, Any]:
     """The likeliest tokens after a target row; a word's own place among them; and the same through the layers."""
     trace, target = held.trace, held.model.transducer.bundle.target
@@ -30,7 +24,6 @@ def output(held: Held, row: int, n: int, word: str | None) -> dict[str, Any]:
     logits, logps = trace["out.logits"][row], trace["out.logprobs"][row]
     order = logps.topk(min(n, len(logps))).indices.tolist()
     followed = trace.following[row].id if word is None else token(target, word)
-    entropy = float(torch.special.entr(logps.double().exp()).sum()) / math.log(2)
     return {
         "row": row,
         "top": [
@@ -46,8 +39,8 @@ def output(held: Held, row: int, n: int, word: str | None) -> dict[str, Any]:
             **_told(logits, logps, followed),
         },
         "vocabulary": len(logps),
-        "entropy": entropy,
-        "lens": [_looked(held, name, row, followed) for name in lenses(held)],
+        "entropy": float(bits(logps.double().exp())),
+        "lens": [_looked(target, name, ps, followed) for name, ps in lens(trace, row).items()],
     }
 
 
@@ -59,27 +52,10 @@ def token(tokenizer: Tokenizer, word: str) -> int:
     return ids[0]
 
 
-def rank(numbers: Row, id: int) -> int:
-    """How many tokens are at least as likely; the likeliest has rank 1. Of equals the first id comes first."""
-    own = numbers[id]
-    return 1 + int((numbers > own).sum()) + int((numbers[:id] == own).sum())
-
-
-def lenses(held: Held) -> list[str]:
-    """The vectors that go from layer to layer of the decoder, in order: sums, or their norms where these come after,
-    and the last norm. A recurrent model has no such stream: its states are nothing that the output table could read."""
-    stream = re.compile(STREAMS.get(held.model.settings.get("placement", ""), "(?!)"))
-    return [name for name in held.trace.names if stream.fullmatch(name)]
-
-
-def _looked(held: Held, name: str, row: int, id: int) -> dict[str, Any]:
-    """What the output layer would say if the stream ended here (nostalgebraist 2020)."""
-    model: Any = held.model.transducer.model
-    vector = held.trace[name][row]
-    normed = vector if name == "dec.norm" else model.decoder_norm(vector)
-    ps = model.project(normed[None])[0].float().softmax(-1)
-    label = held.model.transducer.bundle.target.label
-    top = [{"id": i, "text": label(i), "p": float(ps[i])} for i in ps.topk(min(LENS_TOP, len(ps))).indices.tolist()]
+def _looked(target: Tokenizer, name: str, ps: Row, id: int) -> dict[str, Any]:
+    """What the model would say if its stream ended here."""
+    best = ps.topk(min(LENS_TOP, len(ps))).indices.tolist()
+    top = [{"id": i, "text": target.label(i), "p": float(ps[i])} for i in best]
     return {"at": name, "rank": rank(ps, id), "p": float(ps[id]), "top": top}
 
 

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from torch import Tensor
 
 from regard.plots import grid
 from regard.plots.figures import blank, families, flags, numbers, owner, place, trim
 from regard.plots.labels import token_labels, visible
 from regard.plots.maps import largest
 from regard.plots.palette import HEADS, INK, SIGNED
-from regard.plots.stream import STACKS
-from regard.plots.traced import Traced, own, spelled, texts
-from regard.vectors import similarities
+from regard.plots.traced import spelled, texts
+from regard.trace import Trace
+from regard.trace.space import placed
+from regard.trace.stream import STACKS
 
-WHOLE, AROUND = 2_000, 20  # a larger vocabulary is shown by the tokens and this many neighbours of each
 _NAMED = 120  # points up to which every one is named
 HERE, OTHERS = HEADS["vermilion"], "#6b6b6b"
 
 
-def embedding(trace: Traced, side: str = "source", *, title: str = "") -> Figure:
+def embedding(trace: Trace, side: str = "source", *, title: str = "") -> Figure:
     """The token vectors, what their positions add, and the sum, one above the other on one scale.
 
     Where no position is added the sum is the embedding, and one map is all.
@@ -54,45 +52,22 @@ def embedding(trace: Traced, side: str = "source", *, title: str = "") -> Figure
     return trim(figure)
 
 
-def embedding_plane(trace: Traced, side: str = "source", *, title: str = "", axes: Axes | None = None) -> Figure:
+def embedding_plane(trace: Trace, side: str = "source", *, title: str = "", axes: Axes | None = None) -> Figure:
     """The embedding table of a side on the plane of its greatest variance; the tokens of the sentence stand out.
 
     Of a vocabulary of more than 2,000 the tokens and their nearest are drawn.
     """
-    texts(trace, side)
-    table = trace.numbers[trace.operation(own(trace, f"{STACKS[side][0]}.embed")).weights[0]].float()
-    pieces = trace.source if side == "source" else trace.target
-    here = sorted({piece.id for piece in pieces})
-    shown = list(range(len(table)))
-    if len(table) > WHOLE:
-        near = similarities(table[here], table).topk(AROUND + 1).indices
-        shown = sorted({*here, *near.flatten().tolist()})
-    points, explained = plane(table[shown])
+    here = {piece.id for piece in trace.pieces(side)}
+    ids, points, explained = placed(trace, side)
     alone = axes is None
     if axes is None:
         axes = place(blank(), 0, 0, 5.6, 5.0)
     tokenizer = getattr(trace.transducer.bundle, side)
-    _points(axes, points.numpy(), [visible(spelled(tokenizer.label(id))) for id in shown], [id in here for id in shown])
+    _points(axes, points.numpy(), [visible(spelled(tokenizer.label(id))) for id in ids], [id in here for id in ids])
     for axis, number, share in zip((axes.xaxis, axes.yaxis), ("first", "second"), explained, strict=True):
         axis.set_label_text(f"{number} component ({100 * share:.1f} % of the variance)")
-    axes.set_title(title or f"{len(shown):,} of {len(table):,} {side} embeddings")
+    axes.set_title(title or f"{len(ids):,} of {len(tokenizer):,} {side} embeddings")
     return trim(owner(axes)) if alone else owner(axes)
-
-
-def plane(vectors: Float[Tensor, "vector width"]) -> tuple[Float[Tensor, "vector 2"], tuple[float, float]]:
-    """Vectors on their two principal components, and the share of the variance that each explains.
-
-    The greatest entry of a component is positive: its sign is a convention, and so pictures do not flip.
-    """
-    centred = vectors.double() - vectors.double().mean(0)
-    _, sizes, directions = torch.linalg.svd(centred, full_matrices=False)
-    signs = directions.gather(1, directions.abs().argmax(1, keepdim=True)).sign()
-    places = torch.zeros(len(vectors), 2, dtype=torch.float64)
-    shares = torch.zeros(2, dtype=torch.float64)
-    count = min(2, len(sizes))  # one vector, or vectors of one dimension, span less than a plane
-    places[:, :count] = centred @ (directions * signs)[:count].T
-    shares[:count] = (sizes.square() / sizes.square().sum().clamp_min(1e-300))[:count]
-    return places, (float(shares[0]), float(shares[1]))
 
 
 def _points(axes: Axes, points: np.ndarray, labels: list[str], here: list[bool]) -> None:

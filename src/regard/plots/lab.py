@@ -11,13 +11,14 @@ from regard.plots.figures import Numbers, blank, numbers, place, trim
 from regard.plots.labels import token_labels
 from regard.plots.maps import ANSWERS, ASKS, largest
 from regard.plots.palette import INK, SIGNED, WEIGHTS, head_colour
-from regard.plots.traced import Traced, allowed, attended, check_head, row_labels, texts
+from regard.plots.traced import allowed, row_labels, texts
+from regard.trace import Trace
 
 _ROOM = 3.8  # inches for the longer side of a map
 _BESIDE = 1.15  # inches between two maps, for the scale
 
 
-def stages(trace: Traced, attention: str, head: int = 0, *, title: str = "") -> Figure:
+def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> Figure:
     """One head of one attention at each stage that the trace has: dots, scores, bias, biased, masked, weights.
 
     Scores have a scale of their own each, with zero in its middle; weights run from 0 to 1. What is −∞ is hatched, and
@@ -25,8 +26,8 @@ def stages(trace: Traced, attention: str, head: int = 0, *, title: str = "") -> 
 
     >>> stages(regard.record(transducer, "attention"), "dec.0.self", head=1)
     """
-    one = attended(trace, attention)
-    check_head(one, head)
+    one = trace.program.attention(attention)
+    one.check_head(head)
     names = _stages(trace, attention)
     rows, columns = row_labels(trace, one.query), token_labels(texts(trace, one.key))
     cell = min(0.5, _ROOM / max(len(rows), len(columns)))
@@ -53,7 +54,7 @@ def stages(trace: Traced, attention: str, head: int = 0, *, title: str = "") -> 
     return trim(figure)
 
 
-def _stages(trace: Traced, attention: str) -> list[str]:
+def _stages(trace: Trace, attention: str) -> list[str]:
     """The maps of an attention in the order in which they arise. What is called `….own` is no map of its own."""
     shape = trace.axes(f"{attention}.weights")
     return [name for name in trace.names if name.rpartition(".")[0] == attention and trace.axes(name) == shape]

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Any
 
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from torch import Tensor
-from torch.nn.functional import layer_norm, linear, rms_norm
 
 from regard.errors import RegardError
 from regard.plots.figures import blank, families, place, trim
 from regard.plots.labels import visible
 from regard.plots.palette import HEADS, INK
-from regard.plots.traced import Traced, own, row_label, spelled
+from regard.plots.traced import row_label, spelled
+from regard.trace import Trace
+from regard.trace.lens import lens, rank
 
 CHOSEN, OTHER = HEADS["vermilion"], HEADS["blue"]
 _LINE = 0.24  # inches of a row
 
 
-def output(trace: Traced, row: int, n: int = 20, *, title: str = "") -> Figure:
+def output(trace: Trace, row: int, n: int = 20, *, title: str = "") -> Figure:
     """The n likeliest tokens after a row of the target; beside them the rank of the token that follows, layer by layer.
 
     The rank at a layer is what the output table would say if the model ended there (nostalgebraist 2020). A recurrent
@@ -43,41 +41,6 @@ def output(trace: Traced, row: int, n: int = 20, *, title: str = "") -> Figure:
         _ranks(right, layers, followed, visible(spelled(trace.following[row].text)))
     figure.axes[0].set_title(title or label, pad=10).set_parse_math(False)
     return trim(figure)
-
-
-def lens(trace: Traced, row: int) -> dict[str, Float[Tensor, " vocabulary"]]:
-    """The probabilities after a row if the model ended at each place of its decoder; none for a recurrent model.
-
-    Where layers begin with their norm, the last norm is put between; where they end with it, the normed sum is read.
-    """
-    logits = trace.operation(own(trace, "out.logits"))
-    last = logits.inputs[0]
-    if not last.startswith("dec.") or "tgt.sum" not in trace.names:
-        return {}
-    norm = trace.operation(own(trace, last)) if last == "dec.norm" else None
-    stream = r"tgt\.sum|dec\.\d+\.resid\d" if norm else r"tgt\.sum|dec\.\d+\.norm\d"
-    found = {}
-    for name in trace.names:
-        vector = trace[name][row] if re.fullmatch(stream, name) or name == last else None
-        if vector is None:
-            continue
-        if norm is not None and name != last:
-            vector = _normed(trace, norm, vector)
-        found[name] = linear(vector, *(trace.numbers[one] for one in logits.weights)).softmax(-1)
-    return found
-
-
-def rank(ps: Float[Tensor, " vocabulary"], id: int) -> int:
-    """1 for the likeliest; of equals the first id comes first."""
-    return 1 + int((ps > ps[id]).sum()) + int((ps[:id] == ps[id]).sum())
-
-
-def _normed(trace: Traced, norm: Any, vector: Tensor) -> Tensor:
-    """What the last norm makes of a vector."""
-    gain, *shift = (trace.numbers[one] for one in norm.weights)
-    if norm.kind == "LayerNorm":
-        return layer_norm(vector, gain.shape, gain, shift[0], norm.eps)
-    return rms_norm(vector, gain.shape, gain, norm.eps)
 
 
 def _bars(axes: Axes, ps: list[float], ids: list[int], followed: int, told: Callable[[int], str]) -> None:

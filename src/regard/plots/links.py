@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from torch import Tensor
 
-from regard.errors import RegardError, UnknownName, suggestion
 from regard.plots.figures import Numbers, blank, families, numbers, owner, place, trim
 from regard.plots.labels import token_labels
 from regard.plots.maps import weights
 from regard.plots.palette import HEADS, INK
-from regard.plots.traced import Traced, check_head, predicted, row_labels, texts
+from regard.plots.traced import predicted, row_labels, texts
+from regard.trace import Trace
+from regard.trace.aligned import MEAN, aligned, links
 
-MEAN = "mean"
 LINK, OTHER = HEADS["vermilion"], HEADS["blue"]
 _THICK = 7.0  # points that a line of weight 1 is wide
 _SEEN = 0.01  # the least weight that is drawn as a line
 
 
 def alignment(
-    trace: Traced, attention: str = MEAN, head: int | None = None, *, title: str = "", axes: Axes | None = None
+    trace: Trace, attention: str = MEAN, head: int | None = None, *, title: str = "", axes: Axes | None = None
 ) -> Figure:
     """The weights (target, source) of one cross-attention or the mean of all; a frame marks each link i-j.
 
@@ -44,7 +42,7 @@ def alignment(
     return figure if axes is not None else trim(figure)
 
 
-def alignment_lines(trace: Traced, attention: str = MEAN, head: int | None = None, *, title: str = "") -> Figure:
+def alignment_lines(trace: Trace, attention: str = MEAN, head: int | None = None, *, title: str = "") -> Figure:
     """The same as lines from the source to the answer, as thick as the weight; links stand out. Less than 0.01 of
     weight leaves no line."""
     matrix = numbers("weights", aligned(trace, attention, head), "target source")
@@ -67,33 +65,9 @@ def alignment_lines(trace: Traced, attention: str = MEAN, head: int | None = Non
     return trim(owner(axes))
 
 
-def aligned(trace: Traced, attention: str = MEAN, head: int | None = None) -> Float[Tensor, "target source"]:
-    """How much each row of the target looked at each source token: by one attention, or by the mean of all."""
-    crossing = {one.name: one for one in trace.attentions if one.kind == "cross"}
-    if not crossing:
-        raise RegardError("this model has no attention to its source: all it knows of it is one vector")
-    if attention == MEAN:
-        if head is not None:
-            raise RegardError(f"the mean is over all heads; name an attention to see its head {head}")
-        return torch.stack([trace[f"{name}.weights"].mean(0) for name in crossing]).mean(0)
-    if attention not in crossing:
-        raise UnknownName(f"unknown cross-attention {attention!r}; {suggestion(attention, [*crossing, MEAN])}")
-    found = trace[f"{attention}.weights"]
-    if head is None:
-        return found.mean(0)
-    check_head(crossing[attention], head)
-    return found[head]
-
-
-def links(matrix: Float[Tensor, "target source"]) -> list[tuple[int, int]]:
-    """Pairs (i, j) of source and answer tokens; the end, last on both sides, is linked with nothing."""
-    most = matrix[:-1].argmax(1).tolist()
-    return [(i, j) for j, i in enumerate(most) if i < matrix.shape[1] - 1]
-
-
 def _lines(axes: Axes, matrix: Numbers, left: Numbers, right: Numbers) -> None:
     """All lines, the links last, so that they lie on top."""
-    linked = set(links(torch.from_numpy(matrix)))
+    linked = {(i, j) for i, j in links(torch.from_numpy(matrix))}
     drawn = [(i, j) for j, i in np.argwhere(matrix >= _SEEN).tolist()]
     drawn.sort(key=lambda pair: (pair in linked, matrix[pair[1], pair[0]]))
     axes.add_collection(

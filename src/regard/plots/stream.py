@@ -2,74 +2,45 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch.nn.functional import cosine_similarity
 
 from regard.plots.figures import blank, owner, place, trim
 from regard.plots.palette import HEADS, INK
-from regard.plots.traced import Traced, own, row_label
+from regard.plots.traced import row_label
+from regard.trace import Trace
+from regard.trace.stream import Added, contributions, lengths
 
-STACKS = {"source": ("src", "enc"), "target": ("tgt", "dec")}
 COLOURS = {"self": HEADS["blue"], "cross": HEADS["bluish green"], "ffn": HEADS["orange"]}
 TITLES = {"self": "self-attention adds", "cross": "cross-attention adds", "ffn": "feed-forward adds"}
 
 
-class Added(NamedTuple):
-    """What one block adds to a token's vector: its norm, its cosine with the sum before, the norm of the sum after."""
-
-    name: str
-    norm: float
-    cosine: float
-    into: str
-    after: float
-
-
-def block_walk(trace: Traced, side: str, position: int, *, title: str = "") -> Figure:
+def block_walk(trace: Trace, side: str, position: int, *, title: str = "") -> Figure:
     """The norm of what each block adds to one token, from top to bottom, and the norm of the sum after it.
 
     A recurrent model adds nothing up: there the norms of the token's states are drawn.
     """
     label = row_label(trace, side, position)
-    begin, stack = STACKS[side]
-    added = contributions(trace, side, position)
-    states = rf"{begin}\.embed|{stack}\.\d+\.h" + (r"|attn\.joined|out\.(mixed|readout)" if side == "target" else "")
-    start = f"{begin}.sum"
-    passed = [start] if added else [name for name in trace.names if re.fullmatch(states, name)]
-    names = [*passed, *(one.name for one in added)]
+    added = [one for one in contributions(trace, side, position) if ".resid" in one.into]  # positions are no block's
+    norms = lengths(trace, side, position)
+    start, *states = norms
+    names = [start, *((one.name for one in added) if added else states)]
     axes = place(blank(), 0, 0, 5.2, 0.27 * len(names) + 0.2)
     axes.set_yticks(range(len(names)), names, fontsize=9)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    norms = [float(trace[name][position].norm()) for name in passed]
     if added:
         _additions(axes, added)
-        line = [*norms, *(one.after for one in added)]
-        axes.plot(line, range(len(line)), "-o", color=INK, markersize=4.5, linewidth=1.2, label="norm of the sum")
+        line = {"color": INK, "markersize": 4.5, "linewidth": 1.2, "label": "norm of the sum"}
+        axes.plot(list(norms.values()), range(len(norms)), "-o", **line)
         axes.legend(loc="upper left", bbox_to_anchor=(1.14, 1), frameon=False)
     else:
-        axes.barh(range(len(names)), norms, height=0.62, color=COLOURS["self"])
+        axes.barh(range(len(names)), list(norms.values()), height=0.62, color=COLOURS["self"])
     axes.set_xlim(left=0)
     axes.set(xlabel="norm", title=title or f"{side} {position}: {label}")
     axes.title.set_parse_math(False)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     return trim(owner(axes))
-
-
-def contributions(trace: Traced, side: str, position: int) -> list[Added]:
-    """What is added to a token's vector, in order."""
-    stack, found = STACKS[side][1], []
-    for name in trace.names:
-        if not re.fullmatch(rf"{stack}\.\d+\.resid\d", name):
-            continue
-        before, part = trace.operation(own(trace, name)).inputs
-        vector, whole = trace[part][position], trace[before][position]
-        cosine = float(cosine_similarity(vector, whole, dim=0))
-        found.append(Added(part, float(vector.norm()), cosine, name, float(trace[name][position].norm())))
-    return found
 
 
 def _additions(axes: Axes, added: list[Added]) -> None:

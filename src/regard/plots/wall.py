@@ -16,8 +16,9 @@ from regard.plots.figures import Table, blank, flags, numbers, place, trim
 from regard.plots.labels import step_labels, token_labels
 from regard.plots.maps import ANSWERS, ASKS, check_weights
 from regard.plots.palette import INK, WEIGHTS, head_colour
-from regard.plots.traced import Traced, predicted, texts
 from regard.plots.traced import allowed as may_look
+from regard.plots.traced import predicted, texts
+from regard.trace import Trace
 
 _LABELLED = 16  # tokens up to which the outer maps carry them
 _WIDEST = 6  # heads side by side when there is one layer alone
@@ -71,7 +72,7 @@ def heads(
     return figure
 
 
-def head_wall(trace: Traced, kind: str = "cross", *, title: str = "") -> Figure:
+def head_wall(trace: Trace, kind: str = "cross", *, title: str = "") -> Figure:
     """Every layer and head of the encoder's self-attention, the decoder's, or the cross-attention of a trace."""
     alike = [one for one in trace.attentions if one.kind == kind]
     if not alike:

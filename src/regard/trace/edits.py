@@ -16,7 +16,7 @@ from regard.config import Settings, parse
 from regard.errors import RegardError
 from regard.trace.operations import hand, places, shares, single
 from regard.trace.operations.operation import Operation
-from regard.trace.program import Attended, Program, Step
+from regard.trace.program import Program, Step
 
 
 class Change(Settings):
@@ -41,7 +41,7 @@ class KnockOut(Change):
     by: Literal["zero", "mean", "uniform"] = "zero"
 
     def apply(self, program: Program) -> Program:
-        _head(program.attention(self.attention), self.head)
+        program.attention(self.attention).check_head(self.head)
         if self.by == "uniform":
             seen = _into_softmax(program, self.attention)
             return program.overlaid(f"{self.attention}.weights", lambda own: hand.Uniform((own, seen), (), self.head))
@@ -63,7 +63,7 @@ class Row(Change):
     weights: tuple[FiniteFloat, ...] = Field(min_length=1)
 
     def apply(self, program: Program) -> Program:
-        _head(program.attention(self.attention), self.head)
+        program.attention(self.attention).check_head(self.head)
         return program.overlaid(
             f"{self.attention}.weights", lambda own: hand.Row((own,), (), self.head, self.query, self.weights)
         )
@@ -220,11 +220,6 @@ def edited(program: Program, edits: Iterable[Change]) -> Program:
 
 def _attentions(program: Program, name: str | None) -> list[str]:
     return [one.name for one in program.attentions] if name is None else [program.attention(name).name]
-
-
-def _head(attention: Attended, head: int) -> None:
-    if head >= attention.heads:
-        raise RegardError(f"{attention.name} has heads 0 to {attention.heads - 1}; got {head}")
 
 
 def _into_softmax(program: Program, attention: str) -> str:

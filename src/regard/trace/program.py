@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from regard.errors import UnknownName, suggestion
+from regard.errors import RegardError, UnknownName, suggestion
 from regard.trace.operations.operation import Numbers, Operation
 
 
@@ -45,6 +45,11 @@ class Attended:
     key: str
     stages: tuple[str, ...]
 
+    def check_head(self, head: int) -> None:
+        """Raise unless it has that head."""
+        if not 0 <= head < self.heads:
+            raise RegardError(f"{self.name} has heads 0 to {self.heads - 1}; got {head}")
+
 
 @dataclass(frozen=True)
 class Program:
@@ -64,7 +69,8 @@ class Program:
         """The attention of that name."""
         known = {one.name: one for one in self.attentions}
         if name not in known:
-            raise UnknownName(f"unknown attention {name!r}; {suggestion(name, known)}")
+            way_out = suggestion(name, known) if known else "this model has none"
+            raise UnknownName(f"unknown attention {name!r}; {way_out}")
         return known[name]
 
     def changed(self, name: str, change: Callable[[Step], tuple[Step, ...]]) -> Program:

@@ -63,6 +63,24 @@ class Trace:
         """What made a tensor."""
         return self._step(name).operation
 
+    def origin(self, name: str) -> Operation:
+        """What the model itself makes a tensor with, also where an edit changed it afterwards."""
+        own = f"{name}.own"
+        return self.operation(own if own in self._steps else name)
+
+    def pieces(self, side: str) -> list[Piece]:
+        """The tokens of a side: "source", or "target"."""
+        if side not in ("source", "target"):
+            raise RegardError(f"side must be 'source' or 'target'; got {side!r}")
+        return self.source if side == "source" else self.target
+
+    def piece(self, side: str, position: int) -> Piece:
+        """One token of a side, or a line that says which positions there are."""
+        pieces = self.pieces(side)
+        if not 0 <= position < len(pieces):
+            raise RegardError(f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}")
+        return pieces[position]
+
     def explain(self, name: str, index: Index) -> Explanation:
         """Where one number comes from."""
         tensor, operation = self[name], self.operation(name)
@@ -106,8 +124,7 @@ class Trace:
         """The token at a place, in quotes."""
         if axis == "vocabulary":
             return f" “{self.transducer.bundle.target.label(i)}”"
-        pieces = {"source": self.source, "target": self.target}.get(axis)
-        return "" if pieces is None else f" “{pieces[i].text}”"
+        return f" “{self.piece(axis, i).text}”" if axis in ("source", "target") else ""
 
     def _step(self, name: str) -> Step:
         if name not in self._steps:

@@ -1,7 +1,7 @@
 """The geometry of any embedding table: cosines, neighbours, analogies, and the files tables come in."""
 
-from regard.vectors.geometry import cosine, similarities, unit
+from regard.vectors.geometry import cosine, plane, similarities, unit
 from regard.vectors.questions import Accuracy, Section
 from regard.vectors.table import Vectors
 
-__all__ = ["Accuracy", "Section", "Vectors", "cosine", "similarities", "unit"]
+__all__ = ["Accuracy", "Section", "Vectors", "cosine", "plane", "similarities", "unit"]

@@ -1,4 +1,4 @@
-"""The cosine between vectors: how far two directions agree, whatever their lengths."""
+"""The geometry of vectors: the cosine, how far two directions agree, and the plane on which many spread most."""
 
 from __future__ import annotations
 
@@ -30,3 +30,18 @@ def similarities(
     rows = unit(a)
     columns = rows if b is None else unit(b)
     return torch.einsum("...rd,...cd->...rc", rows, columns).clamp(-1, 1)
+
+
+def plane(vectors: Float[Tensor, "vector dim"]) -> tuple[Float[Tensor, "vector 2"], tuple[float, float]]:
+    """Vectors on their two principal components, in float64, and the share of the variance that each explains.
+
+    The greatest entry of a component is positive: its sign is a convention, and so pictures do not flip.
+    """
+    centred = vectors.double() - vectors.double().mean(0)
+    _, sizes, directions = torch.linalg.svd(centred, full_matrices=False)
+    signs = directions.gather(1, directions.abs().argmax(1, keepdim=True)).sign()
+    shares = sizes.square() / sizes.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
+    places = centred @ (directions * signs)[:2].T
+    missing = (0, 2 - places.shape[1])  # one vector, or vectors of one dimension, span less than a plane
+    first, second = torch.nn.functional.pad(shares[:2], missing).tolist()
+    return torch.nn.functional.pad(places, missing), (first, second)
