@@ -45,5 +45,5 @@ def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
     assert str(located("spelling")) == "spelling"
     assert str(located("../models")) == "../models"
     assert str(located("data")) == "data"
-    with pytest.raises(RegardError, match="^there is no bundle 'speling'; give the folder"):
+    with pytest.raises(RegardError, match=r"^there is no bundle 'speling'; give the folder"):
         regard.load("speling", device="cpu")

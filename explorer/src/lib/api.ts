@@ -25,7 +25,7 @@ export interface DataSource {
   tokenize(model: string, text: string, side: c.Side, signal?: AbortSignal): Promise<c.Tokenized>;
   trace(request: c.TraceRequest, signal?: AbortSignal): Promise<c.Trace>;
   tensors(trace: c.Trace, names: string[], signal?: AbortSignal): Promise<Map<string, Tensor>>;
-  explain(trace: c.Trace, name: string, index: number[], signal?: AbortSignal): Promise<c.Explanation>;
+  explain(trace: c.Trace, name: string, index: number[]): Promise<c.Explanation>;
   neighbours(trace: c.Trace, side: c.Side, position: number, n?: number, signal?: AbortSignal): Promise<c.Neighbours>;
   space(trace: c.Trace, side: c.Side, signal?: AbortSignal): Promise<c.Space>;
   output(trace: c.Trace, row: number, n?: number, word?: string, signal?: AbortSignal): Promise<c.OutputRow>;
@@ -62,15 +62,18 @@ abstract class Reads implements DataSource {
   /** One read of a trace: `what` and its query, e.g. "walk", {side, position}. */
   protected abstract read<T>(trace: c.Trace, what: string, values: Query, signal?: AbortSignal): Promise<T>;
 
-  private explained = new Map<string, c.Explanation>();
+  private explained = new Map<string, Promise<c.Explanation>>();
 
-  async explain(trace: c.Trace, name: string, index: number[], signal?: AbortSignal): Promise<c.Explanation> {
+  /** What is asked once is kept: a click asks before the page is drawn anew, the drawer finds it under way. */
+  explain(trace: c.Trace, name: string, index: number[]): Promise<c.Explanation> {
     const key = `${trace.id} ${name} ${index.join(",")}`;
-    const known = this.explained.get(key);
-    if (known) return known;
-    const answer = await this.read<c.Explanation>(trace, "explain", { tensor: name, index: index.join(",") }, signal);
-    if (this.explained.size > 500) this.explained.clear();
-    this.explained.set(key, answer);
+    let answer = this.explained.get(key);
+    if (!answer) {
+      if (this.explained.size > 500) this.explained.clear();
+      answer = this.read<c.Explanation>(trace, "explain", { tensor: name, index: index.join(",") });
+      this.explained.set(key, answer);
+      answer.catch(() => this.explained.delete(key));
+    }
     return answer;
   }
   neighbours(trace: c.Trace, side: c.Side, position: number, n = 10, signal?: AbortSignal): Promise<c.Neighbours> {

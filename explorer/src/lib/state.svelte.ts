@@ -127,6 +127,12 @@ class Explorer extends Shown {
     if (this.written !== location.hash) history[samePage ? "replaceState" : "pushState"](null, "", this.written);
   }
 
+  /** Opens the arithmetic of a number, which is asked for at once. */
+  override open(name: string, index: number[], deeper = false): void {
+    if (this.trace) this.data.explain(this.trace, name, index).catch(() => {}); // the drawer says what went wrong
+    super.open(name, index, deeper);
+  }
+
   /** Opens a model with its own example, on a page. */
   async openModel(id: string, page = this.page): Promise<void> {
     const model = this.models.find((one) => one.id === id);

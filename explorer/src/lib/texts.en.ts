@@ -114,6 +114,7 @@ export const texts = {
     close: "Close",
     back: "Back",
     trail: "Where it comes from",
+    all: (lines: number) => `Show all ${lines} lines`,
     running: "running sum",
     operands: "operands",
     result: "recomputed in float64",
