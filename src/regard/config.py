@@ -46,7 +46,7 @@ class Transformer(Settings):
     tied: Literal["none", "target", "all"] = "target"
     """Which embeddings share one table: none, target with output, or source too (shared vocabulary)."""
     backend: str = "auto"
-    """What runs the attention: auto, reference, sdpa or flex."""
+    """What runs the attention: auto, reference, sdpa, flex or triton."""
 
 
 class Recurrent(Settings):

@@ -143,7 +143,7 @@ def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: st
         ({"score": "scaleddot"}, r"unknown score 'scaleddot'; did you mean 'scaled-dot'\?"),
         ({"normaliser": "spasemax"}, r"unknown normaliser 'spasemax'; did you mean 'sparsemax'\?"),
         ({"backend": "refrence"}, r"unknown backend 'refrence'; did you mean 'reference'\?"),
-        ({"backend": "cuda"}, "unknown backend 'cuda'; choose from 'flex', 'reference', 'sdpa'"),
+        ({"backend": "cuda"}, "unknown backend 'cuda'; choose from 'flex', 'reference', 'sdpa', 'triton'"),
     ],
 )
 def test_unknown_parts_are_named_with_the_nearest_known(options: dict[str, str], message: str):

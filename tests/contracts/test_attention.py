@@ -13,7 +13,7 @@ from tests.contracts.cases import DIM, GROUPS, HEADS, MASKS, OUT, PARTS, QUERIES
 CAN = [
     (part, backend)
     for part, backend in itertools.product(PARTS, BACKENDS)
-    if BACKENDS[backend].cannot(PARTS[part]("auto"), None) is None
+    if BACKENDS[backend].cannot(PARTS[part]("auto"), None) is None and backend != "triton"  # tests/gpu holds that one
 ]
 CANNOT = [pair for pair in itertools.product(PARTS, BACKENDS) if pair not in CAN]
 TRAINS = [(part, backend) for part, backend in CAN if backend != "flex"]  # on a CPU flex gives no gradients

@@ -12,7 +12,7 @@ from regard.attention import backends
 from regard.attention.masks import Inside, Mask, everything
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.padded import Padded, Sequences, pad
-from regard.attention.reference import Bias, Steps, steps
+from regard.attention.reference import Bias, Steps, Turn, steps
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
 from regard.errors import NotANumber, RegardError, ShapeError, choose, debugging
@@ -51,22 +51,43 @@ class Attention(nn.Module):
         self.backend = backend
 
     def forward(
-        self, queries: S, keys: Sequences, values: Sequences, *, mask: Mask = everything, offset: Offset = 0
+        self,
+        queries: S,
+        keys: Sequences,
+        values: Sequences,
+        *,
+        mask: Mask = everything,
+        offset: Offset = 0,
+        turn: Turn | None = None,
     ) -> S:
-        """One context for each query. `offset` is where the first query stands when earlier ones are in a cache."""
+        """One context for each query. `offset` is where the first query stands when earlier ones are in a cache.
+
+        With a `turn` (rotary) queries and keys come unturned, and the backend turns them.
+        """
         check(queries, keys, values)
         self._fits(queries)
+        if turn is not None and (debugging() or isinstance(offset, Tensor)):
+            queries, keys, turn = backends.turned(turn, queries, offset), backends.turned(turn, keys), None
         if debugging():
             self._look_for_nan(queries, keys, values, mask, offset)
-        context: S = backends.run(self.backend, self, queries, keys, values, mask, offset)
+        context: S = backends.run(self.backend, self, queries, keys, values, mask, offset, turn)
         return context
 
     @torch.no_grad()
     def steps(
-        self, queries: Sequences, keys: Sequences, values: Sequences, *, mask: Mask = everything, offset: Offset = 0
+        self,
+        queries: Sequences,
+        keys: Sequences,
+        values: Sequences,
+        *,
+        mask: Mask = everything,
+        offset: Offset = 0,
+        turn: Turn | None = None,
     ) -> Steps:
         """Every intermediate of the definition, dense, without gradients and before dropout: for those who look."""
         check(queries, keys, values)
+        if turn is not None:
+            queries, keys = backends.turned(turn, queries, offset), backends.turned(turn, keys)
         known = pad(keys)
         visible = mask if known.lengths is None else mask & Inside(known.lengths)
         return steps(self, pad(queries).tensor, known.tensor, pad(values).tensor, visible, offset)

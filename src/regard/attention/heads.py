@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -12,20 +12,13 @@ from regard.attention.attend import Attention
 from regard.attention.cache import Cache
 from regard.attention.masks import Mask, everything
 from regard.attention.normalisers import Normaliser
-from regard.attention.reference import Bias, Steps
+from regard.attention.reference import Bias, Steps, Turn
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
 from regard.errors import ShapeError, choose
 from regard.ragged import Ragged
 
 S = TypeVar("S", Ragged, Tensor)
-
-
-@runtime_checkable
-class Turn(Protocol):
-    """A position encoding that turns queries and keys (rotary)."""
-
-    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor: ...
 
 
 class MultiHead(nn.Module):
@@ -76,7 +69,10 @@ class MultiHead(nn.Module):
 
     def forward(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> S:
         """All positions at once: self-attention, or attention to a `context`."""
-        return self._join(queries, self.attention(*self._asked_and_known(queries, context), mask=mask))
+        # On a GPU kernels turn what they read; elsewhere queries and keys are turned together, which is one pass less.
+        late = self.turn if _vectors(queries).is_cuda else None
+        given = self._asked_and_known(queries, context, turn=late is None)
+        return self._join(queries, self.attention(*given, mask=mask, turn=late))
 
     def steps(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> Steps:
         """Every intermediate of the attention inside, for those who look: weights are (batch, head, query, key)."""
@@ -99,12 +95,14 @@ class MultiHead(nn.Module):
         context = self.attention(asked, grown.keys, grown.values, mask=mask, offset=cache.offset)
         return self._join(queries, context), grown
 
-    def _asked_and_known(self, queries: Ragged | Tensor, context: Ragged | Tensor | None) -> list[Any]:
+    def _asked_and_known(
+        self, queries: Ragged | Tensor, context: Ragged | Tensor | None, *, turn: bool = True
+    ) -> list[Any]:
         if context is None:
-            return self._project(queries, "queries", "keys", "values")
-        return [*self._project(queries, "queries"), *self._project(context, "keys", "values")]
+            return self._project(queries, "queries", "keys", "values", turn=turn)
+        return [*self._project(queries, "queries", turn=turn), *self._project(context, "keys", "values", turn=turn)]
 
-    def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0) -> list[Any]:
+    def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, turn: bool = True) -> list[Any]:
         """Vectors in some of their roles, cut into heads or groups, and turned by position where the encoding turns.
 
         One matrix product makes them all: on small models the number of products costs more than their size.
@@ -119,7 +117,7 @@ class MultiHead(nn.Module):
         made: list[Tensor] = []
         if compared:
             heads = turning.unflatten(-1, (-1, self.dim))
-            if self.turn is not None:
+            if self.turn is not None and turn:
                 heads = self.turn.turn(heads, _places(sequences, offset)[..., None])
             made += heads.split([size // self.dim for size in compared], -2)
         if "values" in roles:

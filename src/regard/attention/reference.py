@@ -37,6 +37,13 @@ class Bias(Protocol):
 
 
 @runtime_checkable
+class Turn(Protocol):
+    """A position encoding that turns queries and keys (rotary)."""
+
+    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
 class Parts(Protocol):
     """What an attention is made of."""
 

@@ -50,6 +50,7 @@ class Biasing(Position):
 
     place = "biasing"
     heads: int | None = None  # how many heads it was made for; None: any number
+    settles: int | None = None  # from this distance on it is one number a side; None: it never is
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
         """The bias as a function of score and Site, for these queries. Only Shaw's looks at them."""

@@ -55,7 +55,7 @@ class Distance(Biasing):
     def __init__(self, heads: int, dim: int, *, reach: int = 128) -> None:
         super().__init__()
         _at_least_one("reach", reach)
-        self.heads, self.reach, self.scale = heads, reach, 1 / math.sqrt(dim)
+        self.heads, self.reach, self.settles, self.scale = heads, reach, reach, 1 / math.sqrt(dim)
         self.table = nn.Parameter(torch.zeros(heads, 2 * reach + 1))
 
     def forward(self, scores: Tensor, site: Site) -> Tensor:
@@ -78,6 +78,7 @@ class T5(Biasing):
         if side < 2 or farthest <= side // 2:
             raise RegardError(f"farthest must be beyond the exact buckets; got buckets={buckets}, farthest={farthest}")
         self.heads, self.buckets, self.farthest, self.causal = heads, buckets, farthest, causal
+        self.settles = farthest
         self.table = nn.Parameter(torch.zeros(heads, buckets))
 
     def bucket(self, ahead: Tensor) -> Tensor:

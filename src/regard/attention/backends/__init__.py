@@ -6,28 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from regard.attention.backends import flex, sdpa
-from regard.attention.masks import Inside, Mask
+from regard.attention.backends import flex, sdpa, triton
+from regard.attention.masks import Inside, Mask, everything
 from regard.attention.padded import Padded, Sequences, pad, unpad
-from regard.attention.reference import Parts, steps
+from regard.attention.reference import Parts, Turn, steps
 from regard.axes import Offset
 from regard.errors import BackendError, choose
 from regard.ragged import Ragged
 
-Dense = Callable[[Parts, Padded, Padded, Padded, Mask, Offset], Tensor]
-
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to run an attention: `run` on padded rows, and `cannot`, the reason it will not, if there is one.
+    """One way to run an attention, and `cannot`, the reason it will not, if there is one.
 
+    `run` takes padded rows; that of a `packed` backend takes sequences as they come, so nothing is padded for it.
     Without an example tensor `cannot` judges the parts alone, on the device the backend is made for.
     """
 
-    run: Dense
-    cannot: Callable[[Parts, Tensor | None], str | None]
+    run: Callable[..., Any]
+    cannot: Callable[..., str | None]
+    packed: bool = False
 
 
 def _reference(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Tensor:
@@ -36,31 +37,75 @@ def _reference(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask
 
 
 BACKENDS: dict[str, Backend] = {
-    "reference": Backend(_reference, lambda parts, example: None),
+    "reference": Backend(_reference, lambda parts, example=None, mask=everything, offset=0: None),
     "sdpa": Backend(sdpa.run, sdpa.cannot),
     "flex": Backend(flex.run, flex.cannot),
+    "triton": Backend(triton.run, triton.cannot, packed=True),
 }
 
 
-def fastest(parts: Parts, example: Tensor) -> str:
-    """The fastest backend that can. Benchmarks decide the order (benchmarks/attention.py)."""
-    order = ("flex", "sdpa", "reference") if flex.pays(parts, example) else ("sdpa", "reference")
-    return next(name for name in order if BACKENDS[name].cannot(parts, example) is None)
+def fastest(parts: Parts, example: Tensor, mask: Mask = everything, offset: Offset = 0, *, uneven: bool = False) -> str:
+    """The fastest backend that can. Benchmarks decide the order (benchmarks/attention.py, benchmarks/kernels.py).
+
+    `uneven` rows differ in length, so that a backend on padded ones has more to do.
+    """
+    order = ["sdpa", "reference"]
+    if flex.pays(parts, example):
+        order.insert(0, "flex")
+    if triton.pays(parts, example, uneven=uneven):
+        order.insert(0, "triton")
+    return next(name for name in order if BACKENDS[name].cannot(parts, example, mask, offset) is None)
 
 
 def run(
-    name: str, parts: Parts, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset
+    name: str,
+    parts: Parts,
+    queries: Sequences,
+    keys: Sequences,
+    values: Sequences,
+    mask: Mask,
+    offset: Offset,
+    turn: Turn | None = None,
 ) -> Any:
-    """Attend on the backend called `name` (or "auto"); an explicit one never falls back."""
-    dense = pad(queries)
+    """Attend on the backend called `name` (or "auto"); an explicit one never falls back. A packed one also turns."""
+    example = _example(queries)
     if name == "auto":
-        name = fastest(parts, dense.tensor)
+        uneven = isinstance(queries, Ragged) and not queries.layout.even
+        name = fastest(parts, example, mask, offset, uneven=uneven)
     backend = choose(BACKENDS, name, "backend")
-    if reason := backend.cannot(parts, dense.tensor):
+    if reason := backend.cannot(parts, example, mask, offset):
         raise BackendError(f"backend {name!r} cannot run this attention: {reason}. Use backend='reference' or 'auto'.")
-    known, held = pad(keys), pad(values)
-    if 0 in (*dense.tensor.shape[:3], known.tensor.shape[2]):  # nobody asks, or there is nothing to see
-        context = 0 * dense.tensor.sum(-1, keepdim=True).expand(-1, -1, -1, held.tensor.shape[3])
-    else:
-        context = backend.run(parts, dense, known, held, mask, offset)
+    if 0 in (*example.shape[:3], _example(keys).shape[2]):  # nobody asks, or there is nothing to see
+        return _nothing(queries, _example(values).shape[3])
+    if backend.packed:
+        return backend.run(parts, queries, keys, values, mask, offset, turn)
+    if turn is not None:
+        queries, keys = turned(turn, queries, offset), turned(turn, keys)
+    context = backend.run(parts, pad(queries), pad(keys), pad(values), mask, offset)
     return unpad(context, queries.layout) if isinstance(queries, Ragged) else context
+
+
+def turned(turn: Turn, sequences: Any, first: Offset = 0) -> Any:
+    """Sequences turned by their positions, the first of each standing at `first`."""
+    if isinstance(sequences, Ragged):
+        start = first[sequences.layout.rows] if isinstance(first, Tensor) else first
+        return sequences.like(turn.turn(sequences.values, (sequences.positions + start)[:, None]))
+    tensor: Tensor = sequences.tensor if isinstance(sequences, Padded) else sequences
+    start = first[:, None, None] if isinstance(first, Tensor) else first
+    made = turn.turn(tensor, torch.arange(tensor.shape[2], device=tensor.device) + start)
+    return Padded(made, sequences.lengths) if isinstance(sequences, Padded) else made
+
+
+def _example(sequences: Sequences) -> Tensor:
+    """A tensor of the device, dtype and (batch, head, time, dim) of some sequences, with nothing padded to make it."""
+    if isinstance(sequences, Ragged):
+        rows = sequences.values[: sequences.longest].transpose(0, 1)
+        return rows.expand(len(sequences), *rows.shape)
+    return sequences.tensor if isinstance(sequences, Padded) else sequences
+
+
+def _nothing(queries: Sequences, dim: int) -> Any:
+    """A context of zeros for each query, to which gradients still flow."""
+    if isinstance(queries, Ragged):
+        return queries.like(0 * queries.values.sum(-1, keepdim=True).expand(-1, -1, dim))
+    return 0 * _example(queries).sum(-1, keepdim=True).expand(-1, -1, -1, dim)

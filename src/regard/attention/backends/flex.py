@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from regard.attention.masks import Everything, Inside, Mask
+from regard.attention.masks import Everything, Inside, Mask, everything
 from regard.attention.normalisers import Softmax
 from regard.attention.padded import Padded
 from regard.attention.reference import Parts
@@ -24,7 +24,7 @@ _NARROWEST = 16  # the smallest tile of a tensor core
 _SHORTEST = 256  # below this many keys a padded sdpa is faster (benchmarks/attention.py)
 
 
-def cannot(parts: Parts, example: Tensor | None = None) -> str | None:
+def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0) -> str | None:
     """Why this attention is beyond FlexAttention."""
     if not parts.score.is_dot:
         return f"it compares by dot products only, and {type(parts.score).__name__} is none"

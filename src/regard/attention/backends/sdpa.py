@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.masks import Causal, Everything, Inside, Mask
+from regard.attention.masks import Causal, Everything, Inside, Mask, everything
 from regard.attention.normalisers import Softmax
 from regard.attention.padded import Padded
 from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
 
 
-def cannot(parts: Parts, example: Tensor | None = None) -> str | None:
+def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0) -> str | None:
     """Why this attention is beyond sdpa."""
     if not parts.score.is_dot:
         return f"it compares by dot products only, and {type(parts.score).__name__} is none"

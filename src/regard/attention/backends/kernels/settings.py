@@ -1,0 +1,56 @@
+"""Sizes and settings that every launch needs, and what is added up after it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LOG2E = 1.4426950408889634
+
+
+class Bounds(NamedTuple):
+    """What a mask leaves of key − query, both ends included; `first` is where the first query stands."""
+
+    low: int | None
+    high: int | None
+    first: int
+
+    @classmethod
+    def of(cls, low: int | None, high: int | None, first: int) -> Bounds:
+        """Bounds of positions, as bounds of rows: the first query's row is 0 wherever it stands."""
+        return cls(None if low is None else low + first, None if high is None else high + first, first)
+
+
+class Turned(NamedTuple):
+    """Cosines and sines (position, pair), and the steps from pair to pair and from a pair's first to its second."""
+
+    waves: tuple[Tensor, Tensor]
+    steps: tuple[int, int]
+
+
+def width(size: int) -> int:
+    """The smallest tile side that holds `size`: a power of two, and no less than a tensor core takes."""
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def precision(tensor: Tensor) -> str:
+    """How products are computed: float32 in full, as torch does by default."""
+    return "ieee" if tensor.dtype == torch.float32 else "tf32"
+
+
+def grouped(gradients: Tensor, like: Tensor) -> Tensor:
+    """Gradients of every head, added up over the heads that share a group."""
+    groups = like.shape[1]
+    if gradients.shape[1] == groups:
+        return gradients
+    return gradients.unflatten(1, (groups, -1)).sum(2)
+
+
+def along_diagonals(tiles: Tensor) -> Tensor:
+    """Sums of (…, size, size) tiles along their diagonals: (…, 2 · size − 1), from column − row = 1 − size upwards."""
+    size = tiles.shape[-1]
+    skewed = F.pad(tiles.flip(-2), (0, size)).flatten(-2)[..., : size * (2 * size - 1)]
+    return skewed.unflatten(-1, (size, 2 * size - 1)).sum(-2)

@@ -1,0 +1,164 @@
+"""Backend `triton`: kernels of our own where the libraries have none that is fast: short ragged sentences, learned
+biases by distance, additive scores. It reads ragged batches as they are.
+
+Triton itself is imported when a CUDA tensor first asks for a kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import Both, Causal, Everything, Inside, Mask, Prefix, Window, everything
+from regard.attention.normalisers import Softmax
+from regard.attention.padded import Sequences, pad, unpad
+from regard.attention.reference import Parts
+from regard.attention.scores import Additive
+from regard.axes import Offset, Site
+from regard.ragged import Ragged
+
+_WIDEST = 256
+SHORT = 128  # sentences up to here are one tile
+_INSTALLED = find_spec("triton") is not None
+_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+Span = tuple[int | None, int | None, int | Tensor | None]  # least and greatest key − query, and the first key not seen
+
+
+def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0) -> str | None:
+    """Why this attention is beyond these kernels."""
+    additive = isinstance(parts.score, Additive)
+    if not (parts.score.is_dot or additive):
+        return f"it compares by dot products and additive scores only, and {type(parts.score).__name__} is neither"
+    if not additive:
+        if type(parts.normaliser) is not Softmax:
+            return f"it normalises dot products with softmax only, not {type(parts.normaliser).__name__}"
+        if parts.bias is not None and settles(parts.bias) is None and not hasattr(parts.bias, "slopes"):
+            return f"it knows biases by distance only, and {type(parts.bias).__name__} is none"
+        if parts.dropout.p and parts.dropout.training:
+            return f"it knows no dropout on weights, and dropout is {parts.dropout.p}"
+        if span(mask) is None:
+            return f"it hides keys by bounds on their distance only, and {mask} is no such mask"
+        if isinstance(offset, Tensor):
+            return "it knows one offset for all sequences only, and each has its own"
+    return None if example is None else _unfit(example)
+
+
+def pays(parts: Parts, example: Tensor, *, uneven: bool = False) -> bool:
+    """Whether it is the fastest choice: all but long rows of one length without a bias (benchmarks/kernels.py)."""
+    if not example.is_cuda:
+        return False
+    return isinstance(parts.score, Additive) or parts.bias is not None or uneven or example.shape[2] <= SHORT
+
+
+def _unfit(example: Tensor) -> str | None:
+    """What keeps these tensors off the kernels."""
+    if not example.is_cuda and not interpreted():
+        return f"it runs on a CUDA device only, and these tensors are on {example.device.type}"
+    if not _INSTALLED:
+        return "it needs the package triton, which is not installed"
+    if example.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"it computes in float32, bfloat16 and float16 only, and these are {str(example.dtype)[6:]}"
+    if example.shape[-1] > _WIDEST:
+        return f"it takes heads of at most {_WIDEST} dims only, and dim is {example.shape[-1]}"
+    return None
+
+
+def interpreted() -> bool:
+    """Whether Triton runs on a CPU, by its own interpreter: slow, for tests."""
+    return _INTERPRETED
+
+
+def settles(bias: Any) -> int | None:
+    """The distance from which on a bias is one number a side; None where it has none or is no bias by distance."""
+    return getattr(bias, "settles", None)
+
+
+def span(mask: Mask) -> Span | None:
+    """What a mask leaves: bounds on key − query, and the first key that is hidden; None if it is not of that kind."""
+    if isinstance(mask, Everything):
+        return None, None, None
+    if isinstance(mask, Causal):
+        return None, 0, None
+    if isinstance(mask, Window):
+        return 1 - mask.width, mask.width - 1, None
+    if isinstance(mask, Prefix | Inside):
+        return None, None, mask.length if isinstance(mask, Prefix) else mask.lengths
+    if not isinstance(mask, Both):
+        return None
+    one, other = span(mask.one), span(mask.other)
+    if one is None or other is None:
+        return None
+    stops = [stop for stop in (one[2], other[2]) if stop is not None]
+    stop = stops[0] if len(stops) == 1 else torch.minimum(*map(torch.as_tensor, stops)) if stops else None
+    return _tighter(one[0], other[0], max), _tighter(one[1], other[1], min), stop
+
+
+def _tighter(one: int | None, other: int | None, choose: Any) -> int | None:
+    return choose(one, other) if one is not None and other is not None else other if one is None else one
+
+
+def run(
+    parts: Parts, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset, turn: Any = None
+) -> Any:
+    """The attention of the reference, through a kernel; ragged in, ragged out."""
+    if isinstance(parts.score, Additive):
+        return _additive(parts, queries, keys, values, mask, offset)
+    from regard.attention.backends.kernels.dot import dot
+
+    context = dot(parts, queries, keys, values, span(mask), offset, turn)
+    if isinstance(queries, Ragged):
+        return queries.like(context)
+    tensor: Tensor = queries if isinstance(queries, Tensor) else queries.tensor
+    return context.unflatten(0, (tensor.shape[0], tensor.shape[2])).transpose(1, 2)
+
+
+def _additive(
+    parts: Parts, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset
+) -> Ragged | Tensor:
+    from regard.attention.backends.kernels.attend_additive import additive
+
+    asked, known = pad(queries), pad(keys)
+    seen = mask if known.lengths is None else mask & Inside(known.lengths)
+    context = additive(parts, asked.tensor, known.tensor, pad(values).tensor, seen, offset)
+    return unpad(context, queries.layout) if isinstance(queries, Ragged) else context
+
+
+def line(bias: Any, reach: int, like: Tensor, first: int = 0) -> Tensor:
+    """A bias by distance, written out for each head from −reach to +reach, seen from a query at `first`.
+
+    Its definition is asked once; a learned one is linear in its table, so it is asked what a table of unit rows gives.
+    """
+    table = getattr(bias, "table", None)
+    if table is None:
+        return _written(bias, like.shape[1], reach, first, like.device)
+    known = _UNITS.setdefault(bias, {})
+    place = (reach, first, like.device)
+    if place not in known:
+        rows = torch.eye(table.shape[1], dtype=torch.float32, device=like.device)
+        with torch.no_grad():
+            known[place] = torch.func.functional_call(
+                bias, {"table": rows}, _places(len(rows), reach, first, like.device)
+            )
+    return table.float() @ known[place]
+
+
+_UNITS: WeakKeyDictionary[Any, dict[Any, Tensor]] = WeakKeyDictionary()  # what each bias gave, by reach and first
+
+
+def _written(bias: Any, heads: int, reach: int, first: int, device: torch.device) -> Tensor:
+    zero, site = _places(heads, reach, first, device)
+    written: Tensor = bias(zero, site)
+    return written.float()
+
+
+def _places(heads: int, reach: int, first: int, device: torch.device) -> tuple[Tensor, Site]:
+    """A score of zero, and every head at every distance."""
+    none = torch.zeros((), dtype=torch.long, device=device)
+    key = torch.arange(-reach, reach + 1, device=device)
+    site = Site(none, torch.arange(heads, device=device)[:, None], none + first, key[None, :], none)
+    return torch.zeros((), device=device), site

@@ -1,0 +1,49 @@
+"""The Triton kernels by Triton's own interpreter, on a CPU, against the reference in float64.
+
+TRITON_INTERPRET=1 pytest tests/attention/test_triton_interpreted.py      # where triton is installed
+"""
+
+import pytest
+import torch
+
+from regard.attention import SCORES, Attention, Mask, causal, everything, window
+from regard.attention.backends import triton
+from regard.positions import position
+from tests.contracts.cases import OPTIONS, assert_as_good_as, double, ragged
+
+pytestmark = pytest.mark.skipif(not triton.interpreted(), reason="needs triton and TRITON_INTERPRET=1")
+
+HEADS, GROUPS, DIM, OUT = 6, 3, 10, 9
+CASES = [  # score, bias, mask, offset
+    ("scaled-dot", None, everything, 0),
+    ("cosine", "distance", causal, 3),
+    ("dot", "t5", causal & window(9), 0),
+    ("general", "alibi", everything, 0),
+    ("additive", "shaw", causal, 0),
+]
+
+
+@pytest.mark.parametrize("longest", [17, 140])
+@pytest.mark.parametrize(("score", "bias", "mask", "offset"), CASES)
+def test_is_the_reference(score: str, bias: str | None, mask: Mask, offset: int, longest: int):
+    if score == "additive" and longest > 50:
+        pytest.skip("slow, and one kernel for all lengths")
+    lengths = [longest, 0, 3], [5, 4, longest]
+    made = bias and position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
+    attention = Attention(SCORES[score](HEADS, DIM), bias=made, backend="triton")
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter)
+    sequences = [ragged(lengths[0], HEADS, DIM), ragged(lengths[1], GROUPS, DIM), ragged(lengths[1], GROUPS, OUT)]
+
+    def outcome(attention: Attention, dtype: torch.dtype) -> list[torch.Tensor]:
+        inputs = [x.values.detach().to(dtype).requires_grad_() for x in sequences]
+        given = (x.like(leaf) for x, leaf in zip(sequences, inputs, strict=True))
+        out = attention(*given, mask=mask, offset=offset).values
+        wanted = [*inputs, *attention.parameters()]
+        return [out, *torch.autograd.grad(out.square().sum(), wanted, allow_unused=True, materialize_grads=True)]
+
+    fused, exact = outcome(attention, torch.float32), outcome(double(attention), torch.float64)
+    attention.backend = "reference"
+    size = 16 * max(slope.abs().max().item() for slope in exact)
+    for ours, theirs, truth in zip(fused, outcome(attention, torch.float32), exact, strict=True):
+        assert_as_good_as(ours, theirs, truth, size)

@@ -1,0 +1,164 @@
+"""The Triton kernels on a GPU against the reference in float64; run by hand where there is one (`pytest tests/gpu`)."""
+
+import pytest
+import torch
+
+from regard.attention import SCORES, Attention, Mask, MultiHead, causal, everything, window
+from regard.attention.backends import triton
+from regard.errors import BackendError
+from regard.positions import Rotary, position
+from regard.ragged import Ragged
+from tests.contracts.cases import assert_as_good_as, double
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+HEADS, GROUPS = 6, 3
+SHORT, OTHER = [3, 0, 50, 1, 17, 33], [40, 4, 0, 20, 1, 64]
+BIASES = [None, "alibi", "distance", "t5"]
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+
+
+def build(bias: str | None, dim: int, dtype: torch.dtype, score: str = "scaled-dot", **options: int) -> Attention:
+    made = None if bias is None else position(bias, width=24, heads=HEADS, dim=dim, causal=False, **options)
+    attention = Attention(SCORES[score](HEADS, dim), bias=made, backend="triton").cuda()
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter.normal_()
+    return attention.to(dtype)
+
+
+def batch(queries: list[int], keys: list[int], dim: int, out: int, dtype: torch.dtype) -> list[Ragged]:
+    torch.manual_seed(2)
+    q = Ragged.of([torch.randn(n, HEADS, dim, device="cuda", dtype=dtype) for n in queries])
+    k = q if keys == queries else Ragged.of([torch.randn(n, 1, 1, device="cuda") for n in keys])
+    return [q, *(k.like(torch.randn(sum(keys), GROUPS, d, device="cuda", dtype=dtype)) for d in (dim, out))]
+
+
+def outcome(attention: Attention, sequences: list[Ragged], mask: Mask, **options: object) -> list[torch.Tensor]:
+    inputs = [x.values.detach().requires_grad_() for x in sequences]
+    out = attention(*(x.like(leaf) for x, leaf in zip(sequences, inputs, strict=True)), mask=mask, **options).values
+    weight = torch.linspace(-1, 1, out.numel(), device="cuda", dtype=out.dtype).view_as(out)
+    wanted = [*inputs, *attention.parameters()]
+    return [out, *torch.autograd.grad((out * weight).sum(), wanted, allow_unused=True, materialize_grads=True)]
+
+
+def assert_held(attention: Attention, sequences: list[Ragged], mask: Mask, **options: object) -> None:
+    """Within twice eager's error of float64, contexts and all gradients."""
+    fused = outcome(attention, sequences, mask, **options)
+    exact = outcome(double(attention), [x.like(x.values.double()) for x in sequences], mask, **options)
+    attention.backend = "reference"
+    eager = outcome(attention, sequences, mask, **options)
+    assert all(x.isfinite().all() for x in fused)
+    assert_as_good_as(fused[0], eager[0], exact[0])
+    size = 16 * max(slope.abs().max().item() for slope in exact[1:])
+    for ours, theirs, truth in zip(fused[1:], eager[1:], exact[1:], strict=True):
+        assert_as_good_as(ours, theirs, truth, size)
+
+
+@DTYPES
+@pytest.mark.parametrize("mask", [everything, causal], ids=repr)
+@pytest.mark.parametrize("bias", BIASES)
+def test_short_sentences(bias: str | None, mask: Mask, dtype: torch.dtype):
+    assert_held(build(bias, 64, dtype), batch(SHORT, SHORT, 64, 64, dtype), mask)
+
+
+@DTYPES
+@pytest.mark.parametrize("bias", BIASES)
+def test_short_sentences_across_with_odd_sizes(bias: str | None, dtype: torch.dtype):
+    assert_held(build(bias, 23, dtype), batch(SHORT, OTHER, 23, 9, dtype), window(7))
+
+
+@DTYPES
+@pytest.mark.parametrize("longest", [9, 120])
+def test_every_tile(longest: int, dtype: torch.dtype):
+    lengths = [longest, 2, longest // 2]
+    assert_held(build("distance", 32, dtype), batch(lengths, lengths, 32, 32, dtype), causal)
+
+
+@DTYPES
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])
+def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
+    rotary = Rotary(64, pairs=pairs)
+    sequences = batch(lengths, lengths, 64, 64, dtype)
+
+    def run(backend: str, kind: torch.dtype) -> list[torch.Tensor]:
+        attention = build(None, 64, kind)
+        leaves = [x.values.detach().to(kind).requires_grad_() for x in sequences]
+        q, k, v = (x.like(leaf) for x, leaf in zip(sequences, leaves, strict=True))
+        if backend == "triton":
+            out = triton.run(attention, q, k, v, causal, 0, rotary).values
+        else:
+            attention.backend = backend
+            turned = (x.like(rotary.turn(x.values, x.positions[:, None])) for x in (q, k))
+            out = attention(*turned, v, mask=causal).values
+        return [out, *torch.autograd.grad(out.square().sum(), leaves)]
+
+    fused, eager, exact = run("triton", dtype), run("reference", dtype), run("reference", torch.float64)
+    assert_as_good_as(fused[0], eager[0], exact[0])
+    size = 16 * max(slope.abs().max().item() for slope in exact[1:])
+    for ours, theirs, truth in zip(fused[1:], eager[1:], exact[1:], strict=True):
+        assert_as_good_as(ours, theirs, truth, size)
+
+
+@DTYPES
+@pytest.mark.parametrize("bias", ["distance", "t5"])
+@pytest.mark.parametrize("mask", [everything, causal], ids=repr)
+def test_learned_lines_far_beyond_their_reach(bias: str, mask: Mask, dtype: torch.dtype):
+    options = {"reach": 40} if bias == "distance" else {"farthest": 60}
+    lengths = [700, 0, 301]
+    assert_held(build(bias, 64, dtype, **options), batch(lengths, lengths, 64, 64, dtype), mask)
+
+
+@DTYPES
+def test_later_queries(dtype: torch.dtype):
+    for queries, keys in (([3, 2], [20, 31]), ([3, 200], [300, 231])):
+        assert_held(build("distance", 32, dtype), batch(queries, keys, 32, 32, dtype), causal, offset=17)
+
+
+@DTYPES
+@pytest.mark.parametrize("lengths", [SHORT, [300, 5]], ids=["short", "long"])
+@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax"])
+def test_additive(lengths: list[int], normaliser: str, dtype: torch.dtype):
+    attention = build(None, 23, dtype, "additive")
+    attention.normaliser = Attention(SCORES["additive"](HEADS, 23), normaliser=normaliser).normaliser
+    assert_held(attention, batch(lengths, lengths, 23, 9, dtype), causal)
+
+
+def test_a_long_additive_map_takes_little_memory():
+    q, k, v = (torch.randn(1, 1, 4096, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    attention = Attention(SCORES["additive"](1, 256), backend="triton").cuda().bfloat16()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    attention(q, k, v).square().sum().backward()
+    assert (torch.cuda.max_memory_allocated() - before) / 2**20 < 200
+
+
+def test_the_same_twice():
+    for lengths in (SHORT, [700, 301]):
+        attention, sequences = build("distance", 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16)
+        one, other = (outcome(attention, sequences, causal) for _ in range(2))
+        assert all(torch.equal(x, y) for x, y in zip(one, other, strict=True))
+
+
+def test_says_what_it_cannot():
+    sequences = batch([3, 4], [3, 4], 32, 32, torch.float64)
+    with pytest.raises(BackendError, match="float32, bfloat16 and float16 only, and these are float64"):
+        build(None, 32, torch.float64)(*sequences)
+
+
+def test_auto_takes_it_for_short_sentences_and_additive_scores():
+    from regard.attention import backends
+
+    example = torch.randn(4, 2, 30, 64, device="cuda")
+    assert backends.fastest(Attention(SCORES["scaled-dot"](2, 64)), example) == "triton"
+    assert backends.fastest(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64)) == "triton"
+
+
+@pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])
+def test_heads_that_turn_give_what_they_give_on_a_cpu(lengths: list[int]):
+    layer = MultiHead(96, 3, turn=Rotary(32))
+    vectors = Ragged.of([torch.randn(n, 96) for n in lengths])
+    expected = layer(vectors, mask=causal).values
+    made = layer.cuda()(vectors.to("cuda"), mask=causal).values
+    torch.testing.assert_close(made.cpu(), expected, rtol=1e-4, atol=1e-5)
