@@ -115,7 +115,7 @@ export const texts = {
     back: "Back",
     trail: "Where it comes from",
     all: (lines: number) => `Show all ${lines} lines`,
-    running: "running sum",
+    running: "Σ so far",
     operands: "operands",
     result: "recomputed in float64",
     value: "the model’s value",
