@@ -72,9 +72,12 @@ class Watched:
         self.page, self.address = page, address
         self.complaints: list[str] = []
         self.outside: list[str] = []
+        self.pending: set[object] = set()
         page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self._asked(request.url))
+        page.on("request", lambda request: (self.pending.add(request), self._asked(request.url)))
+        page.on("requestfinished", lambda request: self.pending.discard(request))
+        page.on("requestfailed", lambda request: self.pending.discard(request))
 
     def _asked(self, url: str) -> None:
         parts = urlsplit(url)
@@ -89,9 +92,15 @@ class Watched:
         return self.page
 
     def settled(self) -> None:
-        """Wait for what is loading."""
-        self.page.wait_for_load_state("networkidle")
-        until(self.page, "!document.querySelector('[aria-busy=true]')")
+        """Wait for what is loading: nothing asked for and nothing busy, three looks in a row."""
+        quiet = 0
+        for _ in range(400):
+            busy = self.pending or self.page.evaluate("!!document.querySelector('[aria-busy=true]')")
+            quiet = 0 if busy else quiet + 1
+            if quiet == 3:
+                return
+            self.page.wait_for_timeout(40)
+        raise AssertionError(f"{self.page.url} never came to rest")
 
 
 @pytest.fixture

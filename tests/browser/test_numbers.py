@@ -1,11 +1,13 @@
 """What the page shows are the model's numbers: pixels, drawers, links and files, each held to Python."""
 
 import base64
+import csv
 import io
 import json
 import math
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -95,16 +97,23 @@ def test_every_number_of_a_drawer_is_right(visit, ids, traces, model, tensor, in
     if (more := drawer.locator("[data-all-lines]")).count():  # of a long sum the first lines come at once
         more.click()
     assert rows.count() == len(told["rows"])
-    for at in range(0, rows.count(), max(1, rows.count() // 5)):
-        line, cells = told["rows"][at], rows.nth(at).locator("td").all_inner_texts()
-        numbers = [number(cell) for cell in cells]
+    for line, (cells, named, values) in zip(told["rows"], rows.evaluate_all(READ), strict=True):
         wanted = [*line["numbers"], *([] if line["running"] is None else [line["running"]])]
-        assert numbers == pytest.approx([float(one) for one in wanted], rel=1e-2, abs=1e-4)
-        named = rows.nth(at).locator("th code").all_inner_texts()
-        for operand in line["operands"]:
-            assert any(operand["name"] in text for text in named)
-        values = [float(node.get_attribute("data-operand")) for node in rows.nth(at).locator("[data-operand]").all()]
+        assert [number(cell) for cell in cells] == pytest.approx([float(one) for one in wanted], rel=5e-2, abs=5e-5)
+        assert named == [_called(operand) for operand in line["operands"]]
         assert values == [pytest.approx(float(operand["value"]), rel=1e-6) for operand in line["operands"]]
+
+
+READ = """rows => rows.map(row => [
+  [...row.querySelectorAll("td")].map(cell => cell.innerText),
+  [...row.querySelectorAll("th code")].map(code => code.textContent),
+  [...row.querySelectorAll("[data-operand]")].map(node => +node.dataset.operand),
+])"""
+
+
+def _called(operand: dict) -> str:
+    place = "" if operand["kind"] == "constant" else f"[{','.join(map(str, operand['index']))}]"
+    return operand["name"] + place
 
 
 def number(text: str) -> float:
@@ -119,7 +128,8 @@ def test_operands_lead_on_and_back(visit, ids):
     drawer.locator("text=dec.1.cross.masked[2,3,0]").first.wait_for()
     drawer.locator("nav button").first.click()
     drawer.locator("[data-value]").wait_for()
-    assert "x=dec.1.cross.weights,2,3,4" in page.url
+    until(page, "location.hash.includes('x=dec.1.cross.weights,2,3,4')")
+    assert drawer.locator("[data-value]").count() == 1
 
 
 @pytest.mark.parametrize(
@@ -161,6 +171,35 @@ def test_exports_hold_the_numbers(visit, ids, traces, model):
         np.testing.assert_allclose(arrays[name], trace[name].numpy(), atol=1e-6)
     told = json.loads(exported(page, "JSON"))
     assert told["trace"]["output"]["text"] == trace.answer.text
+
+
+@pytest.mark.parametrize("model", LABS)
+def test_a_view_saves_its_numbers_and_its_picture(visit, ids, traces, model):
+    name = f"{LABS[model]}.weights"
+    page = visit().open(f"#/attention?m={ids[model]}&s={SOURCE}&a={LABS[model]}")
+    view = page.locator("figure", has=page.locator(f"[data-heatmap][data-name='{name}']"))
+
+    def saved(label: str) -> bytes:
+        view.get_by_role("button", name=re.compile("^Save")).first.click()
+        with page.expect_download() as coming:
+            page.get_by_role("menuitem", name=re.compile(label)).first.click()
+        return Path(coming.value.path()).read_bytes()
+
+    rows = list(csv.reader(io.StringIO(saved("CSV").decode("utf-8-sig"))))
+    tensor = traces[model][name][0].numpy()
+    table = [row for row in rows if len(row) == tensor.shape[1] + 1][-len(tensor) :]
+    np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in table], tensor, atol=1e-6)
+    picture = Image.open(io.BytesIO(saved("PNG"))).convert("RGB")
+    brightest = PALETTE["weights"][round(float(tensor.max()) * 255)]
+    assert (
+        min(
+            abs(r - brightest[0]) + abs(g - brightest[1]) + abs(b - brightest[2])
+            for _, (r, g, b) in picture.getcolors(1 << 24)
+        )
+        <= 6
+    )
+    drawn = ElementTree.fromstring(saved("SVG"))
+    assert len(drawn.findall(".//{http://www.w3.org/2000/svg}rect")) >= tensor.size
 
 
 def test_a_saved_page_shows_the_same_without_a_server(visit, ids, traces, browser, tmp_path):
