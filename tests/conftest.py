@@ -4,6 +4,13 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention
 
+SLOW = {"train", "commands", "browser", "learning", "examples", "explore"}  # they wait for programs of their own
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow files first: the last one to run has all other cores waiting."""
+    items.sort(key=lambda item: SLOW.isdisjoint(item.path.parts))
+
 
 @pytest.fixture(autouse=True)
 def _seed():
