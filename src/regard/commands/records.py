@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.commands.options import Form
+from regard.search.looks import links as pairs
 from regard.transducer import Answer, Transducer
 
 SPACES = str.maketrans("\t\n\r", "   ")  # a line stays a line, and a column a column
@@ -27,8 +28,7 @@ def links(answer: Answer) -> str:
     """The source token that each answer token looked at most, as i-j in tokens from 0 (Pharaoh's way)."""
     if answer.alignment is None:
         return ""
-    most = answer.alignment[:-1].argmax(1).tolist()
-    return " ".join(f"{i}-{j}" for j, i in enumerate(most) if i < answer.alignment.shape[1] - 1)
+    return " ".join(f"{i}-{j}" for i, j in pairs(answer.alignment))
 
 
 def _columns(number: int, answer: Answer, form: Form) -> list[str]:

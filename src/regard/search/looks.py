@@ -46,3 +46,11 @@ def alignment(model: Model, seen: dict[str, Weights]) -> Float[Tensor, "query ke
     if not names:
         raise RegardError("this model has no attention to its source: all it knows of it is one vector")
     return torch.stack([seen[name].mean(0) for name in names]).mean(0)
+
+
+def links(matrix: Float[Tensor, "query key"]) -> list[list[int]]:
+    """[i, j] for each answer token j and the source token i that the row before it looked at most (Pharaoh's way).
+
+    The end, last on both sides, is linked with nothing."""
+    most = matrix[:-1].argmax(1).tolist()
+    return [[i, j] for j, i in enumerate(most) if i < matrix.shape[1] - 1]

@@ -7,8 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import RegardError, UnknownName, suggestion
+from regard.search.looks import links
 from regard.trace.trace import Trace
 
+__all__ = ["MEAN", "aligned", "links"]
 MEAN = "mean"
 Matrix = Float[Tensor, "target source"]
 
@@ -30,11 +32,3 @@ def aligned(trace: Trace, attention: str = MEAN, head: int | None = None) -> Mat
         return weights.mean(0)
     crossing[attention].check_head(head)
     return weights[head]
-
-
-def links(matrix: Matrix) -> list[list[int]]:
-    """[i, j] for each answer token j and the source token i that the row before it looked at most (Pharaoh's way).
-
-    The end, last on both sides, is linked with nothing."""
-    most = matrix[:-1].argmax(1).tolist()
-    return [[i, j] for j, i in enumerate(most) if i < matrix.shape[1] - 1]

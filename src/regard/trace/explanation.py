@@ -64,6 +64,11 @@ def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Line], float]:
     return lines, running
 
 
+def copied(operand: Operand) -> Working:
+    """A number that is taken over as it is."""
+    return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+
+
 @dataclass(frozen=True)
 class Explanation:
     """What `explain` gives: the working, and how far the model's own float32 number is from it."""

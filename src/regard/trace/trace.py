@@ -16,8 +16,6 @@ from regard.trace.operations.operation import Numbers, Operation
 from regard.trace.program import Attended, Program, Step
 from regard.transducer import Answer, Transducer
 
-Shape = tuple[int, ...]
-
 
 @dataclass(frozen=True, eq=False)
 class Trace:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.trace.explanation import Index, Line, Operand, Stage, Working, product_sum
+from regard.trace.explanation import Index, Line, Operand, Stage, Working, copied, product_sum
 from regard.trace.operations.operation import Numbers, Operation, constant
 
 
@@ -45,7 +45,7 @@ class Before(Operation):
             operand = at.one(self.inputs[1], 0, self.first + j)
         else:
             operand = constant("zero at the start", 0.0)
-        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+        return copied(operand)
 
     def _row(self, at: Numbers, t: int) -> int | None:
         """The step before t, if there is one."""
@@ -193,4 +193,4 @@ class Ends(Operation):
         length, half = at[forward].shape
         j = index[1]
         operand = at.one(forward, length - 1, j) if j < half else at.one(backward, 0, j - half)
-        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+        return copied(operand)

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.trace.explanation import Index, Line, Operand, Stage, Working, product_sum
+from regard.trace.explanation import Index, Stage, Working, copied, product_sum
 from regard.trace.operations.operation import ALL, Numbers, Operation, constant
-
-
-def _kept(operand: Operand) -> Working:
-    return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
 
 
 @dataclass(frozen=True)
@@ -32,8 +28,8 @@ class Cut(Operation):
 
     def explain(self, at: Numbers, index: Index) -> Working:
         if index[0] != self.head:
-            return _kept(at.one(self.inputs[0], *index))
-        return _kept(constant("set by hand", 0.0))
+            return copied(at.one(self.inputs[0], *index))
+        return copied(constant("set by hand", 0.0))
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Averaged(Operation):
     def explain(self, at: Numbers, index: Index) -> Working:
         head, _, j = index
         if head != self.head:
-            return _kept(at.one(self.inputs[0], *index))
+            return copied(at.one(self.inputs[0], *index))
         lines, total = product_sum([(one,) for one in at.along(self.inputs[0], head, ALL, j)])
         return Working(total / len(lines), ("term",), lines, [Stage("Σ", total), Stage("rows", len(lines))])
 
@@ -79,7 +75,7 @@ class Uniform(Operation):
     def explain(self, at: Numbers, index: Index) -> Working:
         head, query, key = index
         if head != self.head:
-            return _kept(at.one(self.inputs[0], *index))
+            return copied(at.one(self.inputs[0], *index))
         seen = at[self.inputs[1]][head, query].isfinite()
         count = int(seen.sum())
         result = 1 / count if bool(seen[key]) else 0.0
@@ -109,8 +105,8 @@ class Row(Operation):
     def explain(self, at: Numbers, index: Index) -> Working:
         head, query, key = index
         if (head, query) != (self.head, self.query):
-            return _kept(at.one(self.inputs[0], *index))
-        return _kept(constant("set by hand", self.values[key]))
+            return copied(at.one(self.inputs[0], *index))
+        return copied(constant("set by hand", self.values[key]))
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ class Nothing(Operation):
         return torch.zeros_like(at[self.inputs[0]])
 
     def explain(self, at: Numbers, index: Index) -> Working:
-        return _kept(constant("switched off", 0.0))
+        return copied(constant("switched off", 0.0))
 
 
 @dataclass(frozen=True)
@@ -146,8 +142,8 @@ class Patched(Operation):
     def explain(self, at: Numbers, index: Index) -> Working:
         assert self.given is not None
         if index[self.time] >= self.given.shape[self.time]:
-            return _kept(at.one(self.inputs[0], *index))
-        return _kept(constant("patched", float(self.given[index])))
+            return copied(at.one(self.inputs[0], *index))
+        return copied(constant("patched", float(self.given[index])))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from torch import Tensor
 from regard.trace.explanation import Index, Operand, Working
 
 ALL = slice(None)
-Place = tuple[int | slice, ...]  # an index with one axis left open
 
 
 class Numbers(Mapping[str, Tensor]):

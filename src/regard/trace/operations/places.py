@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.positions import T5, Distance, Rotary, Shaw
-from regard.trace.explanation import Index, Line, Stage, Working, product_sum
+from regard.trace.explanation import Index, Stage, Working, copied, product_sum
 from regard.trace.operations.operation import ALL, Numbers, Operation, constant
 
 
@@ -33,7 +33,7 @@ class Turned(Operation):
         head, row, i = index
         if i >= self.rotary.turned:
             operand = at.one(self.inputs[0], *index)
-            return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+            return copied(operand)
         half = self.rotary.turned // 2
         if self.rotary.pairs == "halves":
             pair, second, other = i % half, i >= half, (i + half) % self.rotary.turned

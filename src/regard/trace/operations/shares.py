@@ -151,7 +151,7 @@ def _exps(numbers: list[Operand], here: int) -> tuple[list[Line], float, float]:
 
 @dataclass(frozen=True)
 class Temper(Operation):
-    """A tensor divided by a temperature; `over` 1 for one with heads."""
+    """A tensor divided by a temperature."""
 
     temperature: float = 1.0
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.trace.explanation import Index, Line, Stage, Working, product_sum
+from regard.trace.explanation import Index, Line, Stage, Working, copied, product_sum
 from regard.trace.operations.operation import Numbers, Operation, constant
 
 
@@ -132,7 +132,7 @@ class Same(Operation):
 
     def explain(self, at: Numbers, index: Index) -> Working:
         operand = at.one(self.inputs[0], *index)
-        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+        return copied(operand)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class OneHead(Same):
 
     def explain(self, at: Numbers, index: Index) -> Working:
         operand = at.one(self.inputs[0], *index[1:])
-        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+        return copied(operand)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Join(Operation):
         row, j = index
         dim = at[self.inputs[0]].shape[2]
         operand = at.one(self.inputs[0], j // dim, row, j % dim)
-        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+        return copied(operand)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Concat(Operation):
         part = next(i for i, end in enumerate(ends) if j < end)
         name = self.inputs[part]
         operand = at.one(name, row if len(at[name]) > 1 else 0, j - (ends[part - 1] if part else 0))
-        return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+        return copied(operand)
 
 
 @dataclass(frozen=True)
