@@ -15,6 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = [
     {"axes", "errors", "config", "ragged", "shipped"},
+    {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
     {"search", "bundle"},
@@ -30,7 +31,7 @@ LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
 FOUNDATION = {("axes", "errors"), ("ragged", "errors"), ("ragged", "axes"), ("config", "errors")}
 
 HOMES = {  # third-party libraries that live in one place only
-    "triton": "attention/backends",
+    "triton": "attention/backends|kernels",
     "transformers": "hub",
     "fastapi": "explore|serve",
     "uvicorn": "explore|serve",

@@ -123,6 +123,8 @@ class Train(Settings):
     """Stop when the task's metric has not improved for so many evaluations."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 computes in half the size and keeps weights in float32."""
+    capture: bool = True
+    """On a GPU, record each step's kernels once (a CUDA graph for each shape) and replay them."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: copy the model to each, or shard it among them."""
     save_seconds: float = Field(60.0, ge=0)

@@ -161,6 +161,7 @@ def test_the_time_of_a_step_is_measured_after_four_to_warm_up(monkeypatch):
 
     class Slow:
         steps = 0
+        captured = None
 
         def advance(self):
             self.steps += 1

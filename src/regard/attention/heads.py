@@ -16,6 +16,7 @@ from regard.attention.reference import Bias, Steps, Turn
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
 from regard.errors import ShapeError, choose
+from regard.kernels.linear import linear
 from regard.ragged import Ragged
 
 S = TypeVar("S", Ragged, Tensor)
@@ -103,16 +104,11 @@ class MultiHead(nn.Module):
         return [*self._project(queries, "queries", turn=turn), *self._project(context, "keys", "values", turn=turn)]
 
     def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, turn: bool = True) -> list[Any]:
-        """Vectors in some of their roles, cut into heads or groups, and turned by position where the encoding turns.
-
-        One matrix product makes them all: on small models the number of products costs more than their size.
-        """
+        """Vectors in some of their roles, cut into heads or groups, and turned by position where the encoding turns."""
         layers: list[nn.Linear] = [getattr(self, role) for role in roles]
         vectors = _vectors(sequences, *{layer.in_features for layer in layers})
-        weight = torch.cat([layer.weight for layer in layers])
-        bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
         compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]
-        flat = nn.functional.linear(vectors, weight, bias)
+        flat = linear(vectors, *layers)
         turning, still = flat.split([sum(compared), flat.shape[-1] - sum(compared)], -1)
         made: list[Tensor] = []
         if compared:
@@ -126,7 +122,7 @@ class MultiHead(nn.Module):
 
     def _join(self, like: S, contexts: S) -> S:
         if isinstance(like, Ragged) and isinstance(contexts, Ragged):
-            return like.like(self.out(contexts.values.flatten(-2)))
+            return like.like(linear(contexts.values.flatten(-2), self.out))
         return self.out(contexts.transpose(1, 2).flatten(-2))
 
 

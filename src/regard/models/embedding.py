@@ -31,9 +31,17 @@ class Embedding(nn.Module):
         """Vectors for ids whose sequences start at `offset`."""
         vectors = nn.functional.embedding(ids.values, self.table) * self.scale
         if self.position is not None:
-            first = offset[ids.layout.rows] if isinstance(offset, Tensor) else offset
-            vectors = vectors + self.position(ids.positions + first).to(vectors.dtype)
+            vectors = vectors + _placed(self.position, ids, offset).to(vectors.dtype)
         return ids.like(self.dropout(vectors))
+
+
+def _placed(position: Added, ids: Ragged, offset: Offset) -> Float[Tensor, "token width"]:
+    """What each token's position adds. Where all sequences start at one place, each position is computed once."""
+    if isinstance(offset, Tensor):
+        added: Tensor = position(ids.positions + offset[ids.layout.rows])
+        return added
+    places = torch.arange(offset, offset + ids.longest, device=ids.values.device)
+    return nn.functional.embedding(ids.positions, position(places))
 
 
 class Output(nn.Module):

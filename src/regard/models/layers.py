@@ -10,7 +10,10 @@ from torch.nn import functional as F
 
 from regard.attention import Cache, MultiHead, causal
 from regard.config import Transformer
+from regard.kernels import computing, fusible
+from regard.kernels.linear import linear
 from regard.models.dropout import Dropout
+from regard.models.residual import Stream
 from regard.positions import Biasing, Position, Turning
 from regard.ragged import Ragged
 
@@ -31,15 +34,24 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(settings.hidden, settings.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.inner(x)
+        inner = linear(x, self.inner)
         if self.activation == "swiglu":
-            gate, inner = inner.chunk(2, -1)
-            return self.outer(F.silu(gate) * inner)
-        return self.outer(F.relu(inner) if self.activation == "relu" else F.gelu(inner))
+            return linear(_gated(inner), self.outer)
+        return linear(F.relu(inner) if self.activation == "relu" else F.gelu(inner), self.outer)
+
+
+def _gated(both: Tensor) -> Tensor:
+    """silu(a) ⊙ b, where a and b lie side by side."""
+    if fusible(both) and both.ndim == 2:
+        from regard.kernels.gate import gate
+
+        return gate(both)
+    a, b = both.chunk(2, -1)
+    return F.silu(a) * b
 
 
 class Sublayer(nn.Module):
-    """x + f(norm(x)), or norm(x + f(x)) as in the paper."""
+    """x + f(norm(x)), or norm(x + f(x)) as in the paper. Before a norm the sum is left open: the next one closes it."""
 
     def __init__(self, settings: Transformer) -> None:
         super().__init__()
@@ -47,10 +59,12 @@ class Sublayer(nn.Module):
         self.before = settings.placement == "pre"
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, x: Ragged, act: Callable[[Ragged], Ragged]) -> Ragged:
+    def forward(self, stream: Stream, act: Callable[[Ragged], Ragged]) -> Stream:
         if self.before:
-            return x.like(x.values + self.dropout(act(x.like(self.norm(x.values))).values))
-        return x.like(self.norm(x.values + self.dropout(act(x).values)))
+            x, normed = stream.normed(self.norm, self.dropout, computing(stream.x.values))
+            return Stream(x, act(normed).values)
+        kind = computing(stream.x.values)
+        return Stream(Stream(stream.x, act(stream.x).values).normed(self.norm, self.dropout, kind)[1])
 
 
 def heads(settings: Transformer, position: Position | None = None) -> MultiHead:
@@ -73,9 +87,9 @@ class EncoderLayer(nn.Module):
         self.self_attention, self.feed_forward = heads(settings, position), FeedForward(settings)
         self.residual1, self.residual2 = Sublayer(settings), Sublayer(settings)
 
-    def forward(self, x: Ragged) -> Ragged:
-        x = self.residual1(x, self.self_attention)
-        return self.residual2(x, lambda y: y.like(self.feed_forward(y.values)))
+    def forward(self, stream: Stream) -> Stream:
+        stream = self.residual1(stream, self.self_attention)
+        return self.residual2(stream, lambda y: y.like(self.feed_forward(y.values)))
 
 
 class DecoderLayer(nn.Module):
@@ -87,12 +101,12 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(settings)
         self.residual1, self.residual2, self.residual3 = (Sublayer(settings) for _ in range(3))
 
-    def forward(self, x: Ragged, memory: Ragged) -> Ragged:
-        x = self.residual1(x, lambda y: self.self_attention(y, mask=causal))
-        x = self.residual2(x, lambda y: self.cross_attention(y, memory))
-        return self.residual3(x, lambda y: y.like(self.feed_forward(y.values)))
+    def forward(self, stream: Stream, memory: Ragged) -> Stream:
+        stream = self.residual1(stream, lambda y: self.self_attention(y, mask=causal))
+        stream = self.residual2(stream, lambda y: self.cross_attention(y, memory))
+        return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values)))
 
-    def step(self, x: Ragged, past: Cache, memory: Cache) -> tuple[Ragged, Cache]:
+    def step(self, stream: Stream, past: Cache, memory: Cache) -> tuple[Stream, Cache]:
         """The next positions, given what came before and the memory's keys and values.
 
         Rows that share a source ask it together, as if they were positions of one sequence."""
@@ -106,9 +120,9 @@ class DecoderLayer(nn.Module):
             y, grown = self.self_attention.step(y, past, mask=causal)
             return y
 
-        x = self.residual1(x, attend)
-        x = self.residual2(x, lambda y: y.like(self.cross_attention.recall(together(y), memory).values))
-        return self.residual3(x, lambda y: y.like(self.feed_forward(y.values))), grown
+        stream = self.residual1(stream, attend)
+        stream = self.residual2(stream, lambda y: y.like(self.cross_attention.recall(together(y), memory).values))
+        return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values))), grown
 
 
 def initialise(module: nn.Module, depth: int) -> None:

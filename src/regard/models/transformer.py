@@ -15,6 +15,7 @@ from regard.errors import RegardError
 from regard.models.contract import Model, State
 from regard.models.embedding import Embedding, Output, ids_of
 from regard.models.layers import DecoderLayer, EncoderLayer, initialise, norm
+from regard.models.residual import Stream
 from regard.positions import position
 from regard.ragged import Ragged
 
@@ -79,17 +80,17 @@ class Transformer(Model):
 
     def encode(self, source: Ragged) -> Ragged:
         """A vector for each source token, in the light of all others."""
-        x = self.source(source)
+        stream = Stream(self.source(source))
         for layer in self.encoder:
-            x = layer(x)
-        return x.like(self.encoder_norm(x.values))
+            stream = layer(stream)
+        return stream.closed(self.encoder_norm, self.source.dropout)
 
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
         """The decoder's last vectors for all positions at once."""
-        memory, x = self.encode(source), self.target(prefix)
+        memory, stream = self.encode(source), Stream(self.target(prefix))
         for layer in self.decoder:
-            x = layer(x, memory)
-        return x.like(self.decoder_norm(x.values))
+            stream = layer(stream, memory)
+        return stream.closed(self.decoder_norm, self.target.dropout)
 
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
         """h · Eᵀ."""
@@ -108,8 +109,9 @@ class Transformer(Model):
         self, tokens: Int[Tensor, " row"], state: TransformerState
     ) -> tuple[Float[Tensor, "row vocabulary"], TransformerState]:
         """One position in each row."""
-        x, past = self.target(ids_of(tokens), state.past[0].offset), []
+        stream, past = Stream(self.target(ids_of(tokens), state.past[0].offset)), []
         for layer, before, memory in zip(self.decoder, state.past, state.memory, strict=True):
-            x, after = layer.step(x, before, memory)
+            stream, after = layer.step(stream, before, memory)
             past.append(after)
-        return self.project(self.decoder_norm(x.values)), TransformerState(tuple(past), state.memory, state.share)
+        last = stream.closed(self.decoder_norm, self.target.dropout)
+        return self.project(last.values), TransformerState(tuple(past), state.memory, state.share)

@@ -29,8 +29,13 @@ def waves(
 
 
 def _computed(positions: Tensor, rates: tuple[float, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    angles = positions[..., None] * torch.tensor(rates, dtype=torch.float64, device=positions.device)
+    angles = positions[..., None] * _numbers(rates, positions.device)
     return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+@lru_cache(maxsize=64)  # to send them to a GPU each time would be to wait for it
+def _numbers(rates: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(rates, dtype=torch.float64, device=device)
 
 
 @lru_cache(maxsize=32)

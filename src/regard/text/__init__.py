@@ -6,6 +6,7 @@ from regard.text.corpus import Corpus
 from regard.text.heldout import Split, variants
 from regard.text.ids import tokenise
 from regard.text.kinds import TOKENIZERS, train_tokenizer
+from regard.text.lessons import Lesson, Shape, filled, opened
 from regard.text.pairs import Pairs
 from regard.text.reading import Pair, Reading
 from regard.text.survey import Survey, survey
@@ -20,10 +21,12 @@ __all__ = [
     "Batches",
     "Choice",
     "Corpus",
+    "Lesson",
     "Pair",
     "Pairs",
     "Piece",
     "Reading",
+    "Shape",
     "Split",
     "Survey",
     "Tokenizer",
@@ -31,6 +34,8 @@ __all__ = [
     "begun",
     "default_size",
     "ended",
+    "filled",
+    "opened",
     "split",
     "survey",
     "tokenise",

@@ -61,12 +61,20 @@ class Batches:
         self._latest: tuple[int, Plan] | None = None
 
     def plan(self, epoch: int) -> Plan:
-        """The plan of an epoch; the latest is kept, for steps come one after another."""
-        if self._latest is None or self._latest[0] != epoch:
-            self._latest = None  # let the old one go before there are two
+        """The plan of an epoch; the latest is kept, for steps come one after another. Threads may ask side by side."""
+        latest = self._latest
+        if latest is None or latest[0] != epoch:
+            latest = self._latest = None  # let the old one go before there are two
             lengths = self.pairs.source_lengths, self.pairs.target_lengths
-            self._latest = epoch, plan(*lengths, budget=self.budget, seed=self.seed, epoch=epoch, limit=self.limit)
-        return self._latest[1]
+            made = plan(*lengths, budget=self.budget, seed=self.seed, epoch=epoch, limit=self.limit)
+            latest = self._latest = epoch, made
+        return latest[1]
+
+    def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
+        """Which step this is, and this rank's part of it; past the end of an epoch, the next one's first."""
+        if step >= self.steps(epoch):
+            epoch, step = epoch + 1, 0
+        return epoch, step, self.at(epoch, step)
 
     def steps(self, epoch: int) -> int:
         """How many steps an epoch has."""

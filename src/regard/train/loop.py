@@ -14,12 +14,17 @@ from torch import Tensor, nn
 
 from regard.config import Train
 from regard.errors import RegardError
+from regard.kernels import fusible
+from regard.kernels.halves import Halves
 from regard.models import Model
 from regard.models.products import plain_products
+from regard.models.transformer import Transformer
 from regard.ragged import Ragged
-from regard.text import Batch, Batches, split
+from regard.text import Batch, Batches, Lesson, split
 from regard.train import checkpoint
+from regard.train.ahead import Ahead, Prepared
 from regard.train.average import Average
+from regard.train.captured import Captured
 from regard.train.distributed import World, like, whole
 from regard.train.muon import optimizers
 from regard.train.objective import Objective
@@ -38,15 +43,26 @@ class Trainer:
         self, model: Model, batches: Batches, settings: Train, total: int, world: World, *, rate: float
     ) -> None:
         self.model, self.batches, self.settings, self.total, self.world = model, batches, settings, total, world
-        self.rate, self.warmup = rate, round(settings.warmup * total)
+        self.peak, self.warmup = rate, round(settings.warmup * total)
         self.objective = world.wrap(Objective(model, smoothing=settings.smoothing), settings.parallel)
         self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
-        self.optimizers = optimizers(model, settings.optimizer, rate=rate, decay=settings.decay)
+        # On a GPU the rate lies there too, where a recorded step can read it.
+        self.pace = torch.zeros((), device=world.device) if world.device.type == "cuda" else None
+        pace = rate if self.pace is None else self.pace
+        self.optimizers = optimizers(model, settings.optimizer, rate=pace, decay=settings.decay)
         window = settings.averaged * total // 200
         self.average = Average(model, settings.average, count=settings.averaged, window=window)
         self.step, self.epoch, self.at = 0, 0, 0
         self.halvings = settings.accumulate.bit_length() - 1
+        self.halves = Halves()
+        self.captured = _captured(self)
+        self.ahead = Ahead(batches, self.captured.prepared if self.captured else None)
         self.facts: dict[str, Any] = {}
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+        return self.peak * share(self.settings.schedule, self.step, self.warmup, self.total)
 
     def advance(self) -> tuple[Tensor, int]:
         """One update: its loss and the tokens it read."""
@@ -54,31 +70,66 @@ class Trainer:
             return self._advance()
 
     def _advance(self) -> tuple[Tensor, int]:
-        if self.at >= self.batches.steps(self.epoch):
-            self.epoch, self.at = self.epoch + 1, 0
-        batch = self.batches.at(self.epoch, self.at).to(self.world.device)
+        self.epoch, self.at, batch, prepared = self.ahead.take(self.epoch, self.at, last=self.step + 1 >= self.total)
         if not self.model.training:  # asked first, for to say it to every part takes longer than a small product
             self.model.train()
+        self._set_pace()
+        loss = self._by_recording(batch, prepared)
+        if loss is None:
+            on_device = batch.to(self.world.device)
+            loss = self._update(lambda: self.world.summed(self._gradients(on_device)))
+        self.step, self.at = self.step + 1, self.at + 1
+        self.average.stepped(self.step)
+        return loss, len(batch.source.values) + len(batch.target.values) + 2 * len(batch)
+
+    def _set_pace(self) -> None:
+        if self.pace is not None:
+            self.pace.fill_(self.rate)
+            return
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.rate * share(self.settings.schedule, self.step, self.warmup, self.total)
-        loss = self.world.summed(self._gradients(batch))
+                group["lr"] = self.rate
+
+    def _by_recording(self, batch: Batch, prepared: Prepared | None) -> Tensor | None:
+        """The loss of an update that was, or will be, recorded; None where this step cannot be."""
+        if self.captured is None or prepared is None or self.halvings:
+            return None
+        self._seed()
+        try:
+            return self.captured(*prepared, 1 / (batch.step_tokens + batch.step_pairs))
+        except torch.OutOfMemoryError:  # in parts, then; nothing has been updated yet
+            self.captured, self.ahead.prepare = None, None
+            return None
+
+    def _seed(self) -> None:
+        torch.manual_seed(hash((self.settings.seed, self.step, self.world.rank)) & 0x7FFF_FFFF_FFFF_FFFF)
+
+    def _learn(self, lesson: Lesson) -> Tensor:
+        """One update from a lesson, all of it on the device."""
+
+        def gradients() -> Tensor:
+            for optimizer in self.optimizers:
+                optimizer.zero_grad()
+            return self._part(lesson)
+
+        return self._update(gradients)
+
+    def _update(self, gradients: Callable[[], Tensor]) -> Tensor:
+        """Find the gradients, shorten them, follow them; gives the loss."""
+        loss = gradients()
         norm = whole(nn.utils.clip_grad_norm_(self.weights, self.settings.clip))
         for optimizer in self.optimizers:
             optimizer.step()
-        self.step, self.at = self.step + 1, self.at + 1
-        self.average.stepped(self.step)
-        loss = torch.where(norm.isfinite() | ~loss.isfinite(), loss, norm)  # else it would show at the next step only
-        return loss, len(batch.source.values) + len(batch.target.values) + 2 * len(batch)
+        return torch.where(norm.isfinite() | ~loss.isfinite(), loss, norm)  # else it would show at the next step only
 
     def _gradients(self, batch: Batch) -> Tensor:
         """The gradients of a batch, in as many parts as memory needs."""
         while True:
             try:
-                torch.manual_seed(hash((self.settings.seed, self.step, self.world.rank)) & 0x7FFF_FFFF_FFFF_FFFF)
+                self._seed()
                 for optimizer in self.optimizers:
                     optimizer.zero_grad()
-                return sum((self._part(part) for part in self._parts(batch)), torch.zeros(()))
+                return sum((self._part(part) for part in self._parts(batch)), torch.zeros((), device=self.world.device))
             except torch.OutOfMemoryError:
                 if 2**self.halvings >= len(batch):
                     raise RegardError(
@@ -96,11 +147,11 @@ class Trainer:
         missing = 2**self.halvings - len(parts) if self.world.size > 1 else 0
         return parts + [_nothing(batch)] * missing
 
-    def _part(self, part: Batch) -> Tensor:
-        with self._precision():
+    def _part(self, part: Batch | Lesson) -> Tensor:
+        with self._precision(), self.halves.fresh():
             loss = self.objective(part)
         (loss * self.world.size).backward()  # the exchange takes the mean over processes; this makes it the sum
-        return loss.detach().cpu() if loss.device.type == "cpu" else loss.detach()
+        return loss.detach()
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.settings.precision == "float32":
@@ -133,11 +184,24 @@ class Trainer:
                 for key, kept in state.items()
             }
             optimizer.load_state_dict(full)
+            for group in optimizer.param_groups:
+                group["lr"] = self.peak if self.pace is None else self.pace  # loading copied it
         self.average.restore(saved.state["average"])
         facts = dict(saved.facts)
         self.step, self.epoch, self.at = (facts.pop(name) for name in ("step", "epoch", "at"))
         self.halvings = facts.pop("halvings")
         self.facts = facts
+
+
+def _captured(trainer: Trainer) -> Captured | None:
+    """What learns by recordings, where that can be: one GPU, a Transformer, a step in one part."""
+    world, settings = trainer.world, trainer.settings
+    if world.device.type != "cuda" or world.size > 1 or trainer.halvings or not isinstance(trainer.model, Transformer):
+        return None
+    if not fusible(trainer.weights[0]) or trainer.model.settings.backend not in ("auto", "triton"):
+        return None
+    budget, device = trainer.batches.budget, world.device
+    return Captured(trainer._learn, budget=budget, device=device, replay=settings.capture)
 
 
 def _nothing(batch: Batch) -> Batch:
@@ -150,11 +214,18 @@ def seconds_a_step(make: Callable[[], Trainer], steps: int = 24) -> float:
     """How long an update takes, measured on a throw-away trainer over the first batches; its first steps warm up."""
     trainer = make()
     for _ in range(4):
-        trainer.advance()
+        loss, _ = trainer.advance()
+    if trainer.captured:  # a shape is recorded when it comes again
+        for _ in range(2):
+            trainer.epoch, trainer.at = 0, 0
+            for _ in range(steps):
+                loss, _ = trainer.advance()
+        trainer.epoch, trainer.at = 0, 0
+    float(loss)  # a GPU has finished only when it is asked for a number
     start = time.perf_counter()
     for _ in range(steps):
         loss, _ = trainer.advance()
-    float(loss)  # a GPU has finished only when it is asked for a number
+    float(loss)
     return (time.perf_counter() - start) / steps
 
 

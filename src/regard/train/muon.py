@@ -1,6 +1,6 @@
 """Muon: momentum made orthogonal, matrix by matrix (Jordan et al. 2024); everything else learns by AdamW.
 
-torch.optim.Muon computes in bfloat16, which CPUs emulate; this one computes in the weights' own precision.
+torch.optim.Muon computes in bfloat16, which CPUs emulate; this one computes in the weights' own precision there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ ROUNDS = 3
 class Muon(torch.optim.Optimizer):
     """Momentum, then the nearest (nearly) orthogonal matrix, sized like an AdamW update (Liu et al. 2025)."""
 
-    def __init__(self, params: Any, lr: float = 1e-3, *, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, params: Any, lr: float | Tensor = 1e-3, *, momentum: float = 0.9, weight_decay: float = 0.0
+    ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -36,7 +38,7 @@ class Muon(torch.optim.Optimizer):
             for matrices in alike.values():
                 self._update(matrices, group["lr"], group["momentum"], group["weight_decay"])
 
-    def _update(self, matrices: list[Tensor], rate: float, momentum: float, decay: float) -> None:
+    def _update(self, matrices: list[Tensor], rate: float | Tensor, momentum: float, decay: float) -> None:
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum"] = torch.zeros_like(matrix)
@@ -44,9 +46,9 @@ class Muon(torch.optim.Optimizer):
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         torch._foreach_lerp_(smooth, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, smooth, momentum)
-        updates = orthogonal(torch.stack(ahead)).unbind()
+        updates = orthogonal(torch.stack(ahead)) * (-rate * 0.2 * math.sqrt(max(matrices[0].shape)))
         torch._foreach_mul_(matrices, 1 - rate * decay)
-        torch._foreach_add_(matrices, updates, alpha=-rate * 0.2 * math.sqrt(max(matrices[0].shape)))
+        torch._foreach_add_(matrices, updates.unbind())
 
 
 def orthogonal(matrices: Float[Tensor, "many row column"]) -> Float[Tensor, "many row column"]:
@@ -55,14 +57,19 @@ def orthogonal(matrices: Float[Tensor, "many row column"]) -> Float[Tensor, "man
     wide = matrices.shape[-2] <= matrices.shape[-1]
     x = matrices if wide else matrices.mT
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    if x.is_cuda:  # a direction does not need more, and tensor cores are many times faster with it
+        x = x.bfloat16()
     for _ in range(ROUNDS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x if wide else x.mT
+    return (x if wide else x.mT).to(matrices.dtype)
 
 
-def optimizers(model: nn.Module, name: str, *, rate: float, decay: float) -> list[torch.optim.Optimizer]:
-    """The optimizers of a run: Muon for the matrices inside and AdamW for all else, or AdamW for all."""
+def optimizers(model: nn.Module, name: str, *, rate: float | Tensor, decay: float) -> list[torch.optim.Optimizer]:
+    """The optimizers of a run: Muon for the matrices inside and AdamW for all else, or AdamW for all.
+
+    A rate that lies on a GPU may change after a step was recorded.
+    """
     inside: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
     for label, parameter in model.named_parameters():
@@ -71,5 +78,6 @@ def optimizers(model: nn.Module, name: str, *, rate: float, decay: float) -> lis
     decayed = [p for p in rest if p.ndim >= 2]
     plain = [p for p in rest if p.ndim < 2]  # norms and biases do not shrink
     groups = [{"params": decayed, "weight_decay": decay}, {"params": plain, "weight_decay": 0.0}]
-    made: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=True)]
+    options: dict[str, Any] = {"betas": (0.9, 0.98), "fused": True, "capturable": isinstance(rate, Tensor)}
+    made: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=rate, **options)]
     return [*made, Muon(inside, lr=rate, weight_decay=decay)] if inside else made

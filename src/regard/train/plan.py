@@ -17,7 +17,7 @@ from regard.models import build
 from regard.train.distributed import World
 from regard.train.prepare import Prepared
 
-UNSEEN = {"save_seconds"}  # settings that may change between one part of a run and the next
+UNSEEN = {"save_seconds", "capture"}  # settings that may change between one part of a run and the next
 
 
 @dataclass(frozen=True)

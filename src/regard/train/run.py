@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from regard import bundle
 from regard.config import Text, Train
@@ -24,6 +25,19 @@ from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_ste
 from regard.train.plan import Plan, check, plan, same
 from regard.train.prepare import Prepared, prepare
 from regard.train.view import View, live
+
+LOOK = 16  # steps after which a GPU is asked for its losses: to ask is to wait for it
+
+
+class Look(NamedTuple):
+    """A step as it is looked at later: where it stood, its loss, its rate, the tokens so far."""
+
+    step: int
+    epoch: int
+    at: int
+    loss: Tensor
+    rate: float
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,7 @@ class Running:
             rank=here.rank,
         )
         self.model = self._model()
+        self.smooth: float | None = None
 
     def go(self, stopped: Any) -> dict[str, Any]:
         """Start or go on, to the end."""
@@ -98,36 +113,48 @@ class Running:
     def _loop(self, trainer: Trainer, stopped: Any) -> None:
         """Update, look, evaluate and save, until the steps are done or nothing improves."""
         facts, settings = trainer.facts, self.job.train
-        smooth, since, mark, tokens = None, time.monotonic(), time.monotonic(), 0
+        since, mark = time.monotonic(), time.monotonic()
+        looks: list[Look] = []
         while trainer.step < trainer.total and not facts.get("stopped"):
-            parts = trainer.halvings
+            parts, rate = trainer.halvings, trainer.rate
             loss, read = trainer.advance()
             if trainer.halvings > parts and self.here.first:
                 self._halved(trainer)
-            facts["tokens"], tokens = facts["tokens"] + read, tokens + read
-            value = float(loss)
-            if value != value or value in (float("inf"), float("-inf")):
-                self._stop_not_finite(trainer, value)
-            smooth = value if smooth is None else 0.98 * smooth + 0.02 * value
+            facts["tokens"] += read
+            looks.append(Look(trainer.step, trainer.epoch, trainer.at, loss, rate, facts["tokens"]))
             now = time.monotonic()
             facts["seconds"], mark = facts["seconds"] + now - mark, now
-            if self.here.first:
-                rate = trainer.optimizers[0].param_groups[0]["lr"]
-                left = facts["seconds"] / trainer.step * (trainer.total - trainer.step)
-                self.view.step(trainer.step, trainer.total, smooth, rate, facts["tokens"] / facts["seconds"], left)
-                if trainer.step % 20 == 0:
-                    self.journal.write("step", step=trainer.step, loss=value, rate=rate, tokens=facts["tokens"])
-            if _due(trainer.step, trainer.total, settings.evaluations):
+            due = _due(trainer.step, trainer.total, settings.evaluations)
+            save = due or now - since >= settings.save_seconds
+            if save or len(looks) >= (LOOK if self.here.device.type == "cuda" else 1):
+                looks = self._look(trainer, looks)
+            if due:
                 self._evaluate(trainer)
-                self._save(trainer)
-                since = time.monotonic()
-            elif now - since >= settings.save_seconds:
-                self._save(trainer)
-                since = time.monotonic()
             if (signal := self.here.agreed(stopped())) is not None:
+                looks = self._look(trainer, looks)
+            if save or signal is not None:
                 self._save(trainer)
+                since = time.monotonic()
+            if signal is not None:
                 self.journal.write("interrupted", step=trainer.step, signal=signal)
                 raise Interrupted(f"{signal}: saved at step {trainer.step:,}; the same command goes on from there")
+
+    def _look(self, trainer: Trainer, looks: list[Look]) -> list[Look]:
+        """Show how the latest steps went; the first of them that went wrong ends the run. None are left to look at."""
+        if not looks:
+            return looks
+        for look, value in zip(looks, torch.stack([look.loss for look in looks]).tolist(), strict=True):
+            if value != value or value in (float("inf"), float("-inf")):
+                self._stop_not_finite(look, value)
+            self.smooth = value if self.smooth is None else 0.98 * self.smooth + 0.02 * value
+            if self.here.first and look.step % 20 == 0:
+                self.journal.write("step", step=look.step, loss=value, rate=look.rate, tokens=look.tokens)
+        if self.here.first and self.smooth is not None:
+            facts, last = trainer.facts, looks[-1]
+            left = facts["seconds"] / trainer.step * (trainer.total - trainer.step)
+            speed = facts["tokens"] / facts["seconds"]
+            self.view.step(trainer.step, trainer.total, self.smooth, last.rate, speed, left)
+        return []
 
     def _evaluate(self, trainer: Trainer) -> None:
         """Decode the held-out part with the averaged weights; keep the best bundle."""
@@ -215,11 +242,11 @@ class Running:
         self.view.said(f"memory ran out at step {trainer.step:,}: it was done again, and steps now go in {parts} parts")
         self.journal.write("halved", step=trainer.step, parts=parts)
 
-    def _stop_not_finite(self, trainer: Trainer, value: float) -> None:
-        batch = self.batches.plan(trainer.epoch).batch(trainer.at - 1)[:8].tolist()
-        self.journal.write("not finite", step=trainer.step, loss=str(value), pairs=batch)
+    def _stop_not_finite(self, look: Look, value: float) -> None:
+        batch = self.batches.plan(look.epoch).batch(look.at - 1)[:8].tolist()
+        self.journal.write("not finite", step=look.step, loss=str(value), pairs=batch)
         raise RegardError(
-            f"the loss became {value} at step {trainer.step:,} (epoch {trainer.epoch}, pairs {batch} …); the last "
+            f"the loss became {value} at step {look.step:,} (epoch {look.epoch}, pairs {batch} …); the last "
             "good checkpoint is kept: lower train.rate, or train.clip, and use another --out"
         )
 

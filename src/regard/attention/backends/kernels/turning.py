@@ -32,7 +32,7 @@ def waves_of(turn: Any, like: Tensor, longest: int) -> Turned | None:
     return _waves(turn, dim, like.dtype, like.device, longest)
 
 
-@lru_cache(maxsize=32)  # every layer and every step asks for the same
+@lru_cache(maxsize=512)  # every layer and every step asks for the same, and recorded steps read them for ever
 def _waves(turn: Any, dim: int, dtype: torch.dtype, device: torch.device, longest: int) -> Turned:
     steps = (1, dim // 2) if turn.pairs == "halves" else (2, 1)
     first = torch.arange(dim // 2, device=device) * steps[0]

@@ -1,0 +1,33 @@
+"""Kernels for what lies between the matrix products of a model, which on a GPU costs as much as the products.
+
+Each is one pass over the numbers where torch takes several. Triton itself is imported when a CUDA tensor first asks.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+_INSTALLED = find_spec("triton") is not None
+_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+WIDEST = 8192
+IGNORED = -100  # a place in what is to be said where nothing is to be learned
+
+
+def fusible(x: Tensor) -> bool:
+    """Whether these kernels take such rows."""
+    return _INSTALLED and (x.is_cuda or _INTERPRETED) and x.shape[-1] <= WIDEST and x.element_size() <= 4
+
+
+def computing(x: Tensor) -> torch.dtype:
+    """The type in which matrix products are computed here."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def block(width: int) -> int:
+    """The smallest power of two that holds a row."""
+    return max(16, 1 << (width - 1).bit_length())

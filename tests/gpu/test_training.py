@@ -1,0 +1,195 @@
+"""Training on a GPU: fused kernels held to float64, and recorded steps to those that are not."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.config import Train, Transformer
+from regard.kernels import fusible
+from regard.models import build
+from regard.positions import POSITIONS
+from regard.ragged import Ragged
+from regard.text import Batch, Batches
+from regard.train.captured import Captured
+from regard.train.distributed import World
+from regard.train.loop import Trainer
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+CUDA = torch.device("cuda")
+
+
+def assert_near(fused: Tensor, eager: Tensor, truth: Tensor) -> None:
+    """At most twice as far from the truth as eager, or a rounding of its type."""
+    scale = truth.abs().max().item()
+    least = torch.finfo(fused.dtype).eps * scale
+    assert (fused.double() - truth).abs().max() <= max(2 * (eager.double() - truth).abs().max().item(), 2 * least)
+
+
+def plain(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    total = x if y is None else x + y
+    shape = (x.shape[1],)
+    return total, F.rms_norm(total, shape, weight, 1e-6) if bias is None else F.layer_norm(total, shape, weight, bias)
+
+
+@pytest.mark.parametrize("width", [20, 256, 512, 1000])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("centre", [True, False])
+@pytest.mark.parametrize("added", [True, False])
+def test_a_sum_and_its_norm_are_those_of_float64(width: int, kind: torch.dtype, centre: bool, added: bool):
+    from regard.kernels.join import join
+
+    x, y, g, h = (torch.randn(777, width, device=CUDA).to(kind) for _ in range(4))
+    weight, bias = (torch.randn(width, device=CUDA).to(kind) for _ in range(2))
+    given = [x, *([y] if added else []), weight, *([bias] if centre else [])]
+
+    def through(make, dtype: torch.dtype) -> list[Tensor]:
+        leaves = [part.detach().to(dtype).requires_grad_() for part in given]
+        rest = iter(leaves)
+        parts = next(rest), next(rest) if added else None, next(rest), next(rest) if centre else None
+        total, normed = make(*parts)
+        gradients = torch.autograd.grad([total, normed], leaves, [g.to(dtype), h.to(dtype)])
+        return [total.detach(), normed.detach(), *gradients]
+
+    fused = through(lambda *p: join(*p, eps=1e-5 if centre else 1e-6, share=0.0, centre=centre, dtype=kind), kind)
+    for ours, eager, truth in zip(fused, through(plain, kind), through(plain, torch.float64), strict=True):
+        assert_near(ours, eager, truth)
+
+
+def test_dropout_keeps_its_share_and_its_mean_and_comes_back_the_same():
+    from regard.kernels.join import join
+
+    x, y = torch.zeros(4000, 512, device=CUDA), torch.ones(4000, 512, device=CUDA, requires_grad=True)
+    weight = torch.ones(512, device=CUDA)
+
+    def drawn(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return join(x, y, weight, None, eps=1e-6, share=0.3, centre=False, dtype=torch.float32)[0]
+
+    one, again, other = drawn(1), drawn(1), drawn(2)
+    assert torch.equal(one, again)
+    dropped = (one == 0).float()
+    assert abs(dropped.mean().item() - 0.3) < 0.002  # 2 million draws: six deviations
+    assert abs((dropped * (other == 0)).mean().item() - 0.09) < 0.002  # seeds are strangers
+    assert abs((dropped[1:] * dropped[:-1]).mean().item() - 0.09) < 0.002  # and so are neighbours
+    assert abs((dropped[:, 1:] * dropped[:, :-1]).mean().item() - 0.09) < 0.002
+    assert torch.equal(torch.autograd.grad(one.sum(), y)[0], one)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_gate_is_that_of_float64(kind: torch.dtype):
+    from regard.kernels.gate import gate
+
+    both, g = torch.randn(333, 2 * 1500, device=CUDA).to(kind), torch.randn(333, 1500, device=CUDA).to(kind)
+
+    def through(make, dtype: torch.dtype) -> list[Tensor]:
+        leaf = both.detach().to(dtype).requires_grad_()
+        out = make(leaf)
+        return [out.detach(), torch.autograd.grad(out, leaf, g.to(dtype))[0]]
+
+    def eager(both: Tensor) -> Tensor:
+        a, b = both.chunk(2, -1)
+        return F.silu(a) * b
+
+    for ours, other, truth in zip(
+        through(gate, kind), through(eager, kind), through(eager, torch.float64), strict=True
+    ):
+        assert_near(ours, other, truth)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("tokens", "vocabulary"), [(50, 43), (3000, 5001)])
+def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocabulary: int, monkeypatch):
+    from regard.kernels import surprise as module
+
+    monkeypatch.setattr(module, "NUMBERS", 1)  # strips of 1,024
+    h, table = torch.randn(tokens, 64, device=CUDA).to(kind), (torch.randn(vocabulary, 64, device=CUDA) / 4).to(kind)
+    right = torch.randint(vocabulary, (tokens,), device=CUDA)
+    right[::7] = -100
+    share = torch.tensor(0.01, device=CUDA)
+
+    def fused(h: Tensor, table: Tensor) -> Tensor:
+        return module.surprise(h, table, right, share, smoothing=0.1)
+
+    def eager(h: Tensor, table: Tensor) -> Tensor:
+        logits = (h @ table.t()).to(torch.promote_types(h.dtype, torch.float32))
+        return F.cross_entropy(logits, right, label_smoothing=0.1, reduction="sum") * share.to(logits.dtype)
+
+    def through(make, dtype: torch.dtype) -> list[Tensor]:
+        leaves = [part.detach().to(dtype).requires_grad_() for part in (h, table)]
+        loss = make(*leaves)
+        return [loss.detach(), *torch.autograd.grad(loss * 3, leaves)]
+
+    for ours, other, truth in zip(
+        through(fused, kind), through(eager, kind), through(eager, torch.float64), strict=True
+    ):
+        assert_near(ours, other, truth)
+
+
+class Few(Batches):
+    """Batches of random pairs; the same ones come again and again."""
+
+    def __init__(self, count: int = 3, longest: int = 20) -> None:
+        random = torch.Generator().manual_seed(5)
+        self.budget = 600
+        self.made = [_batch(random, longest) for _ in range(count)]
+
+    def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
+        return epoch, step, self.made[step % len(self.made)]
+
+
+def _batch(random: torch.Generator, longest: int) -> Batch:
+    lengths = torch.randint(1, longest, (2, 20), generator=random).tolist()
+    sides = [Ragged.of([torch.randint(3, 40, (n,), generator=random) for n in side]) for side in lengths]
+    return Batch(*sides, torch.arange(20), 20, sum(lengths[1]))
+
+
+def losses(capture: bool, precision: str = "bfloat16", count: int = 12, **model: object) -> tuple[list[float], Trainer]:
+    settings = Transformer(width=64, heads=2, encoder=2, decoder=2, hidden=128, **{"dropout": 0.1, **model})
+    torch.manual_seed(1)
+    built = build(settings, 40, 40).to(CUDA)
+    train = Train(precision=precision, capture=capture)
+    trainer = Trainer(built, Few(), train, 100, World(1, 0, CUDA), rate=1e-3)
+    found = torch.stack([trainer.advance()[0].clone() for _ in range(count)]).tolist()
+    return found, trainer
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_recorded_steps_are_those_that_are_not(position: str):
+    (recorded, one), (not_recorded, other) = (losses(capture, position=position) for capture in (True, False))
+    assert one.captured is not None
+    assert len(one.captured.graphs) == len(one.captured.slots) > 0
+    assert other.captured is not None
+    assert not other.captured.graphs
+    assert recorded == not_recorded  # to the last bit, dropout included
+    for ours, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
+    settings = Transformer(width=64, heads=2, encoder=2, decoder=2, hidden=128, dropout=0.0)
+    found = []
+    for device in (CUDA, torch.device("cpu")):
+        torch.manual_seed(1)
+        model = build(settings, 40, 40).to(device)
+        train = Train(optimizer=optimizer)
+        trainer = Trainer(model, Few(), train, 100, World(1, 0, device), rate=1e-3)
+        found.append([float(trainer.advance()[0]) for _ in range(10)])
+    torch.testing.assert_close(*map(torch.tensor, found), atol=0.0, rtol=2e-3 if optimizer == "muon" else 1e-4)
+
+
+def test_long_sequences_are_learned_without_a_recording():
+    settings = Transformer(width=64, heads=2, encoder=1, decoder=1, hidden=128)
+    model = build(settings, 40, 40).to(CUDA)
+    batches = Few(longest=300)
+    trainer = Trainer(model, batches, Train(precision="bfloat16"), 100, World(1, 0, CUDA), rate=1e-3)
+    assert all(torch.isfinite(trainer.advance()[0]) for _ in range(7))
+    assert trainer.captured is not None
+    assert not trainer.captured.graphs
+
+
+def test_these_kernels_take_what_a_model_has():
+    assert fusible(torch.zeros(3, 512, device=CUDA))
+    assert not fusible(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
+    assert isinstance(Captured(lambda lesson: lesson.share, budget=1000, device=CUDA).grain, int)

@@ -1,0 +1,103 @@
+"""Steps from lessons that are filled up, and batches made ready ahead. Recordings themselves need a GPU: tests/gpu."""
+
+import torch
+
+from regard.config import Train, Transformer
+from regard.models import build
+from regard.ragged import Ragged
+from regard.text import Batch, Batches, Shape
+from regard.train.ahead import Ahead
+from regard.train.captured import Captured
+from regard.train.distributed import World
+from regard.train.loop import Trainer
+
+CPU = torch.device("cpu")
+
+
+class Three(Batches):
+    """Three batches to an epoch."""
+
+    budget = 100
+
+    def __init__(self) -> None:
+        random = torch.Generator().manual_seed(5)
+        self.asked: list[tuple[int, int]] = []
+        self.made = []
+        for _ in range(3):
+            sizes = torch.randint(1, 9, (2, 6), generator=random).tolist()
+            sides = [Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side]) for side in sizes]
+            self.made.append(Batch(*sides, torch.arange(6), 6, sum(sizes[1])))
+
+    def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
+        epoch, step = (epoch, step) if step < 3 else (epoch + 1, 0)
+        self.asked.append((epoch, step))
+        return epoch, step, self.made[step]
+
+
+def trainer() -> Trainer:
+    torch.manual_seed(2)
+    model = build(Transformer(width=16, heads=2, encoder=1, decoder=1, hidden=16, dropout=0), 12, 12)
+    return Trainer(model, Three(), Train(), 20, World(1, 0, CPU), rate=1e-2)
+
+
+def test_updates_from_filled_lessons_are_those_from_batches():
+    plain, full = trainer(), trainer()
+    full.captured = Captured(full._learn, budget=100, device=CPU, replay=False)
+    full.ahead = Ahead(full.batches, full.captured.prepared)
+    for _ in range(7):
+        torch.testing.assert_close(full.advance()[0], plain.advance()[0], atol=1e-5, rtol=0)
+    assert (full.epoch, full.at) == (plain.epoch, plain.at) == (2, 1)
+    assert 0 < len(full.captured.slots) <= 3
+    for (name, ours), theirs in zip(full.model.named_parameters(), plain.model.parameters(), strict=True):
+        if not name.endswith("keys.bias"):  # its gradient is rounding and nothing else
+            torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=0, msg=name)
+
+
+def test_a_slot_holds_the_latest_lesson_and_nothing_of_the_one_before():
+    seen = []
+    batches = Three()
+    captured = Captured(
+        lambda lesson: seen.append(lesson.source.lengths.tolist()) or torch.zeros(()), budget=9_000, device=CPU
+    )
+    captured.replay = False
+    for batch in batches.made:
+        prepared = captured.prepared(batch)
+        assert prepared is not None
+        captured(*prepared, 0.1)
+    assert len(captured.slots) == 1  # coarse grains: one shape for all
+    assert [lengths[:6] for lengths in seen] == [(batch.source.lengths + 1).tolist() for batch in batches.made]
+
+
+def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_done():
+    run, other = trainer(), trainer()
+
+    def no_memory(*given: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    run.captured = Captured(no_memory, budget=100, device=CPU, replay=False)
+    run.ahead = Ahead(run.batches, run.captured.prepared)
+    assert torch.equal(run.advance()[0], other.advance()[0])
+    assert run.captured is None
+    assert torch.equal(run.advance()[0], other.advance()[0])
+
+
+def test_the_next_batch_is_prepared_while_this_one_is_learned():
+    batches = Three()
+    ahead = Ahead(batches, lambda batch: (Shape(1, 1, 1, 16, 16), batch.source.values))
+    epoch, step, batch, prepared = ahead.take(0, 2)
+    assert (epoch, step) == (0, 2)
+    assert prepared is not None
+    assert prepared[1] is batch.source.values
+    assert ahead._next is not None
+    ahead._next[2].result()
+    assert batches.asked == [(0, 2), (1, 0)]  # the next epoch's first
+    assert ahead.take(0, 3)[:2] == (1, 0)
+    ahead.take(0, 1, last=True)  # elsewhere than foreseen: what was prepared is dropped
+    assert ahead._next is None
+
+
+def test_without_a_way_to_prepare_nothing_is_done_before_it_is_asked_for():
+    batches = Three()
+    ahead = Ahead(batches, None)
+    assert ahead.take(0, 0)[3] is None
+    assert batches.asked == [(0, 0)]
