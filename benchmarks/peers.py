@@ -5,6 +5,7 @@ after embeddings and sublayers. Dropout on attention weights and inside feed-for
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -93,6 +94,7 @@ class Marian(nn.Module):
 
     def __init__(self, settings: Settings, source: int, target: int) -> None:
         super().__init__()
+        sys.modules.setdefault("kernels", None)  # else transformers takes benchmarks/kernels.py for a package it knows
         from transformers import MarianConfig, MarianMTModel
 
         config = MarianConfig(
@@ -129,17 +131,21 @@ class Marian(nn.Module):
 PEERS: dict[str, type[nn.Module]] = {"nn.Transformer": TorchTransformer, "HF Marian": Marian}
 
 
-def stepper(model: nn.Module, batches: Iterator[Table], *, smoothing: float, clip: float) -> Callable[[], int]:
-    """One training step on the next batch, as people write it; it returns the tokens learned from."""
+def stepper(
+    model: nn.Module, batches: Iterator[Table], *, smoothing: float, clip: float, half: bool = False
+) -> Callable[[], int]:
+    """One training step on the next batch, as people write it; it returns the tokens learned from. `half` computes in
+    bfloat16 where autocast does."""
     made = optimizers(model.train(), "adamw", rate=1e-3, decay=0.01)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
 
     def step() -> int:
         batch = next(batches)
-        logits = model(batch)
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), batch.right.flatten(), label_smoothing=smoothing, ignore_index=IGNORED
-        )
+        with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=half):
+            logits = model(batch)
+            loss = F.cross_entropy(
+                logits.flatten(0, 1), batch.right.flatten(), label_smoothing=smoothing, ignore_index=IGNORED
+            )
         for optimizer in made:
             optimizer.zero_grad()
         loss.backward()

@@ -97,7 +97,7 @@ def ceiling(task: Task, settings: Transformer, rate: float) -> float:
     """
     width, hidden = settings.width, settings.hidden
     sources, targets = (lengths.astype(float) + 1 for lengths in (task.pairs.source_lengths, task.pairs.target_lengths))
-    feed = 2 * width * hidden
+    feed = (3 if settings.activation == "swiglu" else 2) * width * hidden
     asking = settings.encoder * (4 * width**2 + feed) + settings.decoder * 2 * width**2
     answering = settings.decoder * (6 * width**2 + feed) + width * len(task.target)
     maps = settings.encoder * 2 * width * sources**2

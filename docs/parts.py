@@ -20,7 +20,7 @@ HEAD = """# The parts of attention
 
 This page is written by `python docs/parts.py` from the parts themselves, and a test keeps it true. s is a score, q a
 query, k a key, d the dimension of one head, h a head, p a position. "Runs on" lists the backends beside `reference`,
-which runs everything; `auto` picks the fastest that can.
+which runs everything; `auto` picks the fastest that can, by a table of what was measured (`regard bench` prints yours).
 """
 
 

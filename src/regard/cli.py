@@ -238,6 +238,27 @@ def explore(
     open_page([located(bundle) for bundle in bundles], port=port, host=host, browser=not no_browser)
 
 
+@app.command(sort_key=8)
+def bench(
+    *,
+    device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[str | None, Parameter(help="float32, bfloat16 or float16 (default: by the device).")] = None,
+    causal: Annotated[bool, Parameter(help="Each query sees only itself and what is before it.")] = False,
+    json: Annotated[bool, Parameter(help="One JSON object instead of tables.")] = False,
+) -> None:
+    """Measure the backends of attention on this machine, beside what `auto` takes.
+
+    A row for each kind of attention: its score or bias, and its sequences, of one length and of many. A column for each
+    backend, in milliseconds; the last says how near auto's choice comes to the machine's own large products and copies.
+    At the end: where auto is more than 10 % slower than the fastest. About a minute; longer on a GPU, where flex must
+    be compiled.
+    """
+    with _importing():
+        from regard.commands.bench import bench as measure
+
+    measure(device=device, precision=precision, masked=causal, as_json=json)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """The command line as a program."""
     words = sys.argv[1:] if arguments is None else arguments

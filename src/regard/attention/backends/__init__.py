@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.backends import flex, sdpa, triton
+from regard.attention.backends import flex, measured, sdpa, triton
 from regard.attention.masks import Inside, Mask, everything
 from regard.attention.padded import Padded, Sequences, pad, unpad
 from regard.attention.reference import Parts, Turn, steps
+from regard.attention.scores import Additive
 from regard.axes import Offset
 from regard.errors import BackendError, choose
 from regard.ragged import Ragged
@@ -45,15 +46,13 @@ BACKENDS: dict[str, Backend] = {
 
 
 def fastest(parts: Parts, example: Tensor, mask: Mask = everything, offset: Offset = 0, *, uneven: bool = False) -> str:
-    """The fastest backend that can. Benchmarks decide the order (benchmarks/attention.py, benchmarks/kernels.py).
+    """What `auto` takes: the first backend that can, in the order measured for such a case (`measured.py`).
 
     `uneven` rows differ in length, so that a backend on padded ones has more to do.
     """
-    order = ["sdpa", "reference"]
-    if flex.pays(parts, example):
-        order.insert(0, "flex")
-    if triton.pays(parts, example, uneven=uneven):
-        order.insert(0, "triton")
+    score = "additive" if isinstance(parts.score, Additive) else "plain" if parts.bias is None else "biased"
+    device = "cuda" if example.is_cuda else "cpu"  # what nobody measured is taken for a CPU
+    order = measured.order(device, score, "uneven" if uneven else "even", example.shape[2])
     return next(name for name in order if BACKENDS[name].cannot(parts, example, mask, offset) is None)
 
 
@@ -68,15 +67,18 @@ def run(
     turn: Turn | None = None,
 ) -> Any:
     """Attend on the backend called `name` (or "auto"); an explicit one never falls back. A packed one also turns."""
-    example = _example(queries)
+    example = example_of(queries)
     if name == "auto":
         uneven = isinstance(queries, Ragged) and not queries.layout.even
-        name = fastest(parts, example, mask, offset, uneven=uneven)
-    backend = choose(BACKENDS, name, "backend")
-    if reason := backend.cannot(parts, example, mask, offset):
-        raise BackendError(f"backend {name!r} cannot run this attention: {reason}. Use backend='reference' or 'auto'.")
-    if 0 in (*example.shape[:3], _example(keys).shape[2]):  # nobody asks, or there is nothing to see
-        return _nothing(queries, _example(values).shape[3])
+        backend = BACKENDS[fastest(parts, example, mask, offset, uneven=uneven)]
+    else:
+        backend = choose(BACKENDS, name, "backend")
+        if reason := backend.cannot(parts, example, mask, offset):
+            raise BackendError(
+                f"backend {name!r} cannot run this attention: {reason}. Use backend='reference' or 'auto'."
+            )
+    if 0 in (*example.shape[:3], example_of(keys).shape[2]):  # nobody asks, or there is nothing to see
+        return _nothing(queries, example_of(values).shape[3])
     if backend.packed:
         return backend.run(parts, queries, keys, values, mask, offset, turn)
     if turn is not None:
@@ -96,7 +98,7 @@ def turned(turn: Turn, sequences: Any, first: Offset = 0) -> Any:
     return Padded(made, sequences.lengths) if isinstance(sequences, Padded) else made
 
 
-def _example(sequences: Sequences) -> Tensor:
+def example_of(sequences: Sequences) -> Tensor:
     """A tensor of the device, dtype and (batch, head, time, dim) of some sequences, with nothing padded to make it."""
     if isinstance(sequences, Ragged):
         rows = sequences.values[: sequences.longest].transpose(0, 1)
@@ -108,4 +110,4 @@ def _nothing(queries: Sequences, dim: int) -> Any:
     """A context of zeros for each query, to which gradients still flow."""
     if isinstance(queries, Ragged):
         return queries.like(0 * queries.values.sum(-1, keepdim=True).expand(-1, -1, dim))
-    return 0 * _example(queries).sum(-1, keepdim=True).expand(-1, -1, -1, dim)
+    return 0 * example_of(queries).sum(-1, keepdim=True).expand(-1, -1, -1, dim)

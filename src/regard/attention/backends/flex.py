@@ -21,7 +21,6 @@ from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
 
 _NARROWEST = 16  # the smallest tile of a tensor core
-_SHORTEST = 256  # below this many keys a padded sdpa is faster (benchmarks/attention.py)
 
 
 def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0) -> str | None:
@@ -40,11 +39,6 @@ def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything,
     if example.is_cuda and example.shape[-1] < _NARROWEST:
         return f"on a GPU it needs a dim of at least {_NARROWEST}, and dim is {example.shape[-1]}"
     return None
-
-
-def pays(parts: Parts, example: Tensor) -> bool:
-    """Whether it is the faster choice: on a GPU, when sdpa would need a map of the whole attention."""
-    return example.is_cuda and example.shape[2] >= _SHORTEST and parts.bias is not None
 
 
 def run(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Contexts:

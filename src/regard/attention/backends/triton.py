@@ -48,13 +48,6 @@ def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything,
     return None if example is None else _unfit(example)
 
 
-def pays(parts: Parts, example: Tensor, *, uneven: bool = False) -> bool:
-    """Whether it is the fastest choice: all but long rows of one length without a bias (benchmarks/kernels.py)."""
-    if not example.is_cuda:
-        return False
-    return isinstance(parts.score, Additive) or parts.bias is not None or uneven or example.shape[2] <= SHORT
-
-
 def _unfit(example: Tensor) -> str | None:
     """What keeps these tensors off the kernels."""
     if not example.is_cuda and not interpreted():

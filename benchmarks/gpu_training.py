@@ -1,0 +1,212 @@
+"""Training a base model on a GPU: real tokens/s of Regard beside HF Marian; the price of each position encoding; and
+fused, recorded training beside the plain definition, loss by loss.
+
+    python benchmarks/gpu_training.py            # on a GPU, in some minutes
+    python benchmarks/gpu_training.py --tiny     # the same code on a CPU, to see that it runs
+
+512 wide, 6+6 layers, 8 heads, hidden 2048, two vocabularies of 32,000; made-up sentences of 5 to 60 tokens, 28 on
+average, 25 k on each side to a step; bfloat16, dropout 0.1, AdamW. Padding does not count as tokens. Regard reads its
+batches from disk within the step; Marian's are sorted, made and on the device before the clock starts.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+import traceback
+from dataclasses import dataclass, replace
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import torch
+from harness import Check, machine, matmul_rate, report
+from peers import Marian, Table, bucketed, stepper
+from steps import Recorded, Speed, clocked, forget, losses, speed, trainer
+from training import ceiling
+
+from regard.config import PRESETS, Train, Transformer
+from regard.positions import POSITIONS
+from regard.text.pairs import OFFSET, VERSION, Pairs
+from regard.text.tokenizers import SYMBOLS
+
+SHORTEST, LONGEST = 5, 60  # tokens of a sentence, its end not counted
+SMOOTHING, CLIP = 0.1, 1.0
+SAME = {"activation": "relu", "placement": "post", "tied": "target"}  # what Marian is
+
+
+@dataclass(frozen=True)
+class Task:
+    """Made-up pairs and the two vocabularies, of which only the sizes matter."""
+
+    pairs: Pairs
+    source: range
+    target: range
+
+
+def made(folder: Path, count: int, vocabulary: int) -> Task:
+    """Pairs whose target says the source again, cut or gone on with; frequent ids come first, as words do."""
+    random = np.random.default_rng(1)
+    sources = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, count)), SHORTEST, LONGEST)
+    targets = np.clip(np.rint(sources * random.lognormal(0, 0.15, count)), SHORTEST, LONGEST)
+    common = len(SYMBOLS)
+    ids = common - 1 + np.exp(random.random((count, LONGEST)) * math.log(vocabulary - common + 1))
+    folder.mkdir()
+    counts = {"version": VERSION, "pairs": count, "dtype": "<u2", "fingerprint": {}}
+    for side, lengths in (("source", sources), ("target", targets)):
+        said = ids[np.arange(LONGEST) < lengths[:, None]].astype("<u2")
+        said.tofile(folder / f"{side}.ids")
+        np.concatenate([[0], np.cumsum(lengths)]).astype(OFFSET).tofile(folder / f"{side}.offsets")
+        counts[side] = {"tokens": len(said)}
+    (folder / "ids.json").write_text(json.dumps(counts))
+    return Task(Pairs.open(folder), range(vocabulary), range(vocabulary))
+
+
+def training(precision: str, *, capture: bool = True) -> Train:
+    """How Regard learns here."""
+    return Train(optimizer="adamw", smoothing=SMOOTHING, clip=CLIP, precision=precision, capture=capture)
+
+
+def ours(task: Task, settings: Transformer, options: argparse.Namespace) -> tuple[Speed, Recorded]:
+    """Regard's training on the clock."""
+    forget()
+    run = trainer(task.pairs, _sizes(task), settings, training(options.precision), options.budget, options.device)
+    return clocked(run, windows=options.windows, count=options.steps)
+
+
+def _sizes(task: Task) -> tuple[int, int]:
+    return len(task.source), len(task.target)
+
+
+def theirs(task: Task, settings: Transformer, options: argparse.Namespace) -> Speed:
+    """HF Marian's, on its best case; fewer steps to a window, for each takes longer."""
+    forget()
+    torch.manual_seed(1)
+    peer = Marian(settings, *_sizes(task)).to(options.device)
+    tables = bucketed(task.pairs, options.budget, count=200)
+    wasted = statistics.mean(table.wasted for table in tables)
+    print(f"Marian's batches are sorted: {wasted:.1%} padding; Regard's have none")
+    on_device = cycle([placed(table, options.device) for table in tables])
+    step = stepper(peer, on_device, smoothing=SMOOTHING, clip=CLIP, half=options.precision == "bfloat16")
+    few = max(2, options.steps // 4)
+    return speed(step, warm=few, windows=options.windows, count=few)
+
+
+def placed(table: Table, device: torch.device) -> Table:
+    """The same batch on a device."""
+    parts = {name: value.to(device) for name, value in vars(table).items() if isinstance(value, torch.Tensor)}
+    return replace(table, **parts)
+
+
+def row(name: str, found: Speed, limit: float, rest: str = "") -> None:
+    """One line of the table."""
+    print(
+        f"{name:14} {found.tokens:>12,.0f} {found.steps:>8.1f} {found.tokens / limit:>10.1%} "
+        f"{found.gigabytes:>6.1f}  {rest}",
+        flush=True,
+    )
+
+
+def against(task: Task, settings: Transformer, options: argparse.Namespace, limit: float) -> tuple[Speed, list[Check]]:
+    """Regard and Marian, one model."""
+    peer = theirs(task, settings, options)
+    found, recorded = ours(task, settings, options)
+    print(f"\n{'':14} {'tokens/s':>12} {'steps/s':>8} {'of ceiling':>10} {'GB':>6}")
+    row("HF Marian", peer, limit)
+    row("regard", found, limit, str(recorded))
+    print(f"{'ceiling':14} {limit:>12,.0f}")
+    ratio = found.tokens / peer.tokens
+    return found, [
+        Check("tokens/s", found.tokens, limit, 1.5e6, found.tokens >= 1.5e6),
+        Check("over HF Marian", ratio, limit / peer.tokens, 1.0, ratio >= 1),
+        Check("graphs captured while timed", recorded.late, None, 0, recorded.late == 0),
+    ]
+
+
+def positions(
+    task: Task, settings: Transformer, options: argparse.Namespace, limit: float, plain: Speed
+) -> list[Check]:
+    """Each position encoding as a share of sinusoidal, which was measured before."""
+    print(f"\n{'position':14} {'tokens/s':>12} {'steps/s':>8} {'of ceiling':>10} {'GB':>6}")
+    checks = []
+    for name in POSITIONS:
+        try:
+            if name == "sinusoidal":
+                found, rest = plain, "as above"
+            else:
+                found, recorded = ours(task, settings.model_copy(update={"position": name}), options)
+                rest = str(recorded)
+        except Exception:  # one that fails must not cost what the others show
+            traceback.print_exc()
+            found, rest = Speed(0.0, 0.0, 0.0), "FAILED, see above"
+        share = found.tokens / plain.tokens
+        row(name, found, limit, f"{share:5.2f} of sinusoidal; {rest}")
+        checks.append(Check(f"{name}: share of sinusoidal", share, 1.0, 0.9, share >= 0.9))
+    return checks
+
+
+def curves(task: Task, settings: Transformer, options: argparse.Namespace, precision: str) -> Check:
+    """The same steps twice: fused and recorded, and by the plain definition, eager."""
+    settings = settings.model_copy(update={"dropout": 0.0})
+    found = []
+    for backend, capture in (("auto", True), ("reference", False)):
+        forget()
+        chosen = settings.model_copy(update={"backend": backend})
+        train = training(precision, capture=capture)
+        run = trainer(task.pairs, _sizes(task), chosen, train, options.budget, options.device)
+        found.append(losses(run, options.curve))
+    ours, reference = found
+    gaps = [abs(a - b) / abs(b) for a, b in zip(ours, reference, strict=True)]
+    print(f"\nloss, {precision}: {'step':>6} {'recorded':>10} {'reference':>10}")
+    for step in sorted({*range(0, len(gaps), max(1, len(gaps) // 6)), len(gaps) - 1}):
+        print(f"{'':{len(precision) + 7}}{step + 1:>6} {ours[step]:>10.5f} {reference[step]:>10.5f}")
+    name = f"{precision}: loss, largest difference in {len(gaps)} steps, relative"
+    good = max(gaps) <= 0.01 and all(map(math.isfinite, ours))
+    return Check(name, max(gaps), 0.0, 0.01, good)
+
+
+def arguments() -> argparse.Namespace:
+    """What may be chosen."""
+    parser = argparse.ArgumentParser(description="training a base model on a GPU, beside HF Marian")
+    parser.add_argument("--tiny", action="store_true", help="a small model, few steps, on a CPU: does it run?")
+    parser.add_argument("--steps", type=int, default=100, help="steps to a window")
+    parser.add_argument("--windows", type=int, default=3, help="windows, of which the median counts")
+    parser.add_argument("--curve", type=int, default=60, help="steps of which the losses are compared")
+    parser.add_argument("--precisions", nargs="*", default=["bfloat16"], help="in which losses are compared")
+    parser.add_argument("--parts", nargs="*", default=["positions", "curves"], help="what to do besides the speed")
+    options = parser.parse_args()
+    if not options.tiny and not torch.cuda.is_available():
+        sys.exit("this benchmark needs a GPU, and torch sees none; --tiny runs it in small on a CPU")
+    options.device, options.precision = (torch.device("cuda"), "bfloat16")
+    if options.tiny:  # most CPUs have no bfloat16
+        options.device, options.precision, options.precisions = torch.device("cpu"), "float32", ["float32"]
+        options.steps, options.windows, options.curve = 2, 2, 4
+    return options
+
+
+def main() -> None:
+    """Everything."""
+    options = arguments()
+    pairs, vocabulary, tokens = (2_000, 300, 1_500) if options.tiny else (250_000, 32_000, 50_000)
+    size = PRESETS["transformer"]["tiny" if options.tiny else "base"]
+    settings = Transformer(**{**size, **SAME, "position": "sinusoidal", "dropout": 0.1})
+    rate = matmul_rate(torch.float32 if options.tiny else torch.bfloat16)
+    print(f"{machine()}: matrix products {rate / 1e12:.3g} TF/s")
+    with tempfile.TemporaryDirectory() as folder:
+        task = made(Path(folder) / "ids", pairs, vocabulary)
+        source, target = (x.mean() + 1 for x in (task.pairs.source_lengths, task.pairs.target_lengths))
+        options.budget = round(tokens * (source + target - 2) / (source + target))  # a budget counts no begin and end
+        print(f"{len(task.pairs):,} pairs of {source:.1f} and {target:.1f} tokens, {tokens:,} to a step")
+        limit = ceiling(task, settings, rate)
+        plain, checks = against(task, settings, options, limit)
+        if "positions" in options.parts:
+            checks += positions(task, settings, options, limit, plain)
+        if "curves" in options.parts:
+            checks += [curves(task, settings, options, precision) for precision in options.precisions]
+    report("gpu_training", checks)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Training steps on the clock: many steps to a window and one wait at its end, the losses of a run, and what a run
+recorded and compiled on the way."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.config import Train, Transformer
+from regard.models import build
+from regard.text import Batches
+from regard.text.pairs import Pairs
+from regard.train.distributed import World
+from regard.train.loop import Trainer
+
+TOTAL = 10_000  # the length of the run that a schedule reckons with
+Step = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Medians over windows, and gigabytes of a GPU's memory at their peak."""
+
+    tokens: float
+    steps: float
+    gigabytes: float
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What made a run ready: its seconds, CUDA graphs (`late` ones while the clock ran), and Triton kernels compiled or
+    loaded."""
+
+    seconds: float
+    graphs: int
+    late: int
+    kernels: int
+
+    def __str__(self) -> str:
+        return (
+            f"ready in {self.seconds:.0f} s: {self.graphs} graphs ({self.late} while timed), "
+            f"{self.kernels} Triton kernels"
+        )
+
+
+def trainer(
+    pairs: Pairs, vocabularies: tuple[int, int], settings: Transformer, train: Train, budget: int, device: torch.device
+) -> Trainer:
+    """Regard's own training, as `regard train` makes it; equal arguments give equal weights and batches."""
+    torch.manual_seed(1)
+    model = build(settings, *vocabularies).to(device)
+    batches = Batches(pairs, budget=budget, seed=train.seed, limit=512)
+    return Trainer(model, batches, train, TOTAL, World(1, 0, device), rate=1e-3)
+
+
+def clocked(made: Trainer, *, windows: int, count: int) -> tuple[Speed, Recorded]:
+    """How fast Regard's training goes once it is warm, and what it recorded. Every window has the same batches: a shape
+    is recorded when it comes again, so two rounds before the clock starts have met all of them."""
+
+    def rewind() -> None:
+        made.epoch, made.at = 0, 0
+
+    with compiled() as kernels:
+        start = time.perf_counter()
+        for _ in range(2):
+            rewind()
+            speed(lambda: made.advance()[1], warm=count, windows=0, count=0)
+        wait()
+        ready, early = time.perf_counter() - start, _graphs(made)
+        found = speed(lambda: made.advance()[1], warm=0, windows=windows, count=count, begin=rewind)
+    return found, Recorded(ready, _graphs(made), _graphs(made) - early, len(kernels))
+
+
+def speed(step: Step, *, warm: int, windows: int, count: int, begin: Callable[[], None] = lambda: None) -> Speed:
+    """The speed of a step that returns the tokens it learned from; `begin` comes before each window."""
+    for _ in range(warm):
+        step()
+    found = []
+    for _ in range(windows):
+        begin()
+        wait()
+        start = time.perf_counter()
+        tokens = sum(step() for _ in range(count))
+        wait()
+        seconds = time.perf_counter() - start
+        found.append((tokens / seconds, count / seconds))
+    peak = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
+    tokens_steps = [statistics.median(column) for column in zip(*found, strict=True)] or [0.0, 0.0]
+    return Speed(*tokens_steps, peak)
+
+
+def losses(made: Trainer, count: int) -> list[float]:
+    """The losses of the first steps, asked for at the end only."""
+    return torch.stack([made.advance()[0].detach().clone() for _ in range(count)]).tolist()
+
+
+@contextmanager
+def compiled() -> Iterator[list[str]]:
+    """The Triton kernels that are compiled, or loaded from those compiled before, inside; none without Triton."""
+    names: list[str] = []
+    try:
+        from triton import knobs
+    except ImportError:
+        yield names
+        return
+    before = knobs.compilation.listener
+
+    def listener(*, src: Any, **rest: Any) -> None:
+        names.append(getattr(src, "name", "?"))
+
+    knobs.compilation.listener = listener
+    try:
+        yield names
+    finally:
+        knobs.compilation.listener = before
+
+
+def _graphs(made: Trainer) -> int:
+    return len(made.captured.graphs) if made.captured else 0
+
+
+def wait() -> None:
+    """Until a GPU has done all it was asked."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def forget() -> None:
+    """Give back what the run before held, so that each has the whole memory and a peak of its own."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()

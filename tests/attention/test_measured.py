@@ -1,0 +1,88 @@
+"""measured: the table `auto` reads has an answer for every case, and what it answers can run."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from regard.attention import BACKENDS, NORMALISERS, SCORES, Attention, causal, prefix
+from regard.attention.backends import fastest, measured, triton
+from regard.positions import Biasing, position
+
+HEADS, DIM = 2, 16
+BIASES = ("alibi", "distance", "t5", "shaw")
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that says it is on a GPU: enough to be asked about, not to be computed with."""
+
+    is_cuda = True
+
+
+def on_gpu(time: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.zeros(1, HEADS, time, DIM, dtype=dtype).as_subclass(Elsewhere)
+
+
+def attention(score: str = "scaled-dot", bias: str | None = None, normaliser: str = "softmax") -> Attention:
+    made = None if bias is None else position(bias, width=HEADS * DIM, heads=HEADS, dim=DIM, causal=False)
+    assert made is None or isinstance(made, Biasing)
+    return Attention(SCORES[score](HEADS, DIM), bias=made, normaliser=normaliser)
+
+
+def test_the_table_has_a_row_for_every_case_and_the_reference_at_its_end():
+    wanted = set(product(("cuda", "cpu"), ("plain", "biased", "additive"), ("even", "uneven")))
+    assert set(measured.MEASURED) == wanted
+    for case, longest in product(wanted, (1, 128, 129, 255, 256, 10_000)):
+        names = measured.order(*case, longest)
+        assert set(names) <= set(BACKENDS)
+        assert len(set(names)) == len(names)
+        assert names[-1] == "reference"
+
+
+def test_lengths_change_at_128_and_256():
+    orders = [measured.order("cuda", "plain", "even", longest)[0] for longest in (128, 129)]
+    assert orders == ["triton", "sdpa"]
+    assert ["flex" in measured.order("cuda", "biased", "even", longest) for longest in (255, 256)] == [False, True]
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("bias", [None, *BIASES])
+@pytest.mark.parametrize("mask", [causal, causal | prefix(2)], ids=repr)
+def test_what_auto_takes_can_run(score: str, bias: str | None, mask, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(triton, "_INSTALLED", True)
+    for normaliser, time, uneven, dtype in product(
+        NORMALISERS, (7, 200, 300), (False, True), (torch.half, torch.double)
+    ):
+        parts = attention(score, bias, normaliser)
+        for example in (on_gpu(time, dtype), torch.zeros(1, HEADS, time, DIM)):
+            taken = fastest(parts, example, mask, uneven=uneven)
+            assert BACKENDS[taken].cannot(parts, example, mask, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "time", "uneven", "taken"),
+    [
+        ({}, 60, False, "triton"),  # 25 k tokens in 5–60: 5.9 × varlen, 4.5 × padded sdpa (benchmarks/kernels.py)
+        ({}, 60, True, "triton"),
+        ({}, 4096, False, "sdpa"),  # 400 TF/s where flex has 251 (benchmarks/attention.py)
+        ({}, 4096, True, "triton"),
+        ({"bias": "distance"}, 4096, False, "triton"),  # 383 TF/s with a learned table (benchmarks/kernels.py)
+        ({"bias": "alibi"}, 4096, False, "triton"),
+        ({"bias": "shaw"}, 60, False, "sdpa"),  # a bias by the query: our kernels have none
+        ({"bias": "shaw"}, 4096, False, "flex"),
+        ({"score": "additive"}, 4096, False, "triton"),
+        ({"score": "gaussian"}, 60, True, "reference"),
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_on_a_gpu_auto_takes_what_was_measured(parts, time, uneven, taken, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(triton, "_INSTALLED", True)
+    assert fastest(attention(**parts), on_gpu(time), uneven=uneven) == taken
+
+
+def test_without_triton_a_gpu_has_the_next_best(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(triton, "_INSTALLED", False)
+    assert fastest(attention(), on_gpu(60), uneven=True) == "sdpa"
+    with torch.no_grad():
+        assert fastest(attention(bias="distance"), on_gpu(300)) == "flex"
