@@ -121,8 +121,8 @@ class Train(Settings):
     """How often to decode the held-out part."""
     patience: int | None = Field(None, ge=1)
     """Stop when the task's metric has not improved for so many evaluations."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 computes in half the size and keeps weights in float32."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """bfloat16 computes in half the size and keeps weights in float32; auto takes it on GPUs that have it."""
     capture: bool = True
     """On a GPU, record each step's kernels once (a CUDA graph for each shape) and replay them."""
     parallel: Literal["ddp", "fsdp"] = "ddp"

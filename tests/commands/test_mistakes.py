@@ -103,7 +103,7 @@ SETTINGS = {
     "no value": (["--set", "model.width"], "--set wants GROUP.NAME=VALUE, such as model.width=128; got 'model.width'"),
     "wrong value": (
         ["--set", "train.precision=fp8"],
-        "train.precision: input should be 'float32' or 'bfloat16'; got 'fp8'",
+        "train.precision: input should be 'auto', 'float32' or 'bfloat16'; got 'fp8'",
     ),
     "value out of bounds": (["--set", "model.dropout=1.5"], "model.dropout: input should be less than 1; got 1.5"),
     "no number": (

@@ -126,6 +126,61 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
         assert_near(ours, other, truth)
 
 
+def test_a_lookup_and_its_gradient_are_those_of_float64_and_always_the_same():
+    from regard.kernels.lookup import lookup
+
+    ids = torch.randint(60, (9000,), device=CUDA) ** 2 % 61  # some often, some never
+    table, g = torch.randn(70, 300, device=CUDA, requires_grad=True), torch.randn(9000, 300, device=CUDA)
+    rows = lookup(ids, table, 3.0)
+    assert torch.equal(rows, F.embedding(ids, table) * 3.0)
+    ours = torch.autograd.grad(rows, table, g)[0]
+    exact = table.detach().double().requires_grad_()
+    truth = torch.autograd.grad(F.embedding(ids, exact) * 3.0, exact, g.double())[0]
+    eager = torch.autograd.grad(F.embedding(ids, table) * 3.0, table, g)[0]
+    assert_near(ours, eager, truth)
+    for _ in range(3):
+        assert torch.equal(torch.autograd.grad(lookup(ids, table, 3.0), table, g)[0], ours)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("count", [1, 3])
+def test_products_are_those_of_float64(kind: torch.dtype, count: int):
+    from regard.kernels.product import product
+
+    x, g = torch.randn(5000, 96, device=CUDA).to(kind), torch.randn(5000, 70 * count, device=CUDA).to(kind)
+    weights = [torch.randn(70, 96, device=CUDA).to(kind) / 10 for _ in range(count)]
+    biases = [torch.randn(70, device=CUDA).to(kind) for _ in range(count)]
+
+    def through(make, dtype: torch.dtype) -> list[Tensor]:
+        leaves = [part.detach().to(dtype).requires_grad_() for part in (x, *weights, *biases)]
+        out = make(leaves[0], leaves[1 : 1 + count], leaves[1 + count :])
+        return [out.detach(), *torch.autograd.grad(out, leaves, g.to(dtype))]
+
+    def eager(x: Tensor, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
+        return F.linear(x, torch.cat(weights), torch.cat(biases))
+
+    for ours, other, truth in zip(
+        through(product, kind), through(eager, kind), through(eager, torch.float64), strict=True
+    ):
+        assert_near(ours, other, truth)
+
+
+def test_weights_are_turned_anew_for_each_step():
+    from regard.kernels.halves import Halves, beside
+
+    halves, weights = Halves(), tuple(torch.randn(4, 5, device=CUDA) for _ in range(2))
+    with halves.fresh():
+        first = beside(weights, torch.bfloat16)
+        assert torch.equal(first, torch.cat(weights).bfloat16())
+    weights[1].mul_(2)
+    with halves.fresh():
+        again = beside(weights, torch.bfloat16)
+    assert again.data_ptr() == first.data_ptr()  # a recording finds it where it was
+    assert torch.equal(again, torch.cat(weights).bfloat16())
+    weights[0].add_(1)
+    assert torch.equal(beside(weights, torch.bfloat16), torch.cat(weights).bfloat16())  # outside, nothing is kept
+
+
 class Few(Batches):
     """Batches of random pairs; the same ones come again and again."""
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.axes import Offset
+from regard.kernels import fusible
 from regard.models.dropout import Dropout
 from regard.positions import Added, Position
 from regard.ragged import Ragged
@@ -29,10 +30,19 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Ragged, offset: Offset = 0) -> Ragged:
         """Vectors for ids whose sequences start at `offset`."""
-        vectors = nn.functional.embedding(ids.values, self.table) * self.scale
+        vectors = _looked_up(ids.values, self.table, self.scale)
         if self.position is not None:
             vectors = vectors + _placed(self.position, ids, offset).to(vectors.dtype)
         return ids.like(self.dropout(vectors))
+
+
+def _looked_up(ids: Int[Tensor, " token"], table: nn.Parameter, scale: float) -> Float[Tensor, "token width"]:
+    """The rows of a table, scaled."""
+    if torch.is_grad_enabled() and fusible(table):
+        from regard.kernels.lookup import lookup
+
+        return lookup(ids, table, scale)
+    return nn.functional.embedding(ids, table) * scale
 
 
 def _placed(position: Added, ids: Ragged, offset: Offset) -> Float[Tensor, "token width"]:

@@ -43,6 +43,7 @@ class Trainer:
         self, model: Model, batches: Batches, settings: Train, total: int, world: World, *, rate: float
     ) -> None:
         self.model, self.batches, self.settings, self.total, self.world = model, batches, settings, total, world
+        self.half = halved(settings.precision, world.device)
         self.peak, self.warmup = rate, round(settings.warmup * total)
         self.objective = world.wrap(Objective(model, smoothing=settings.smoothing), settings.parallel)
         self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
@@ -66,7 +67,7 @@ class Trainer:
 
     def advance(self) -> tuple[Tensor, int]:
         """One update: its loss and the tokens it read."""
-        with plain_products() if self.settings.precision == "float32" else nullcontext():
+        with nullcontext() if self.half else plain_products():
             return self._advance()
 
     def _advance(self) -> tuple[Tensor, int]:
@@ -154,9 +155,7 @@ class Trainer:
         return loss.detach()
 
     def _precision(self) -> AbstractContextManager[Any]:
-        if self.settings.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.world.device.type, torch.bfloat16)
+        return torch.autocast(self.world.device.type, torch.bfloat16) if self.half else nullcontext()
 
     def save(self, folder: Path) -> None:
         """All that the rest of the run depends on, written by the first process; all must call it."""
@@ -191,6 +190,13 @@ class Trainer:
         self.step, self.epoch, self.at = (facts.pop(name) for name in ("step", "epoch", "at"))
         self.halvings = facts.pop("halvings")
         self.facts = facts
+
+
+def halved(precision: str, device: torch.device) -> bool:
+    """Whether products are computed in bfloat16."""
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return precision == "bfloat16"
 
 
 def _captured(trainer: Trainer) -> Captured | None:

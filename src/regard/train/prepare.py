@@ -40,6 +40,7 @@ class Prepared:
     exam: Exam
     decisions: list[str]
     fingerprint: dict[str, str]
+    limit: int
 
 
 def prepare(
@@ -88,7 +89,7 @@ def prepare(
     task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])
     longest = int(min(text.limit, 2 * int(pairs.target_lengths.max()) + 10))
     exam = Exam(source, target, questions, task, longest)
-    return Prepared(pairs, exam, facts["decisions"], prints)
+    return Prepared(pairs, exam, facts["decisions"], prints, text.limit)
 
 
 def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[str, Any]:

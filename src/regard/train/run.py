@@ -24,6 +24,7 @@ from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
 from regard.train.plan import Plan, check, plan, same
 from regard.train.prepare import Prepared, prepare
+from regard.train.room import fitted
 from regard.train.view import View, live
 
 LOOK = 16  # steps after which a GPU is asked for its losses: to ask is to wait for it
@@ -68,6 +69,7 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
         if here.first:
             here.wait()
         decided = plan(job.family, job.size, job.model, job.train, data, here)
+        decided = fitted(decided, job.train, data, here, job.out / "settings.json")
         if here.first:
             same(job.out / "settings.json", decided, job.train, job.text)
         with _journal(job, here) as journal, interruptible() as stopped:
@@ -165,8 +167,10 @@ class Running:
             if self.here.first:
                 found, samples = self.data.exam.take(model, self.here.device)
                 _, value, higher = metrics.main(found)
-                better = facts["best"] is None or (value > facts["best"] if higher else value < facts["best"])
-                facts["best"], facts["since"] = (value, 0) if better else (facts["best"], facts["since"] + 1)
+                gain = 0.0 if facts["best"] is None else value - facts["best"] if higher else facts["best"] - value
+                better = gain >= 0  # of equals the later one has learned longer
+                facts["since"] = 0 if gain > 0 or facts["best"] is None else facts["since"] + 1
+                facts["best"] = value if better else facts["best"]
                 facts["history"] = [*facts["history"], {"step": trainer.step, **found}]
                 if better:
                     bundle.save(self.job.out / "bundle", self._bundle(trainer, model, found))

@@ -1,0 +1,70 @@
+"""Room: how many tokens a step may have in a GPU's memory, found by trying."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from regard.config import Train
+from regard.models import build
+from regard.text import Batch, Batches
+from regard.train.distributed import World
+from regard.train.loop import halved
+from regard.train.objective import Objective
+from regard.train.plan import Plan
+from regard.train.prepare import Prepared
+
+ROOM = 0.4  # share of the memory that a step may take: a recorded one takes it again, and search needs some
+LEAST = 512
+
+
+def fitted(decided: Plan, train: Train, data: Prepared, world: World, settings: Path) -> Plan:
+    """The plan with as many tokens to a step as fit. A run goes on with those it began with, wherever it goes on."""
+    if train.budget is not None or world.device.type != "cuda":
+        return decided
+    if settings.exists():
+        return replace(decided, budget=json.loads(settings.read_text())["train"]["budget"])
+    model = build(decided.model, len(data.exam.source), len(data.exam.target)).to(world.device)
+    objective, half = Objective(model, smoothing=train.smoothing), halved(train.precision, world.device)
+
+    def hungry(budget: int) -> int:
+        torch.cuda.reset_peak_memory_stats(world.device)
+        for batch in _hungriest(Batches(data.pairs, budget=budget, seed=train.seed, limit=data.limit)):
+            with torch.autocast("cuda", torch.bfloat16, enabled=half):
+                loss = objective(batch.to(world.device))
+            loss.backward()
+        return torch.cuda.max_memory_allocated(world.device)
+
+    budget = roomy(decided.budget, hungry, torch.cuda.get_device_properties(world.device).total_memory)
+    del model, objective
+    torch.cuda.empty_cache()
+    budget = int(world.agreed(budget))
+    if budget == decided.budget:
+        return decided
+    why = f"steps of about {budget:,} tokens instead of {decided.budget:,}: more would not fit in the GPU's memory"
+    return replace(decided, budget=budget, decisions=[*decided.decisions, why])
+
+
+def roomy(budget: int, hungry: Callable[[int], int], total: int) -> int:
+    """The largest of budget, a half of it, a quarter … for which the bytes that `hungry` says leave enough of the
+    memory."""
+    while budget > LEAST:
+        try:
+            if hungry(budget) <= ROOM * total:
+                break
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+        budget = max(LEAST, budget // 2)
+    return budget
+
+
+def _hungriest(batches: Batches) -> list[Batch]:
+    """The step with the most pairs, and the one with the longest."""
+    plan = batches.plan(0)
+    firsts = [plan.batch(step)[-1] for step in range(len(plan))]
+    longest = (batches.pairs.source_lengths + batches.pairs.target_lengths)[firsts]
+    return [batches.at(0, int(step)) for step in {longest.argmin(), longest.argmax()}]

@@ -1,0 +1,31 @@
+"""Room: a step that would not fit is halved until it does."""
+
+import pytest
+import torch
+
+from regard.train.room import LEAST, ROOM, roomy
+
+
+def test_a_step_is_halved_until_it_leaves_enough_memory():
+    tried = []
+
+    def hungry(budget: int) -> int:
+        tried.append(budget)
+        return budget * 10
+
+    assert roomy(40_000, hungry, total=round(120_000 / ROOM)) == 10_000
+    assert tried == [40_000, 20_000, 10_000]
+
+
+def test_memory_that_runs_out_counts_as_too_much():
+    def hungry(budget: int) -> int:
+        if budget > 8_000:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return 0
+
+    assert roomy(30_000, hungry, total=1) == 7_500
+
+
+@pytest.mark.parametrize("budget", [LEAST + 1, 3 * LEAST, 100])
+def test_below_the_least_nothing_is_tried(budget):
+    assert roomy(budget, lambda budget: 10**9, total=1) == min(budget, LEAST)
