@@ -86,3 +86,22 @@ def test_what_one_process_began_two_that_share_the_weights_bring_to_the_same_end
     assert_near(out, place)
     assert_same_answers(out, place)
     assert strange_files(out) == []
+
+
+def test_memory_that_runs_out_in_one_process_ends_all_with_the_way_out(place, tmp_path):
+    script = tmp_path / "short.py"
+    script.write_text(
+        "import os, sys, torch\n"
+        "from regard.cli import main\n"
+        "from regard.train.objective import Objective\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    def forward(self, batch): raise torch.OutOfMemoryError('CUDA out of memory')\n"
+        "    Objective.forward = forward\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    words = arguments(place / "pairs.tsv", tmp_path / "out", "--steps", "4")
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([*launch, *words], env=env, capture_output=True, text=True, timeout=150)
+    assert done.returncode != 0  # and it does end
+    assert "memory ran out in process 1 of 2 at step 1; use more parts (train.accumulate = 2)" in done.stderr

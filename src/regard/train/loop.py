@@ -132,6 +132,11 @@ class Trainer:
                     optimizer.zero_grad()
                 return sum((self._part(part) for part in self._parts(batch)), torch.zeros((), device=self.world.device))
             except torch.OutOfMemoryError:
+                if self.world.size > 1:  # the others are already waiting for this one's gradients
+                    raise RegardError(
+                        f"memory ran out in process {self.world.rank} of {self.world.size} at step {self.step + 1:,}; "
+                        f"use more parts (train.accumulate = {2 ** (self.halvings + 1)}) or a smaller train.budget"
+                    ) from None
                 if 2**self.halvings >= len(batch):
                     raise RegardError(
                         f"one pair of {len(batch.source.values) + len(batch.target.values):,} tokens does not fit in "
