@@ -5,7 +5,6 @@ after embeddings and sublayers. Dropout on attention weights and inside feed-for
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -94,7 +93,6 @@ class Marian(nn.Module):
 
     def __init__(self, settings: Settings, source: int, target: int) -> None:
         super().__init__()
-        sys.modules.setdefault("kernels", None)  # else transformers takes benchmarks/kernels.py for a package it knows
         from transformers import MarianConfig, MarianMTModel
 
         config = MarianConfig(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -21,11 +22,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard import bundle
-from regard.errors import RegardError
-from regard.models import Model, swift
+from regard.errors import RegardError, choose
+from regard.models import Ensemble, Model, swift
 from regard.ragged import Ragged
 from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Required, Sampling, Search, rules
-from regard.search.grouped import limits, search_all
+from regard.search.grouped import RATIO, limits, search_all
 from regard.search.looks import alignment as aligned
 from regard.search.looks import looks
 from regard.search.worded import restrictions, spellings
@@ -62,34 +63,41 @@ class Answer:
         return self.text
 
 
+Folder = str | os.PathLike[str]
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 EMPTY = Answer("", "", [], [], [], 0.0)  # to an empty line
 
 
-def load(folder: str | os.PathLike[str], *, device: str = "auto", long: str = "warn") -> Transducer:
-    """The transducer of a bundle that `regard train` wrote, or of a shipped model by its name. `long`: what to do with
-    a source longer than any the model has learned from: warn, refuse or allow."""
+def load(
+    folder: Folder | Sequence[Folder], *, device: str = "auto", long: str = "warn", precision: str = "float32"
+) -> Transducer:
+    """The transducer of a bundle that `regard train` wrote, or of a shipped model by its name; of several, that of
+    their ensemble. `long`: what to do with a source longer than any learned from: warn, refuse or allow. `precision`:
+    what searches compute in; with bfloat16 a GPU is faster, and a few answers come out otherwise."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Transducer(bundle.load(located(folder), device), long=long)
+    folders = [folder] if isinstance(folder, str | os.PathLike) else folder
+    return Transducer(_joined([bundle.load(located(one), device) for one in folders]), long=long, precision=precision)
 
 
 class Transducer:
     """A model with its tokenisers, answering."""
 
-    def __init__(self, held: bundle.Bundle, *, long: str = "warn") -> None:
+    def __init__(self, held: bundle.Bundle, *, long: str = "warn", precision: str = "float32") -> None:
         if long not in ("warn", "refuse", "allow"):
             raise RegardError(f"long must be warn, refuse or allow; got {long!r}")
-        self.bundle, self.long = held, long
+        self.bundle, self.long, self.precision = held, long, choose(PRECISIONS, precision, "precision")
         self.model, self.device = held.model, next(held.model.parameters()).device
         longest = held.card.get("longest", {})
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
+        self.reach: dict[str, Any] = {"most": self.most, "ratio": longest.get("ratio", RATIO)}
         self.usual = self.search()
 
     @cached_property
     def swift(self) -> Model:
         """The model that is searched; made when first needed, for scores and weights are the plain one's."""
-        return swift(self.model)
+        return swift(self.model if self.precision == torch.float32 else deepcopy(self.model).to(self.precision))
 
     def search(
         self,
@@ -168,7 +176,7 @@ class Transducer:
         chosen = self.search(beam=beam, length=length)
         source = ended(Ragged.of([torch.tensor(ids)])).to(self.device)
         settings = chosen if isinstance(chosen, Beam) else Beam(1)  # without a length penalty that is greedy search
-        beams = Beams(settings, self.swift, source, limits(source.lengths, self.most))
+        beams = Beams(settings, self.swift, source, limits(source.lengths, **self.reach))
         shown = ""
         for _ in beams:
             sure = self.bundle.target.decode(beams.certain()).rstrip("�")  # half a character is not certain
@@ -204,7 +212,7 @@ class Transducer:
         for token in logps.topk(min(n, len(logps))).indices.tolist():
             begin = rules.prefix([*best.ids[:position], token])
             search = replace(self.usual, rules=(begin,)) if isinstance(self.usual, Beam) else Greedy((begin,))
-            (some,) = search_all(search, self.swift, [ids], most=self.most, device=self.device)
+            (some,) = search_all(search, self.swift, [ids], **self.reach, device=self.device)
             found += some.hypotheses[:1]  # none where the answer may not become so long
         return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
@@ -246,7 +254,7 @@ class Transducer:
         return [self._answer(line, ids, Hypothesis(own.tolist(), row, sum(row))) for line, ids, own, row in rows]
 
     def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[Found]:
-        found = search_all(search, self.swift, [ids for _, ids in asked], most=self.most, device=self.device)
+        found = search_all(search, self.swift, [ids for _, ids in asked], **self.reach, device=self.device)
         for (line, _), some in zip(asked, found, strict=True):
             if not some.hypotheses:
                 what = f"no answer to {_short(line)} keeps all these rules within its length"
@@ -278,6 +286,13 @@ class Transducer:
         prefix = begun(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
         with torch.no_grad():
             return self.model(source, prefix).values[-1].float().log_softmax(-1)
+
+
+def _joined(held: Sequence[bundle.Bundle]) -> bundle.Bundle:
+    """One bundle that answers for all; the card is the first's."""
+    if (kinds := len({(one.source.fingerprint, one.target.fingerprint) for one in held})) != 1:
+        raise RegardError(f"an ensemble needs models with the same tokenisers; got {kinds} kinds of {len(held)} models")
+    return held[0] if len(held) == 1 else replace(held[0], model=Ensemble([one.model for one in held]))
 
 
 def _short(line: str) -> str:

@@ -5,9 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 
 from regard.config import Text
 from regard.errors import RegardError
+from regard.search.grouped import limits
 from regard.text import Corpus
 from regard.train.prepare import prepare
 from tests.commands.small import pairs, written
@@ -122,3 +124,12 @@ def test_an_unknown_tokeniser_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(RegardError, match="unknown tokeniser 'byte'; did you mean 'bytes'"):
         prepared(tmp_path, text=Text(target="byte"))
     assert not (tmp_path / "data").exists()
+
+
+def test_answers_may_be_as_long_as_those_learned_from(tmp_path):
+    """Two letters that mean sixty: twice the source and some would cut the answer."""
+    lines = [("ab" * (1 + i % 4), "x" * (59 + i % 2) + "y" * (i % 3)) for i in range(60)]
+    data = prepared(tmp_path, lines, text=Text(source="characters", target="characters"))
+    assert data.exam.ratio == pytest.approx((61 - 20) / 3)  # "ab" and its end
+    assert int(limits(torch.tensor([3]), data.exam.longest, data.exam.ratio)[0]) == 61
+    assert int(limits(torch.tensor([3]))[0]) == 26  # without having seen them

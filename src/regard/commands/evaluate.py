@@ -70,7 +70,7 @@ def evaluate(
     as_json: bool = False,
 ) -> None:
     """Answer every source of the corpus, compare, and print what came of it."""
-    transducer = opened(folder, device=device, long="allow")
+    transducer = opened(folder, device=device, long="allow", precision=search.precision)
     reading = corpus.read()
     questions = variants(reading)
     with Progress(lambda: len(questions)) as progress:

@@ -12,21 +12,22 @@ from regard import search
 from regard.bundle import MANIFEST
 from regard.commands.options import Draw, Form, Search
 from regard.errors import RegardError, choose
-from regard.transducer import Transducer, load
+from regard.transducer import PRECISIONS, Transducer, load
 
 LONG = {name: name for name in ("warn", "refuse", "allow")}
 
 
-def opened(folder: Path, *, device: str = "auto", long: str = "warn") -> Transducer:
+def opened(folder: Path, *, device: str = "auto", long: str = "warn", precision: str = "float32") -> Transducer:
     """The transducer of a bundle, or one line on what is wrong with it."""
     choose(LONG, long, "way with long sources")
+    choose(PRECISIONS, precision, "precision")
     choose({"auto": 0, "cpu": 0, "cuda": 0}, device.split(":")[0], "device")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise RegardError("device 'cuda' is asked for, but torch sees no GPU; use --device cpu")
     inner = folder / "bundle"
     if (inner / MANIFEST).is_file() and not (folder / MANIFEST).exists():
         raise RegardError(f"{str(folder)!r} is the folder of a run; its bundle is {str(inner)!r}")
-    transducer = load(folder, device=device, long=long)
+    transducer = load(folder, device=device, long=long, precision=precision)
     gc.freeze()  # all that is loaded stays: no need to look for garbage there while answering
     return transducer
 

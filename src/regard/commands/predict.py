@@ -38,7 +38,7 @@ class Job:
 
 def predict(job: Job) -> None:
     """Answer every line of the inputs; a window of lines is answered and written before the next is read."""
-    transducer = opened(job.bundle, device=job.device, long=job.long)
+    transducer = opened(job.bundle, device=job.device, long=job.long, precision=job.search.precision)
     search = chosen(transducer, job.form, job.search, job.draw)
     with (
         output(job.output, job.depends(), restart=job.restart) as out,

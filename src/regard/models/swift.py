@@ -1,13 +1,13 @@
 """Swift: a Transformer for search. The same numbers from few operations: a step of a small model costs what calling its
 operations costs.
 
-Weights are laid out once for products of few rows, those that read the same vectors lie side by side, and all caches
-are one tensor.
+Weights are laid out once for products of few rows, those that read the same vectors lie side by side, what is added is
+added by the product that makes it, all caches are one tensor, and one source alone is folded into the weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,39 +19,23 @@ from regard.attention import Attention, MultiHead, causal, everything
 from regard.attention.backends import sdpa
 from regard.attention.padded import Padded
 from regard.models.contract import Model
+from regard.models.ensemble import Ensemble
+from regard.models.folded import Folding
 from regard.models.held import HeldState, Room
 from regard.models.layers import FeedForward, Sublayer
+from regard.models.linear import Linear, Vectors
 from regard.models.transformer import Transformer
 from regard.positions import Added
 from regard.ragged import Layout, Ragged
 
-Vectors = Float[Tensor, "row width"]
-
 
 def swift(model: Model) -> Model:
-    """The model as fast as it can be searched: a Transformer's twin, with its weights of now."""
+    """The model as fast as it can be searched: a Transformer's twin with its weights of now, or each member's."""
+    if isinstance(model, Ensemble):
+        return Ensemble([swift(member) for member in model])
     if isinstance(model, Transformer) and model.settings.backend in ("auto", "sdpa"):
         return Swift(model)
     return model
-
-
-class Linear:
-    """x Wᵀ + b for layers that read the same x. On a CPU several rows go faster through W laid out the other way."""
-
-    def __init__(self, *weights: Tensor, biases: list[Tensor | None]) -> None:
-        self.weight = torch.cat(weights).detach()
-        self.bias = None if biases[0] is None else torch.cat([bias for bias in biases if bias is not None]).detach()
-        self.turned = self.weight.t().contiguous() if self.weight.device.type == "cpu" else self.weight.t()
-
-    @classmethod
-    def of(cls, *layers: nn.Linear) -> Linear:
-        """Those of some modules, side by side."""
-        return cls(*(layer.weight for layer in layers), biases=[layer.bias for layer in layers])
-
-    def __call__(self, x: Vectors) -> Float[Tensor, "row out"]:
-        if x.size(0) == 1:
-            return F.linear(x, self.weight, self.bias)
-        return x @ self.turned if self.bias is None else torch.addmm(self.bias, x, self.turned)
 
 
 class Block:
@@ -64,18 +48,18 @@ class Block:
         self.inner, self.outer, self.activation = Linear.of(feed.inner), Linear.of(feed.outer), feed.activation
         self.norms, self.before = [_norm(residual.norm) for residual in residuals], residuals[0].before
 
-    def residual(self, place: int, x: Vectors, act: Callable[[Vectors], Vectors]) -> Vectors:
-        """x + f(norm(x)), or norm(x + f(x))."""
+    def residual(self, place: int, x: Vectors, act: Callable[[Vectors], Vectors], out: Linear) -> Vectors:
+        """x + out(f(norm(x))), or norm(x + out(f(x))). The x that is given is written over."""
         norm = self.norms[place]
-        return x + act(norm(x)) if self.before else norm(x + act(x))
+        return out.onto(x, act(norm(x))) if self.before else norm(out.onto(x, act(x)))
 
-    def feed(self, x: Vectors) -> Vectors:
-        """The feed-forward."""
+    def feed(self, x: Vectors) -> Float[Tensor, "row hidden"]:
+        """The feed-forward up to its last product."""
         inner = self.inner(x)
         if self.activation == "swiglu":
             gate, inner = inner.chunk(2, -1)
-            return self.outer(F.silu(gate).mul_(inner))
-        return self.outer(inner.relu_() if self.activation == "relu" else F.gelu(inner))
+            return F.silu(gate).mul_(inner)
+        return inner.relu_() if self.activation == "relu" else F.gelu(inner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +89,10 @@ class Swift(Model):
         self.crossing = [(Linear.of(look.queries), Linear.of(look.out)) for look in looks]
         self.remembered = Linear.of(*(role for look in looks for role in (look.keys, look.values)))
         self.encoder_norm, self.decoder_norm = _norm(model.encoder_norm), _norm(model.decoder_norm)
-        self.logits = Linear(model.output.table, biases=[None])
+        self.folding = Folding(looks)
+        self.logits = Linear.laid(model.output.table)
         self.tables = [side.table.detach() * side.scale for side in (model.source, model.target)]
+        self.adding = model.source.position, model.target.position
         self.turns: dict[int, Tensor] = {}  # by position, made when first needed
         self.places: dict[tuple[int, int, int], Tensor] = {}
 
@@ -124,37 +110,61 @@ class Swift(Model):
 
     def encode(self, source: Ragged) -> Memory:
         """A vector for each source token."""
-        layout, seen = source.layout, None
-        if not layout.even:
-            hidden = torch.arange(layout.longest, device=source.values.device) >= layout.lengths[:, None]
-            seen = self.tables[0].new_zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
-        x = self.tables[0].index_select(0, source.values)
-        if self.original.source.position is not None:
-            x += self._added(self.original.source.position, 0, layout.longest).index_select(0, layout.positions)
-        for block in self.encoder:
-            x = block.residual(0, x, lambda y, block=block: self._read(block, y, layout, seen))  # type: ignore[misc]
-            x = block.residual(1, x, block.feed)
-        return Memory(self.encoder_norm(x), layout, seen)
+        layout = source.layout
+        lengths = None if layout.even else layout.lengths
+        return Memory(self._encode(source.values, layout, lengths), layout, self._seen(layout, lengths))
 
     def start(self, memory: Memory) -> HeldState:
         """Nothing said yet; keys and values of the sources, for all layers in one product."""
         rows = _spread(self.remembered(memory.vectors), memory.layout)
-        held = rows.unflatten(2, (len(self.decoder), 2, self.groups, self.dim)).permute(2, 0, 3, 4, 1, 5)
-        return HeldState(Room(held[:, :, :, :, :0], 0), 0, Room(held.contiguous(), 0), memory.seen)
+        held = rows.unflatten(2, (-1, self.groups, self.dim)).permute(0, 2, 3, 1, 4).contiguous()
+        fold = len(rows) == 1 and held.device.type == "cpu" and self.folding.pays(memory.layout.longest)
+        folded = self.folding(held) if fold else None
+        return HeldState(Room(held.narrow(3, 0, 0), 0), 0, Room(held, 0), memory.seen, folded)
 
     def step(self, tokens: Int[Tensor, " row"], state: HeldState) -> tuple[Float[Tensor, "row vocabulary"], HeldState]:
         """One position in each row."""
         after = state.grown()
-        x, turned = self.tables[1].index_select(0, tokens), self._turned(state.time)
-        if self.original.target.position is not None:
-            x += self._added(self.original.target.position, state.time, 1)
+        time, turned = after.time, self._turned(state.time)
+        held, depth = after.room.held, len(self.decoder)
+        slots = held.select(3, state.time).view(len(held), depth, 2 * self.groups, self.dim).unbind(1)
+        past = held.narrow(3, 0, time).unbind(1)
+        x = self.tables[1].index_select(0, tokens)
+        if self.adding[1] is not None:
+            x.add_(self._added(self.adding[1], state.time, 1))
         for layer, block in enumerate(self.decoder):
-            x = block.residual(0, x, lambda y: self._recall(layer, y, after, turned))  # noqa: B023
-            x = block.residual(1, x, lambda y: self._cross(layer, y, after))  # noqa: B023
-            x = block.residual(2, x, block.feed)
+            known = past[2 * layer : 2 * layer + 2]
+            x = block.residual(0, x, lambda y: self._recall(block, y, slots[layer], known, turned), block.out)  # noqa: B023
+            if after.folded is None:
+                x = block.residual(1, x, lambda y: self._cross(layer, y, after), self.crossing[layer][1])  # noqa: B023
+            else:
+                x = block.residual(1, x, after.folded[layer].weights, after.folded[layer].out)
+            x = block.residual(2, x, block.feed, block.outer)
         return self.logits(self.decoder_norm(x)), after
 
-    def _read(self, block: Block, x: Vectors, layout: Layout, seen: Tensor | None) -> Vectors:
+    def _encode(self, ids: Int[Tensor, " token"], layout: Layout, lengths: Int[Tensor, " source"] | None) -> Vectors:
+        """All encoder layers; `lengths` where some of the table that the layout makes is padding."""
+        seen = self._seen(layout, lengths)
+        x = self.tables[0].index_select(0, ids)
+        if self.adding[0] is not None and layout.even:
+            x.view(len(layout), layout.longest, -1).add_(self._added(self.adding[0], 0, layout.longest))
+        elif self.adding[0] is not None:
+            x.add_(self._added(self.adding[0], 0, layout.longest).index_select(0, layout.positions))
+        for block in self.encoder:
+            x = block.residual(0, x, lambda y: self._read(block, y, layout, lengths, seen), block.out)  # noqa: B023
+            x = block.residual(1, x, block.feed, block.outer)
+        return self.encoder_norm(x)
+
+    def _seen(self, layout: Layout, lengths: Int[Tensor, " source"] | None) -> Float[Tensor, "source 1 1 time"] | None:
+        """What padding hides."""
+        if lengths is None:
+            return None
+        hidden = torch.arange(layout.longest, device=lengths.device) >= lengths[:, None]
+        return self.tables[0].new_zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
+
+    def _read(
+        self, block: Block, x: Vectors, layout: Layout, lengths: Int[Tensor, " source"] | None, seen: Tensor | None
+    ) -> Vectors:
         """Self-attention among the tokens of each source; only here they are padded."""
         compared = block.heads + self.groups
         parts = block.asked(x).view(x.shape[0], compared + self.groups, self.dim)
@@ -166,36 +176,36 @@ class Swift(Model):
         if block.attention.bias is None:
             found = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=self.groups != block.heads)
         else:
-            lengths = None if layout.even else layout.lengths
             padded = Padded(q, lengths), Padded(k, lengths), Padded(v, lengths)
             found = sdpa.run(block.attention, *padded, everything, 0)
         flat = found.transpose(1, 2).reshape(len(layout) * layout.longest, -1)
-        return block.out(flat if layout.even else flat.index_select(0, layout.slots))
+        return flat if layout.even else flat.index_select(0, layout.slots)
 
-    def _recall(self, layer: int, x: Vectors, state: HeldState, turned: Tensor | None) -> Vectors:
-        """Self-attention to what was said, this position included."""
-        block, rows, time = self.decoder[layer], x.size(0), state.time
+    def _recall(
+        self, block: Block, x: Vectors, slot: Tensor, known: Sequence[Tensor], turned: Tensor | None
+    ) -> Vectors:
+        """Self-attention to what was said, this position included: its keys and values go into their slot first."""
+        rows = x.size(0)
         parts = block.asked(x).view(rows, -1, self.dim)
         if turned is not None:
             compared = parts.narrow(1, 0, block.heads + self.groups)
             compared.copy_((compared.reshape(-1, self.dim) @ turned).view(compared.shape))
-        held = state.room.layers[layer]
-        held.select(3, time - 1).copy_(parts.narrow(1, block.heads, 2 * self.groups).view(rows, 2, self.groups, -1))
-        q = parts.narrow(1, 0, block.heads).unsqueeze(2)
-        k, v = held.narrow(3, 0, time).unbind(1)
+        q, new = parts.split_with_sizes((block.heads, 2 * self.groups), 1)
+        slot.copy_(new)
+        q, (k, v) = q.unsqueeze(2), known
         if block.attention.bias is None:
             found = F.scaled_dot_product_attention(q, k, v, enable_gqa=self.groups != block.heads)
         else:
-            found = sdpa.run(block.attention, Padded(q), Padded(k), Padded(v), causal, time - 1)
-        return block.out(found.reshape(rows, -1))
+            found = sdpa.run(block.attention, Padded(q), Padded(k), Padded(v), causal, k.size(2) - 1)
+        return found.reshape(rows, -1)
 
     def _cross(self, layer: int, x: Vectors, state: HeldState) -> Vectors:
         """Attention to the source; rows that share one ask it together, as if they were positions of one sequence."""
-        block, (ask, out) = self.decoder[layer], self.crossing[layer]
-        q = ask(x).view(-1, state.share, block.heads, self.dim).transpose(1, 2)
-        k, v = state.memory.layers[layer].unbind(1)
-        found = F.scaled_dot_product_attention(q, k, v, attn_mask=state.seen, enable_gqa=self.groups != block.heads)
-        return out(found.transpose(1, 2).reshape(x.shape[0], -1))
+        heads = self.decoder[layer].heads
+        q = self.crossing[layer][0](x).view(-1, state.share, heads, self.dim).transpose(1, 2)
+        k, v = state.memory.roles[2 * layer : 2 * layer + 2]
+        found = F.scaled_dot_product_attention(q, k, v, attn_mask=state.seen, enable_gqa=self.groups != heads)
+        return found.transpose(1, 2).reshape(x.size(0), -1)
 
     def _added(self, position: Added, start: int, count: int) -> Float[Tensor, "time width"]:
         """What so many positions from `start` on add to embeddings; computed once."""
@@ -215,9 +225,11 @@ class Swift(Model):
 
 
 def _spread(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Tensor, "source time ..."]:
-    """Tokens as rows of one length, with zeros behind the shorter ones."""
+    """Tokens as rows of one length. Behind a shorter row stands what follows it in the batch, for whoever hides it:
+    reading something everywhere is faster than writing to some places of many zeros."""
     if not layout.even:
-        tokens = tokens.new_zeros(len(layout) * layout.longest, *tokens.shape[1:]).index_copy_(0, layout.slots, tokens)
+        times = torch.arange(layout.longest, device=tokens.device)
+        tokens = tokens.index_select(0, (layout.offsets[:-1, None] + times).clamp_(max=layout.tokens - 1).flatten())
     return tokens.view(len(layout), layout.longest, *tokens.shape[1:])
 
 

@@ -105,10 +105,11 @@ class Beams:
         else:
             said = torch.from_numpy(self.board.said).to(logps.device)
             values, places = self.settings.required.pick(totals, said, size, vocabulary)
-        places = places.clamp_(max=beams * vocabulary - 1)
+        if missing > 0:
+            places = places.clamp_(max=beams * vocabulary - 1)
         numbers = logps.view(-1, beams * vocabulary).gather(1, places)
-        found = places.cpu().numpy()
-        return values.double().cpu().numpy(), found // vocabulary, found % vocabulary, numbers.double().cpu().numpy()
+        best, found, logp = (part.cpu().numpy() for part in (values, places, numbers))
+        return best.astype(np.float64), found // vocabulary, found % vocabulary, logp.astype(np.float64)
 
     def _allowed(self, logps: Scores, beams: int) -> Scores:
         """What may follow; at its limit a row may only end."""

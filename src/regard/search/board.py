@@ -27,7 +27,7 @@ class Board:
     def __init__(self, size: int, best: int, length: Length, limits: list[int], margin: float) -> None:
         count = len(limits)
         self.size, self.best, self.length = size, best, length
-        self.answers: list[list[Hypothesis]] = [[] for _ in range(count)]
+        self.answers: list[list[Hypothesis]] = [[] for _ in range(count)]  # the best first, and one more than `best`
         self.margins = np.full(count, margin)
         self.going = np.arange(count)
         self.limits = np.array(limits, np.int64)
@@ -47,38 +47,39 @@ class Board:
         end counts if it is among the `size` best; the `size` best others go on.
         """
         size, rows = self.size, np.arange(len(totals))[:, None]
+        self.narrowest = np.full(len(totals), FAR)
         ends = (tokens == END) & (totals > NEVER)
         if ends.any():
             self._answer(ends, totals, beams, logps)
-            order = np.argsort(ends, axis=1, kind="stable")
-            totals, beams, tokens, logps = (each[rows, order] for each in (totals, beams, tokens, logps))
-            totals = np.where(ends[rows, order], NEVER, totals)
+            order = ends.argsort(1, kind="stable")[:, : size + 1] + rows * ends.shape[1]
+            totals = np.where(ends, NEVER, totals)
+            totals, beams, tokens, logps = (each.take(order) for each in (totals, beams, tokens, logps))
         self._decided(totals[:, size - 1] - totals[:, size])
         totals, beams, tokens, logps = (each[:, :size] for each in (totals, beams, tokens, logps))
-        left = (~self._over(totals[:, 0])).nonzero()[0]
-        rows, beams = left[:, None], beams[left]
-        self.said = np.concatenate([self.said[rows, beams], tokens[left, :, None]], 2)
-        self.logps = np.concatenate([self.logps[rows, beams], logps[left, :, None]], 2)
-        self.scores = totals[left]
-        for name in ("going", "limits", "farthest", "worst"):
-            setattr(self, name, getattr(self, name)[left])
+        over = self._over(totals[:, 0])
+        self.margins[self.going] = np.fmin(self.margins[self.going], self.narrowest)
+        came = rows * self.said.shape[1] + beams  # among all beams of all sources
+        left = (~over).nonzero()[0]
+        if len(left) < len(over):
+            totals, beams, tokens, logps, came = (each[left] for each in (totals, beams, tokens, logps, came))
+            for name in ("going", "limits", "farthest", "worst"):
+                setattr(self, name, getattr(self, name)[left])
+        self.said, self.logps, self.scores = _longer(self.said, came, tokens), _longer(self.logps, came, logps), totals
         return beams, left
 
     def found(self) -> list[Found]:
         """For each source its best answers, the best first."""
         found = []
         for answers, margin in zip(self.answers, self.margins.tolist(), strict=True):
-            ranked = sorted(answers, key=lambda answer: -answer.score)[: self.best + 1]
-            gaps = (a.score - b.score for a, b in pairwise(ranked))
-            found.append(Found(ranked[: self.best], min(margin, *gaps, FAR)))
+            gaps = (a.score - b.score for a, b in pairwise(answers))
+            found.append(Found(answers[: self.best], min(margin, *gaps, FAR)))
         return found
 
     def certain(self) -> list[int]:
         """What the answer to the first source begins with, whatever comes: all that its beginnings and its best answer
         so far share."""
         live = self.said[self.going == 0][self.scores[self.going == 0] > NEVER].tolist()
-        best = sorted(self.answers[0], key=lambda answer: -answer.score)[:1]
-        shared = zip(*live, *(answer.ids for answer in best), strict=False)
+        shared = zip(*live, *(answer.ids for answer in self.answers[0][:1]), strict=False)
         return [same[0] for same in takewhile(lambda tokens: len(set(tokens)) == 1, shared)]
 
     def _answer(self, ends: Bool[np.ndarray, "source candidate"], totals: Totals, beams: Places, logps: Totals) -> None:
@@ -86,12 +87,16 @@ class Board:
         size, penalty = self.size, self.length.penalty(self.said.shape[2] + 1)
         self._decided(np.where(ends[:, :size], totals[:, :size], FAR).min(1) - totals[:, size])
         self._decided(totals[:, size - 1] - np.where(ends[:, size:], totals[:, size:], NEVER).max(1))
-        for place, rank in zip(*ends[:, :size].nonzero(), strict=True):
-            beam, answers = beams[place, rank], self.answers[self.going[place]]
-            numbers = [*self.logps[place, beam].tolist(), float(logps[place, rank])]
-            answers.append(Hypothesis(self.said[place, beam].tolist(), numbers, float(totals[place, rank]) / penalty))
+        places, ranks = ends[:, :size].nonzero()
+        came = places, beams[places, ranks]
+        parts = self.said[came], self.logps[came], logps[places, ranks], totals[places, ranks] / penalty
+        for place, ids, numbers, last, score in zip(places, *(part.tolist() for part in parts), strict=True):
+            answers = self.answers[self.going[place]]
+            answers.append(Hypothesis(ids, [*numbers, last], score))
+            answers.sort(key=lambda answer: answer.score, reverse=True)
+            del answers[self.best + 1 :]  # the first that is not among the best tells how narrowly
             if len(answers) >= self.best:
-                self.worst[place] = sorted(answer.score for answer in answers)[-self.best]
+                self.worst[place] = answers[self.best - 1].score
 
     def _over(self, best: Float[np.ndarray, " source"]) -> Bool[np.ndarray, " source"]:
         """Nothing that is left can still reach the worst of the best answers: what follows only lowers a sum, and the
@@ -104,4 +109,10 @@ class Board:
 
     def _decided(self, margins: Float[np.ndarray, " source"]) -> None:
         """Narrower margins count; −∞ from −∞ is none, for there was nothing to choose."""
-        self.margins[self.going] = np.fmin(self.margins[self.going], margins)
+        np.fmin(self.narrowest, margins, out=self.narrowest)
+
+
+def _longer(past: np.ndarray, came: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """What each beam holds: all of the one it came from, and one more."""
+    sources, beams, time = past.shape
+    return np.concatenate([past.reshape(sources * beams, time).take(came, 0), new[:, :, None]], 2)

@@ -30,4 +30,4 @@ class Greedy:
 def likeliest(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
     """The likeliest token of each row, and how far the second is behind."""
     values, tokens = scores.topk(2)
-    return tokens[:, 0], values[:, 0] - values[:, 1]
+    return tokens.select(1, 0), values.select(1, 0) - values.select(1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import torch
@@ -10,18 +10,23 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.models import Model
-from regard.ragged import Ragged
+from regard.models.swift import Swift
+from regard.ragged import Layout, Ragged
+from regard.search.beam import Beam
+from regard.search.flights import flies, fly, passengers
+from regard.search.greedy import Greedy
 from regard.search.hypothesis import Found, Search
 from regard.search.settled import settled
 from regard.text import END
 
 TOKENS = 4_096  # source tokens searched together
+RATIO, SOME = 2.0, 20  # how many times as long as its source an answer may be, and some more
 
 
-def limits(lengths: Int[Tensor, " source"], most: int | None = None) -> Int[Tensor, " source"]:
-    """The most tokens an answer may have: twice its source and some, or `most`. A model that knows nothing yet would
-    otherwise talk for ever."""
-    usual = 2 * lengths + 20
+def limits(lengths: Int[Tensor, " source"], most: int | None = None, ratio: float = RATIO) -> Int[Tensor, " source"]:
+    """The most tokens an answer may have: so many times its source and some, or `most`. A model that knows nothing yet
+    would otherwise talk for ever."""
+    usual = (ratio * lengths).ceil().long() + SOME
     return usual if most is None else usual.clamp(max=most)
 
 
@@ -44,14 +49,28 @@ def search_all(
     sources: Sequence[Sequence[int]],
     *,
     most: int | None = None,
+    ratio: float = RATIO,
     tokens: int = TOKENS,
     device: torch.device | str = "cpu",
 ) -> list[Found]:
     """What the search finds for each source (ids without the end), in their order and whatever their company."""
     found: dict[int, Found] = {}
-    for group in groups([len(ids) + 1 for ids in sources], tokens):
-        ids = torch.tensor([id for place in group for id in (*sources[place], END)], device=device)
-        ends = torch.tensor([0, *accumulate(len(sources[place]) + 1 for place in group)], device=device)
-        batch = Ragged(ids, ends)
-        found |= zip(group, settled(search, model, batch, limits(batch.lengths, most)), strict=True)
+    if flies(search, model, device):
+        found |= flown(search, model, [[*ids, END] for ids in sources], most, ratio)  # type: ignore[arg-type]
+    left = [place for place in range(len(sources)) if place not in found]
+    for group in groups([len(sources[place]) + 1 for place in left], tokens):
+        places = [left[i] for i in group]
+        ids = torch.tensor([id for place in places for id in (*sources[place], END)], device=device)
+        ends = torch.tensor([0, *accumulate(len(sources[place]) + 1 for place in places)], device=device)
+        longest = len(sources[places[-1]]) + 1
+        batch = Ragged.arranged(ids, Layout(ends, longest, len(ids)))  # known to be good, so not looked at again
+        found |= zip(places, settled(search, model, batch, limits(batch.lengths, most, ratio)), strict=True)
     return [found[place] for place in range(len(sources))]
+
+
+def flown(
+    search: Greedy | Beam, model: Swift, sources: Sequence[Sequence[int]], most: int | None, ratio: float
+) -> Mapping[int, Found]:
+    """What a flight finds for each source (its end included) that it can take, by its place in the list."""
+    allowed = limits(torch.tensor([len(ids) for ids in sources], dtype=torch.long), most, ratio)
+    return fly(search, model, passengers(search, sources, allowed.tolist()))

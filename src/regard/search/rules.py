@@ -10,6 +10,7 @@ reports are the model's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,22 +25,24 @@ Rule = Callable[[Scores, Said], Scores]
 NEVER = float("-inf")
 
 
-def shortest(count: int) -> Rule:
+@dataclass(frozen=True)
+class shortest:  # noqa: N801 (a rule is written as it is said)
     """No end before `count` tokens were said."""
 
-    def rule(scores: Scores, said: Said) -> Scores:
-        return _without(scores, END) if said.shape[1] < count else scores
+    count: int
 
-    return rule
+    def __call__(self, scores: Scores, said: Said) -> Scores:
+        return _without(scores, END) if said.shape[1] < self.count else scores
 
 
-def longest(count: int) -> Rule:
+@dataclass(frozen=True)
+class longest:  # noqa: N801
     """Nothing but the end after `count` tokens."""
 
-    def rule(scores: Scores, said: Said) -> Scores:
-        return _only(scores, END) if said.shape[1] >= count else scores
+    count: int
 
-    return rule
+    def __call__(self, scores: Scores, said: Said) -> Scores:
+        return _only(scores, END) if said.shape[1] >= self.count else scores
 
 
 def prefix(ids: Sequence[int]) -> Rule:

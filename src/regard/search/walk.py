@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -50,13 +50,12 @@ def walk(
         if rules or step >= soonest:
             allowed = applied(rules, scores, said, limits[rows] <= step)
         tokens, margin = choose(allowed, rows, step)
-        taken.append((rows, tokens, scores.gather(1, tokens[:, None])[:, 0], margin))
+        taken.append((rows, tokens, scores.gather(1, tokens.unsqueeze(1)).squeeze(1), margin))
         if rules:
             said = torch.cat([said, tokens[:, None]], 1)
-        ends = tokens == END
-        if not bool(ends.any()):
+        if END not in tokens.tolist():
             continue
-        over = over | ends
+        over = over | (tokens == END)
         ended = int(over.sum())
         if ended == len(rows):
             break
@@ -68,19 +67,16 @@ def walk(
 
 def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[Hypothesis, float]]:
     """Each row's tokens up to its end, from what was taken step by step; a row that had ended went on unheard."""
-    if not taken:
-        return []
-    steps = len(taken)
-    when = np.repeat(np.arange(steps), [len(rows) for rows, *_ in taken])
-    who, *parts = (torch.cat(part).cpu().numpy() for part in zip(*taken, strict=True))
-    ids = np.full((steps, count), END)
-    logps, margins = np.zeros((steps, count)), np.zeros((steps, count))
-    for table, part in zip((ids, logps, margins), parts, strict=True):
-        table[when, who] = part
-    ends = (ids == END).argmax(0)
-    heard = (np.arange(steps)[:, None] <= ends) | ~(ids == END).any(0)
-    if np.isnan(margins[heard]).any():  # −∞ from −∞: there was nothing to choose from
-        raise RegardError(NOTHING)
-    narrowest = np.where(heard, margins, np.inf).min(0)
-    found = zip(ids.T.tolist(), logps.T.tolist(), (ends + 1).tolist(), narrowest.tolist(), strict=True)
-    return [(Hypothesis(a[: end - 1], b[:end], sum(b[:end])), margin) for a, b, end, margin in found]
+    ids: list[list[int]] = [[] for _ in range(count)]
+    logps: list[list[float]] = [[] for _ in range(count)]
+    narrowest, over = [float("inf")] * count, [False] * count
+    for row, token, logp, margin in zip(*(torch.cat(part).tolist() for part in zip(*taken, strict=True)), strict=True):
+        if over[row]:
+            continue
+        if math.isnan(margin):  # −∞ from −∞: there was nothing to choose from
+            raise RegardError(NOTHING)
+        ids[row].append(token)
+        logps[row].append(logp)
+        narrowest[row], over[row] = min(narrowest[row], margin), token == END
+    found = zip(ids, logps, narrowest, strict=True)
+    return [(Hypothesis(a[:-1], b, sum(b)), margin) for a, b, margin in found]

@@ -101,7 +101,7 @@ class Running:
             if token >= vocabulary:
                 raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
         said: list[int] = []
-        longest = int(limits(torch.tensor([len(self.asked)]), self.transducer.most)[0])
+        longest = int(limits(torch.tensor([len(self.asked)]), **self.transducer.reach)[0])
         while len(said) < longest:
             token = forced[len(said)] if len(said) in forced else int(self.see(said)[-1].argmax())
             if token == END:

@@ -10,6 +10,7 @@ import torch
 
 from regard.models import Model, swift
 from regard.search import Greedy, search_all
+from regard.search.grouped import RATIO
 from regard.text import Tokenizer
 from regard.train import metrics
 
@@ -25,22 +26,30 @@ class Exam:
     questions: Mapping[str, Sequence[str]]
     task: str
     longest: int
+    ratio: float = RATIO
 
     def take(self, model: Model, device: torch.device) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
         """The metrics, and three samples: source, predicted, true. The same three each time."""
         lines = list(self.questions)
-        answers = decode(model, self.source, self.target, lines, longest=self.longest, device=device)
+        reach = {"most": self.longest, "ratio": self.ratio}
+        answers = decode(model, self.source, self.target, lines, reach=reach, device=device)
         found = metrics.measure(self.task, self.target.kind, answers, [self.questions[line] for line in lines])
         places = [len(lines) * (i + 1) // (SAMPLES + 1) for i in range(SAMPLES)]
         return found, [(lines[i], answers[i], self.questions[lines[i]][0]) for i in dict.fromkeys(places)]
 
 
 def decode(
-    model: Model, source: Tokenizer, target: Tokenizer, lines: Sequence[str], *, longest: int, device: torch.device
+    model: Model,
+    source: Tokenizer,
+    target: Tokenizer,
+    lines: Sequence[str],
+    *,
+    reach: dict[str, Any],
+    device: torch.device,
 ) -> list[str]:
     """The greedy answer to each line, in their order."""
     training = model.training
     model.eval()
-    found = search_all(Greedy(), swift(model), [source.encode(line) for line in lines], most=longest, device=device)
+    found = search_all(Greedy(), swift(model), [source.encode(line) for line in lines], **reach, device=device)
     model.train(training)
     return [target.decode(some.hypotheses[0].ids) for some in found]

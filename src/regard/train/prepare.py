@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regard.config import Text
 from regard.errors import RegardError, choose
+from regard.search.grouped import RATIO, SOME
 from regard.text import (
     TOKENIZERS,
     Corpus,
@@ -30,6 +33,7 @@ from regard.train import metrics
 from regard.train.evaluate import Exam
 
 MOST_QUESTIONS = 2_000
+MOST_RATIO = 16.0  # an answer that much longer than its source is a mistake in the data, or the model's
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def prepare(
         raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
     task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])
     longest = int(min(text.limit, 2 * int(pairs.target_lengths.max()) + 10))
-    exam = Exam(source, target, questions, task, longest)
+    exam = Exam(source, target, questions, task, longest, _ratio(pairs))
     return Prepared(pairs, exam, facts["decisions"], prints, text.limit)
 
 
@@ -119,6 +123,12 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
         "threshold": None if seen.split is None else seen.split.threshold,
         "pairs": seen.pairs,
     }
+
+
+def _ratio(pairs: Pairs) -> float:
+    """How many times as long as its source an answer may be: what nearly all pairs need, and no less than usual."""
+    needed = (pairs.target_lengths - SOME) / (pairs.source_lengths + 1)
+    return float(min(MOST_RATIO, max(RATIO, np.percentile(needed, 99.9, method="higher"))))
 
 
 def _report(pairs: Pairs, text: Text, facts: dict[str, Any]) -> None:

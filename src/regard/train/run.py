@@ -203,7 +203,11 @@ class Running:
             "pairs": len(pairs),
             "decisions": [*self.data.decisions, *self.plan.decisions],
             "parameters": sum(p.numel() for p in self.model.parameters()),
-            "longest": {"source": int(pairs.source_lengths.max()), "target": int(pairs.target_lengths.max())},
+            "longest": {
+                "source": int(pairs.source_lengths.max()),
+                "target": int(pairs.target_lengths.max()),
+                "ratio": exam.ratio,
+            },
             "steps": trainer.step,
             "of": trainer.total,
             "seconds": round(trainer.facts["seconds"], 1),

@@ -37,7 +37,7 @@ def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
         f"and {found['wer']:.1f} % of the words.\n"
     )
     words = list(test)[:: len(test) // 10][:10]
-    answers = decode(made.model, made.source, made.target, words, longest=60, device=torch.device("cpu"))
+    answers = decode(made.model, made.source, made.target, words, reach={"most": 60}, device=torch.device("cpu"))
     wide = max(len(word) for word in words)
     for word, said in zip(words, answers, strict=True):
         right = said in test[word]

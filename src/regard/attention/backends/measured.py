@@ -1,6 +1,6 @@
 """Measured: the order in which `auto` tries backends, case by case; the first that can is taken.
 
-Found with benchmarks/attention.py and benchmarks/kernels.py on one H200 (torch 2.11) and on two Neoverse-N1 cores
+Found with benchmarks/attention.py and benchmarks/gpu_kernels.py on one H200 (torch 2.11) and on two Neoverse-N1 cores
 (torch 2.13). `regard bench` measures the same cases on your own device.
 """
 

@@ -37,7 +37,7 @@ class Blocks(NamedTuple):
         return dict(ROWS=self.rows, KEYS=self.keys, num_warps=self.warps, num_stages=self.stages, **limit)
 
 
-HALF = {  # of 16 bits, by the widest dimension; forward, queries' gradients, keys' gradients (benchmarks/kernels.py)
+HALF = {  # of 16 bits, by the widest dimension; forward, gradients of queries, of keys (benchmarks/gpu_kernels.py)
     64: (Blocks(64, 64, 4, 3, 128), Blocks(128, 64, 8, 3, 128), Blocks(32, 128, 4, 2)),
     128: (Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2)),
     256: (Blocks(64, 32, 4, 2), Blocks(32, 32, 4, 2), Blocks(32, 32, 4, 1)),

@@ -1,7 +1,7 @@
 """The Triton kernels beside what the libraries offer, on one GPU, both sides in one run: short ragged sentences,
 learned biases, additive scores, ALiBi and rotary. Times are the device's own.
 
-python benchmarks/kernels.py
+python benchmarks/gpu_kernels.py
 """
 
 import statistics
@@ -218,4 +218,4 @@ def additive() -> list[Check]:
 
 if __name__ == "__main__":
     print(f"{machine()}, triton {triton.__version__}\n")
-    report("kernels", short() + long() + additive())
+    report("gpu_kernels", short() + long() + additive())

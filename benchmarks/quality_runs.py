@@ -1,0 +1,147 @@
+"""One training of the quality benchmark and its figures: by the set's recipe, or by the defaults alone (`auto`)."""
+
+import os
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from quality_scores import CONVENTIONS, Convention
+from quality_sets import Question, read_questions
+
+from regard import bundle
+from regard.bundle import Bundle
+from regard.commands.given import settings
+from regard.config import Text, Train, parse
+from regard.models import Ensemble, swift
+from regard.ragged import Ragged
+from regard.search import Beam, Greedy, Length, Search, groups, limits
+from regard.text import END, Corpus
+from regard.train.run import Job, run
+from regard.train.view import Plain
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+TOGETHER = {"cuda": 16_384, "cpu": 4_096}  # source tokens searched together
+ENDS = ("minutes", "steps", "epochs")
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one process trains and measures. `overrides` and `ends` (minutes, steps or epochs) go over the recipe."""
+
+    name: str
+    way: str
+    seed: int
+    parts: Path
+    out: Path
+    overrides: tuple[str, ...] = ()
+    ends: dict[str, float] = field(default_factory=dict)
+    beam: int | None = None
+    length: float | None = None
+    dev_only: bool = False
+    threads: int | None = None
+    command: tuple[str, ...] = ()
+
+    @property
+    def convention(self) -> Convention:
+        """The set's, with the search that was asked for."""
+        asked = {"beam": self.beam, "length": self.length}
+        return replace(CONVENTIONS[self.name], **{key: value for key, value in asked.items() if value is not None})
+
+
+def job(trial: Trial) -> Job:
+    """What `regard train` would be told: the recipe and what goes over it, or nothing but the files."""
+    recipe = CONFIGS / f"{trial.convention.recipe}.toml" if trial.way == "recipe" else None
+    chosen = settings(recipe, list(trial.overrides) if recipe else [])
+    if trial.ends:
+        chosen["train"] = {key: value for key, value in chosen["train"].items() if key not in ENDS} | trial.ends
+    return Job(
+        Corpus(trial.parts / "train.tsv", header=False),
+        trial.out,
+        held_out=Corpus(trial.parts / "dev.tsv", header=False),
+        family=chosen["model"].pop("kind", "transformer"),
+        model=chosen["model"],
+        text=parse(Text, chosen["text"], "text"),
+        train=parse(Train, {**chosen["train"], "seed": trial.seed}, "train"),
+        command=trial.command,
+    )
+
+
+def attempt(trial: Trial) -> Result:
+    """The figures of one trial, or what went wrong: the others' must not be lost to one failure."""
+    if trial.threads:
+        torch.set_num_threads(trial.threads)
+    named = {"set": trial.name, "way": trial.way, "seed": trial.seed, "overrides": list(trial.overrides)}
+    start = time.perf_counter()
+    try:
+        trial.out.mkdir(parents=True, exist_ok=True)
+        with open(trial.out / "log.txt", "w", encoding="utf-8") as log:
+            card = run(job(trial), Plain(log))
+        trained = time.perf_counter() - start
+        found = measured([trial.out / "bundle"], trial)
+    except Exception as error:
+        traceback.print_exc()
+        return {**named, "error": f"{type(error).__name__}: {error}"}
+    facts = {key: card[key] for key in ("parameters", "steps", "of", "tokens", "seconds")}
+    said = [decision.replace(f"{trial.parts}/", "") for decision in card["decisions"]]  # files, not machines
+    decided = {"decisions": said, "settings": card["settings"]}
+    whole = round(time.perf_counter() - start, 1)
+    return {**named, **facts, "trained_seconds": round(trained, 1), "whole_seconds": whole, **found, **decided}
+
+
+def outcomes(trials: Sequence[Trial], parallel: int) -> Iterator[Result]:
+    """Each result as it comes, from so many processes side by side; a process for each, so that memory comes back."""
+    threads = max(1, (os.cpu_count() or 1) // parallel)
+    with ProcessPoolExecutor(parallel, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        asked = [pool.submit(attempt, replace(trial, threads=threads)) for trial in trials]
+        yield from (done.result() for done in as_completed(asked))
+
+
+def measured(folders: Sequence[Path], trial: Trial) -> Result:
+    """The figures of a bundle, or of several together, on the dev part and, unless told otherwise, on the tests."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    held = [bundle.load(folder, device) for folder in folders]
+    first = held[0] if len(held) == 1 else replace(held[0], model=Ensemble([one.model for one in held]))
+    figures: dict[str, float] = {}
+    beside: Result = {}
+    for part, questions in read_questions(trial.parts).items():
+        if trial.dev_only and part != "dev":
+            continue
+        scores = trial.convention.score(answers(first, questions, trial.convention), questions)
+        name = part.removeprefix("test ")
+        for metric, value in scores.items():
+            (figures if isinstance(value, float) else beside)[f"{name} {metric}"] = value
+    return {"figures": figures, "beside": beside}
+
+
+@torch.inference_mode()
+def answers(held: Bundle, questions: Sequence[Question], convention: Convention) -> list[list[str]]:
+    """What the search finds for each question, the best first, in large batches."""
+    device = next(held.model.parameters()).device
+    model, search = swift(held.model), _search(convention)
+    most = 2 * held.card["longest"]["target"] + 10
+    sources = [held.source.encode(question.source) for question in questions]
+    found: dict[int, list[str]] = {}
+    for group in groups([len(ids) + 1 for ids in sources], TOGETHER[device.type]):
+        ids = [[*sources[place], END] for place in group]
+        ends = torch.tensor([0, *accumulate(map(len, ids))], device=device)
+        batch = Ragged(torch.tensor([id for own in ids for id in own], device=device), ends)
+        # A sentence is hardly ever twice as long as its translation; actions are, by far, than their command.
+        most_each = limits(batch.lengths, most) if convention.length else torch.full_like(batch.lengths, most)
+        for place, some in zip(group, search(model, batch, most_each), strict=True):
+            texts = dict.fromkeys(held.target.decode(hypothesis.ids) for hypothesis in some.hypotheses)
+            found[place] = list(texts) or [""]
+    return [found[place] for place in range(len(questions))]
+
+
+def _search(convention: Convention) -> Search:
+    if convention.beam == 1 and convention.best == 1:
+        return Greedy()
+    return Beam(max(convention.beam, convention.best), convention.best, Length(convention.length))

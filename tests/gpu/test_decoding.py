@@ -1,0 +1,312 @@
+"""Decoding on a GPU: its kernels against plain torch, its flights against the host's own searches and the CPU.
+
+Run by hand where there is one (`pytest tests/gpu`); the kernels alone also under TRITON_INTERPRET=1."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import regard
+from regard.attention.backends import triton
+from regard.attention.backends.kernels.books import Beamed, Clock, Norm, Turns, Walked
+from regard.config import Transformer
+from regard.models import build, swift
+from regard.positions import Rotary
+from regard.search import Beam, Greedy, Length, Sampling, flights, search_all
+from regard.search.flight import USUAL, Flight, Passenger
+from regard.search.rules import NEVER, no_repeat, shortest
+from regard.search.settled import settled
+from regard.text import END
+from regard.train import demo
+from tests.contracts.cases import assert_as_good_as
+from tests.search import plainly
+from tests.search.trees import ragged
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+pytestmark = pytest.mark.skipif(not CUDA and not triton.interpreted(), reason="needs CUDA")
+GPU = pytest.mark.skipif(not CUDA, reason="needs CUDA")
+SLOTS, ROOM = 4, 80
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    from regard.attention.backends.kernels import decoding
+
+    return decoding
+
+
+def clock() -> Clock:
+    """Slots at 37, at the start, idle, and at the limit of 66."""
+    rows = [[37, 0, 9, 66], [1, 1, 0, 1], [60, 70, 9, 66], [38, 0, 0, 0], [45, 1, 3, 32]]
+    return Clock(*torch.tensor(rows, dtype=torch.int32))
+
+
+def moved(things):
+    """The same on the device."""
+    if isinstance(things, torch.Tensor):
+        return things.to(DEVICE, copy=True)
+    return type(things)(*map(moved, things)) if isinstance(things, tuple) else things
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours.cpu(), theirs, rtol=2e-5, atol=2e-5)
+
+
+def going(beams):
+    return clock().going.bool().repeat_interleave(beams)
+
+
+@pytest.mark.parametrize("line", [False, True], ids=["", "line"])
+@pytest.mark.parametrize("turned", [None, "halves", "neighbours"])
+@pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
+def test_recall(kernels, beams, heads, groups, dim, turned, line):
+    rows, even = SLOTS * beams, dim // 2 * 2
+    asked, past = torch.randn(rows, (heads + 2 * groups) * dim), torch.randn(rows, 2, groups, ROOM, dim)
+    beam = torch.randint(beams, (2, rows, ROOM), dtype=torch.int32)
+    ancestors = beam + (torch.arange(rows, dtype=torch.int32) // beams * beams)[None, :, None] if beams > 1 else None
+    turn = None if turned is None else Rotary(dim, pairs=turned, part=even / dim if even < dim else 1.0)
+    turns = None if turn is None else Turns.of(turn, dim, ROOM, torch.device("cpu"))
+    told = clock(), ancestors, turns, torch.randn(heads, ROOM) if line else None
+    known = past.clone()
+    expected = plainly.recall(asked, known, *told)
+    written = moved(past)
+    found = kernels.recall(moved(asked), written, *map(moved, told))
+    close(found[going(beams)], expected[going(beams)])
+    close(written, known)
+
+
+@pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
+def test_ask(kernels, beams, heads, groups, dim):
+    asked, memory = torch.randn(SLOTS * beams, heads * dim), torch.randn(SLOTS, 2, groups, ROOM, dim)
+    expected = plainly.ask(asked, memory, clock())
+    found = kernels.ask(moved(asked), moved(memory), moved(clock()))
+    close(found[going(beams)], expected[going(beams)])
+
+
+@pytest.mark.parametrize("width", [24, 300])
+@pytest.mark.parametrize("norm", ["layer", "rms", None])
+@pytest.mark.parametrize("before", [True, False])
+def test_residuals(kernels, width, norm, before):
+    bias = torch.randn(width) if norm == "layer" else None
+    told = None if norm is None else Norm(torch.randn(width), bias, 1e-5, before)
+    tokens, table = torch.randint(9, (SLOTS * 2,), dtype=torch.int32), torch.randn(9, width)
+    for places in (None, torch.randn(ROOM, width)):
+        expected = plainly.embed(tokens, table, places, clock().time, told)
+        found = kernels.embed(*map(moved, (tokens, table, places, clock().time, told)))
+        for one, other in zip(found, expected, strict=True):
+            close(one, other)
+    x, y, weight = torch.randn(SLOTS, width), torch.randn(SLOTS, 600), torch.randn(width, 600).t() / 25
+    for bias in (None, torch.randn(width)):
+        ours = moved(x)
+        normed = kernels.add(ours, moved(y), weight.to(DEVICE), moved(bias), moved(told))
+        close(normed, plainly.add(x, y, weight, bias, told))
+        close(ours, x)
+    inner = torch.randn(SLOTS, 2 * width)
+    close(kernels.gate(moved(inner)), plainly.gate(inner))
+
+
+@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 24, 40), (20, 300, 7), (320, 512, 1536), (70, 2048, 512)])
+def test_products_are_as_exact_as_float32(kernels, rows, size, columns):
+    x, weight, bias = torch.randn(rows, size), torch.randn(columns, size).t(), torch.randn(columns)
+    exact = x.double() @ weight.double() + bias.double()
+    ours = kernels.linear(moved(x), weight.to(DEVICE), moved(bias))
+    assert_as_good_as(ours, torch.addmm(moved(bias), moved(x), weight.to(DEVICE)), exact.to(DEVICE))
+    close(kernels.linear(moved(x), weight.to(DEVICE), None, relu=True) / size, (exact - bias).relu().float() / size)
+
+
+@pytest.mark.parametrize("vocabulary", [7, 500, 5_000])
+def test_likeliest(kernels, vocabulary):
+    logits = 3 * torch.randn(SLOTS, vocabulary)
+    logits[0, END] = logits.max() + 1  # too soon
+    books = Walked(torch.zeros(SLOTS, dtype=torch.int32), *_tables())
+    known, ours, time, times = moved_back(books), moved(books), clock(), moved(clock())
+    plainly.likeliest(logits, time, known, END)
+    kernels.likeliest(moved(logits), times, ours, END)
+    for one, other in zip((*ours, *times), (*known, *time), strict=True):
+        close(one, other)
+    assert int(known.said[3, 66]) == END
+    assert int(known.said[0, 37]) != END
+
+
+def _tables():
+    said = torch.zeros(SLOTS, ROOM, dtype=torch.int32)
+    return said, torch.zeros(SLOTS, ROOM), torch.full((SLOTS,), float("inf"))
+
+
+def moved_back(books):
+    return type(books)(*(table.clone() for table in books))
+
+
+@pytest.mark.parametrize("vocabulary", [7, 500, 5_000])
+@pytest.mark.parametrize(("beams", "best"), [(1, 1), (3, 2), (5, 1), (5, 5), (16, 3)])
+def test_advance(kernels, vocabulary, beams, best):
+    """Several steps, so that answers come and slots end; the truth is the host's Board."""
+    rows, whole, real = SLOTS * beams, torch.zeros(3, SLOTS, ROOM, beams, dtype=torch.int32), torch.zeros
+    scores = -torch.rand(SLOTS, beams).sort(1).values
+    scores[1, 1:] = NEVER
+    said, parents, enders = whole
+    logps, ends, end_logps = real(3, SLOTS, ROOM, beams)
+    length = Length(0.7)
+    books = Beamed(
+        torch.zeros(rows, dtype=torch.int32), scores, said, parents, logps, ends, enders, end_logps,
+        torch.full((SLOTS, best), NEVER), torch.full((SLOTS,), float("inf")),
+        torch.randint(rows, (2, rows, ROOM), dtype=torch.int32),
+        torch.tensor([1.0, *(length.penalty(n) for n in range(1, ROOM + 2))]),
+    )  # fmt: skip
+    known, ours, time, times = moved_back(books), moved(books), clock(), moved(clock())
+    for step in range(4):
+        logits = 2 * torch.randn(rows, vocabulary)
+        logits[:, END] += 2 + step
+        went, now = time.going.bool(), time.time.long()
+        plainly.advance(logits, time, known, END)
+        kernels.advance(moved(logits), times, ours, END)
+        for name, one, other in zip(Clock._fields, times, time, strict=True):
+            assert one.tolist() == other.tolist(), name
+        heard = (known.scores > NEVER) & time.going.bool()[:, None]  # nobody hears of beams that are nothing
+        ended = known.ends[went, now[went]] > NEVER
+        for name, one, other in zip(Beamed._fields, ours, known, strict=True):
+            one = one.cpu()
+            if name in ("ends", "enders", "end_logps"):
+                one, other = (x[went, now[went]][ended] for x in (one, other))
+            elif name in ("said", "parents", "logps"):
+                one, other = (x[torch.arange(SLOTS), now][heard] for x in (one, other))
+            elif name in ("tokens", "scores"):
+                one, other = (x.view(SLOTS, beams)[heard] for x in (one, other))
+            elif name == "ancestors":
+                one, other = (
+                    x.unflatten(1, (SLOTS, beams))[(now[0] + 1) % 2, 0, :, : now[0] + 1] for x in (one, other)
+                )
+                one, other = (x[heard[0]] for x in (one, other))
+            elif name == "top":
+                one, other = one.sort(1).values, other.sort(1).values
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5, msg=name)
+    assert (known.ends > NEVER).any()
+
+
+SHAPES = [
+    {},
+    {"position": "sinusoidal", "placement": "post", "activation": "relu"},
+    {"position": "learned", "norm": "rms", "activation": "gelu", "groups": 1},
+    {"position": "alibi", "groups": 2},
+    {"position": "distance", "placement": "post", "norm": "rms"},
+    {"position": "t5", "tied": "target"},
+]
+SEARCHES = {
+    "greedy": Greedy(),
+    "greedy of 3 or more": Greedy((shortest(3),)),
+    "beam 4": Beam(4),
+    "beam 5, 3 best": Beam(5, best=3, length=Length(1.0)),
+}
+
+
+def made(**shape):
+    torch.manual_seed(3)
+    shape = {"tied": "none", **shape}
+    model = build(Transformer(width=64, heads=4, encoder=1, decoder=2, hidden=96, dropout=0.0, **shape), 30, 300)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model.eval()
+
+
+def asked(count, longest=40):
+    chance = torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, longest, (count,), generator=chance).tolist()
+    return [torch.randint(3, 30, (length,), generator=chance).tolist() for length in lengths]
+
+
+def usual(search, model, sources, device):
+    """The host's own search of all at once."""
+    source = ragged(*([*ids, END] for ids in sources)).to(device)
+    with torch.inference_mode():
+        return settled(search, model, source, torch.minimum(2 * source.lengths.cpu() + 20, torch.tensor(30)))
+
+
+def assert_same(ours, theirs):
+    for one, other in zip(ours, theirs, strict=True):
+        assert [a.ids for a in one.hypotheses] == [a.ids for a in other.hypotheses]
+        for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
+            assert a.logps == pytest.approx(b.logps, abs=1e-4)
+            assert a.score == pytest.approx(b.score, abs=1e-4, rel=1e-5)
+
+
+@GPU
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_flights_find_what_the_host_finds(shape, search):
+    model, sources = made(**shape), asked(70)
+    ours = search_all(search, swift(model.cuda()), sources, most=30, device="cuda")
+    assert_same(ours, usual(search, swift(model), sources, "cuda"))
+    assert_same(ours, usual(search, swift(model.cpu()), sources, "cpu"))
+    assert len({tuple(some.hypotheses[0].ids) for some in ours}) > 4
+
+
+@GPU
+@pytest.mark.parametrize("search", [Greedy(), Beam(4, best=2)], ids=["greedy", "beam"])
+def test_no_answer_depends_on_company(search):
+    """One seat, eight, 64 and 512."""
+    model, sources = swift(made().cuda()), asked(300)
+    every = search_all(search, model, sources, most=30, device="cuda")
+    for count in (1, 7, 64):
+        assert_same(search_all(search, model, sources[:count], most=30, device="cuda"), every[:count])
+
+
+@GPU
+def test_every_seat_gives_the_same_bits():
+    model, ids = swift(made().cuda()), [*asked(1)[0], END]
+    with torch.inference_mode():
+        flight = Flight(Beam(4), model, USUAL, room=64, memory=64)
+        alike = flight.fly([Passenger(i, ids, 0, 40) for i in range(USUAL)])
+        alone = flight.fly([Passenger(0, ids, 0, 40)])
+    assert all(some == alone[0] for some in alike.values())
+
+
+@GPU
+def test_new_weights_are_seen():
+    """As in training: a new twin for each evaluation."""
+    model, sources = made().cuda(), asked(9)
+    first = search_all(Greedy(), swift(model), sources, most=30, device="cuda")
+    with torch.no_grad():
+        model.output.table.neg_()
+    second = search_all(Greedy(), swift(model), sources, most=30, device="cuda")
+    assert_same(second, usual(Greedy(), swift(model), sources, "cuda"))
+    assert first != second
+
+
+@GPU
+def test_what_cannot_fly_takes_the_usual_way():
+    model = swift(made().cuda())
+    assert flights.flies(Greedy(), model, "cuda")
+    assert flights.flies(Beam(16, rules=(shortest(2),)), model, "cuda")
+    assert not flights.flies(Greedy(), model, "cpu")
+    assert not flights.flies(Sampling(), model, "cuda")
+    assert not flights.flies(Beam(4, rules=(no_repeat(2),)), model, "cuda")
+    shaw = swift(made(position="shaw").cuda())
+    assert not flights.flies(Greedy(), shaw, "cuda")
+    long = [*asked(3), [3] * 2_100]
+    found = search_all(Greedy(), model, long, most=30, device="cuda")
+    assert_same(found, usual(Greedy(), model, long, "cuda"))
+
+
+@GPU
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_shipped_model_says_what_it_says_on_a_cpu(beam):
+    words = [word for word, _ in demo.dictionary() if demo.part(word) == "test"][:300]
+    here, there = (regard.load("spelling", device=device) for device in ("cuda", "cpu"))
+    ours, theirs = ([a.text for a in t.many(words, t.search(beam=beam))] for t in (here, there))
+    assert ours == theirs
+
+
+@GPU
+def test_a_flight_goes_when_its_model_goes():
+    """Else every evaluation in training would leave one behind."""
+    model = swift(made().cuda())
+    search_all(Greedy(), model, asked(3), most=30, device="cuda")
+    (flight,) = flights._READY[model].values()
+    gone = weakref.ref(flight)
+    del model, flight
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,58 @@
+"""The comparison of position encodings: figures sorted out by hand, the right winner, and a picture with every line."""
+
+from pathlib import Path
+
+import positions
+import pytest
+
+from regard.plots.figures import trim
+from regard.positions import POSITIONS
+
+
+def result(name: str, position: str, seed: int, figures: dict, beside: dict | None = None) -> dict:
+    told = {"set": name, "overrides": [f"model.position={position}"], "seed": seed}
+    return {**told, "figures": figures, "beside": beside or {}}
+
+
+WORDS = [
+    result("cmudict-short", position, seed, {"1–8 wer": wer, "1–8 per": 1.0, "9–10 wer": wer + 10})
+    for position, wers in {"sinusoidal": (30.0, 32.0), "rotary": (20.0, 22.0), "learned": (10.0, 10.0)}.items()
+    for seed, wer in enumerate(wers, 1)
+]
+
+
+def test_figures_are_sorted_out_by_set_encoding_and_length():
+    groups = {"test groups": {"27": 50.0, "30": 25.0}, "dev groups": {"3": 100.0}}
+    sorted_out = positions.found([result("scan-length-26", "shaw", 1, {"test exact": 40.0}, groups), *WORDS])
+    assert sorted_out["scan-length-26"] == {
+        "test exact": {"shaw": [40.0]},
+        "27 symbols": {"shaw": [50.0]},
+        "30 symbols": {"shaw": [25.0]},
+    }
+    assert sorted_out["cmudict-short"]["1–8 wer"]["rotary"] == [20.0, 22.0]
+
+
+def test_the_best_relative_encoding_is_compared_with_sinusoidal():
+    made = {check.name: check for check in positions.checks([*WORDS, {"set": "cmudict", "error": "…"}])}
+    assert not made["trainings that ended well"].ok
+    won = made["cmudict-short, 1–8 wer: rotary over sinusoidal"]  # learned is better still, but not relative
+    assert (won.value, won.ok) == (pytest.approx(10.0), True)  # of errors less is better
+
+
+def test_the_table_shows_means_and_spreads_of_the_chosen_figure_alone():
+    lines = positions.table("cmudict-short", positions.found(WORDS)["cmudict-short"]).split("\n")
+    assert lines[0].split() == ["cmudict-short:", "wer", "1–8", "9–10"]
+    assert lines[3].split() == ["rotary", "21.0", "±", "1.4", "31.0", "±", "1.4"]  # √2 = 1.41
+
+
+def test_the_picture_has_a_line_for_every_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn = []
+    monkeypatch.setattr("regard.plots.figures.trim", lambda figure: drawn.append(figure) or trim(figure))
+    groups = {"test groups": {"30": 25.0, "27": 50.0}}
+    results = [result("scan-length-26", name, 1, {"test exact": 1.0}, groups) for name in POSITIONS]
+    positions.draw({"results": [*results, *WORDS]}, tmp_path / "positions.png")
+    scan, words, _ = drawn[0].axes
+    assert [one.get_label() for one in scan.containers] == list(POSITIONS)
+    assert [one.get_label() for one in words.containers] == ["sinusoidal", "learned", "rotary"]
+    assert scan.containers[0].lines[0].get_ydata().tolist() == [50.0, 25.0]  # 27 actions before 30
+    assert (tmp_path / "positions.png").stat().st_size > 1_000

@@ -1,0 +1,152 @@
+"""Trainings of the quality benchmark, in small: what is trained, what is measured, and what is told of it."""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import quality
+import torch
+from quality_runs import CONFIGS, Trial, answers, attempt, job, measured
+from quality_scores import CONVENTIONS
+from quality_sets import READERS, Question, write
+
+from regard import bundle
+from regard.config import Train
+from regard.train.plan import check
+
+SMALL = ("model.width=16", "model.heads=2", "model.hidden=16", "model.encoder=1", "model.decoder=1")
+QUICK = ("train.precision=float32", "train.budget=64", "train.rate=0.01")
+
+
+def trial(name: str, data: Path, tmp_path: Path, **options) -> Trial:
+    write(READERS[name](data), tmp_path / "parts")
+    options = {"way": "recipe", "seed": 1, "out": tmp_path / "run", "overrides": (*SMALL, *QUICK)} | options
+    return Trial(name, parts=tmp_path / "parts", **options)
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_every_recipe_is_one_that_training_takes(name: str, data: Path, tmp_path: Path):
+    asked = job(trial(name, data, tmp_path, overrides=(), seed=7))
+    check(asked.family, asked.size, asked.model, asked.train)
+    assert asked.train.seed == 7
+    assert asked.train.precision == "bfloat16"
+    told = (CONFIGS / f"{CONVENTIONS[name].recipe}.toml").read_text()
+    assert "# Data: " in told
+    assert f"DATA {CONVENTIONS[name].recipe}" in told
+
+
+def test_auto_is_told_nothing_but_the_seed(data: Path, tmp_path: Path):
+    asked = job(trial("scan-length", data, tmp_path, way="auto", seed=3))
+    assert (asked.model, asked.size, asked.train) == ({}, "auto", Train(seed=3))
+
+
+def test_what_is_given_goes_over_the_recipe(data: Path, tmp_path: Path):
+    asked = job(trial("scan-length", data, tmp_path, ends={"minutes": 2.0}))
+    assert (asked.train.minutes, asked.train.steps, asked.train.optimizer) == (2.0, None, "adamw")
+    assert (asked.model["width"], asked.model["position"]) == (16, "shaw")
+
+
+@pytest.fixture(scope="module")
+def two(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
+    """Two seeds of one small training."""
+    home = tmp_path_factory.mktemp("two")
+    made = trial("scan-length", data, home, ends={"steps": 60})
+    return [made, replace(made, seed=2, out=home / "other")]
+
+
+@pytest.fixture(scope="module")
+def results(two: list[Trial]) -> list[dict]:
+    return [attempt(one) for one in two]
+
+
+def test_trained_and_measured_on_dev_and_test(results: list[dict]):
+    for result in results:
+        assert "error" not in result
+        assert set(result["figures"]) == {"dev exact", "test exact"}
+        assert (result["steps"], result["figures"]["test exact"]) == (60, 0.0)  # nobody counts to 27 after 60 steps
+    assert [result["seed"] for result in results] == [1, 2]
+
+
+def test_models_together_and_what_is_kept_of_them(two, results, data: Path, tmp_path: Path, monkeypatch):
+    words = ["scan-length", "--data", str(data), "--ensemble", "--keep", str(tmp_path)]
+    options = quality.arguments(words)
+    both = quality.together(options, two, results)
+    assert both[0]["way"] == "recipe, 2 together"
+    assert both[0]["parameters"] == 2 * results[0]["parameters"]
+    monkeypatch.setattr("sys.argv", ["quality.py", *words])
+    quality.keep(options, READERS["scan-length"](data), [*results, *both], [])
+    kept = json.loads((tmp_path / "quality-scan-length.json").read_text())
+    assert kept["questions"] == {"train": 19, "dev": 1, "test": 1}
+    said = " ".join(kept["command"])
+    assert said == "python benchmarks/quality.py scan-length --data DATA --ensemble --keep RESULTS"
+    assert len(kept["results"]) == 3
+    assert not any(str(place) in json.dumps(kept) for place in (data, tmp_path, two[0].parts))
+
+
+def test_a_model_twice_is_the_model(two, results):
+    folder = two[0].out / "bundle"
+    assert measured([folder, folder], two[0])["figures"] == results[0]["figures"]
+
+
+def test_tests_stay_closed_while_settings_are_chosen(two, results):
+    closed = replace(two[0], dev_only=True)
+    assert set(measured([closed.out / "bundle"], closed)["figures"]) == {"dev exact"}
+
+
+def test_answers_may_be_far_longer_than_their_question(two, results):
+    held = bundle.load(two[0].out / "bundle")
+    held.card["longest"]["target"] = 40
+    with torch.no_grad():  # whatever it reads, it says token 5 and never ends
+        held.model.decoder_norm.weight.zero_()
+        held.model.decoder_norm.bias.fill_(1)
+        held.model.output.table.zero_()
+        held.model.output.table[5] = 1
+    ((said,),) = answers(held, [Question("walk", [""])], CONVENTIONS["scan-length"])
+    assert said.split() == [held.target.label(5)] * 90  # 2 · 40 + 10; by the source it would be 24
+
+
+def test_a_failure_is_told_and_the_others_go_on(two, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    bad = replace(two[0], overrides=("model.width=15",), out=tmp_path)
+    assert "model.width = 15" in attempt(bad)["error"]
+    results = [{"way": "recipe", "seed": 1, "error": "…"}]
+    assert "failed" in quality.table("scan-length", [*results, ours("auto", 2, exact=50.0)])
+    assert [made.ok for made in quality.checks("scan-length", results)] == [False]
+
+
+def ours(way: str, seed: int, **figures: float) -> dict:
+    told = {f"test {metric.replace('_', '-')}": value for metric, value in figures.items()}
+    return {"way": way, "seed": seed, "figures": told, "parameters": 1_000, "seconds": 60.0}
+
+
+def test_the_table_has_means_spreads_and_what_was_published():
+    results = [ours("recipe", seed, wer=wer, per=5.0) for seed, wer in ((1, 20.0), (2, 21.0), (3, 22.0))]
+    said = quality.table("cmudict", results)
+    assert "21.00 ± 1.00" in said  # √((1 + 0 + 1) / 2) = 1
+    assert "20.24" in said
+    assert "Toshniwal & Livescu 2016" in said
+    assert "seeds 1 2 3" in said
+
+
+def test_checks_hold_models_to_what_was_asked_and_auto_to_the_recipe():
+    recipe = [ours("recipe", seed, wer=wer, per=4.8) for seed, wer in ((1, 20.0), (2, 21.0))]
+    auto = [ours("auto", 1, wer=21.6, per=5.0)]
+    ensemble = [ours("recipe, 2 together", 0, wer=19.8, per=4.5)]
+    made = {check.name: check for check in quality.checks("cmudict", [*recipe, *auto, *ensemble])}
+    assert (made["test wer, model"].value, made["test wer, model"].ok) == (20.5, True)
+    assert (made["test wer, ensemble"].value, made["test wer, ensemble"].ok) == (19.8, True)
+    behind = made["test wer: auto behind the recipe, %"]
+    assert behind.value == pytest.approx(100 * 1.1 / 20.5)
+    assert not behind.ok  # 5.4 %
+    named = [ours("recipe", 1, **{"1_best": 0.66, "3_best": 0.79}), ours("auto", 1, **{"1_best": 0.65, "3_best": 0.8})]
+    made = {check.name: check for check in quality.checks("names-ru", named)}
+    assert (made["test 1-best, model"].ok, made["test 3-best, model"].ok) == (True, False)
+    assert made["test 1-best: auto behind the recipe, %"].value == pytest.approx(100 / 66)
+
+
+def test_nothing_to_train_is_refused(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        quality.arguments(["cmudict", "--data", "x", "--no-recipe"])
+    assert "add --auto" in capsys.readouterr().err
+    assert isinstance(quality.arguments(["cmudict", "--data", "x"]), argparse.Namespace)

@@ -1,0 +1,144 @@
+"""Flights on a CPU, with operations in plain torch: who sits where and for how long, against searches of the host."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from regard.config import Transformer
+from regard.models import build, swift
+from regard.search import Beam, Found, Greedy, Hypothesis, Length, flights
+from regard.search.flight import USUAL, Flight, Passenger
+from regard.search.flights import flies, passengers
+from regard.search.rules import longest, shortest
+from regard.text import END
+from tests.search import plainly
+from tests.search.trees import ragged, sources
+
+VOCABULARY, ROOM = 11, 16
+SHAPES = [
+    {},
+    {"position": "sinusoidal", "placement": "post", "activation": "relu"},
+    {"position": "learned", "norm": "rms", "activation": "gelu", "groups": 1},
+    {"position": "alibi", "groups": 2},
+    {"position": "distance", "placement": "post", "norm": "rms"},
+    {"position": "t5", "tied": "none"},
+]
+SEARCHES = {
+    "greedy": Greedy(),
+    "greedy of 3 to 5": Greedy((shortest(3), longest(5))),
+    "beam 3": Beam(3),
+    "beam 4, 2 best": Beam(4, best=2, length=Length(1.0)),
+    "beam 2 of 2 to 4": Beam(2, best=2, length=Length(0.6, "gnmt"), rules=(shortest(2), longest(4))),
+}
+
+
+def made(**shape):
+    torch.manual_seed(3)
+    model = build(Transformer(width=16, heads=4, encoder=1, decoder=2, hidden=24, dropout=0.0, **shape), 9, VOCABULARY)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+        model.output.table.mul_(0.5)
+    return swift(model.eval())
+
+
+def limits(asked):
+    return [len(ids) + 4 for ids in asked]
+
+
+@torch.inference_mode()
+def flown(search, model, asked, seats, memory=16):
+    flight = Flight(search, model, seats, room=ROOM, memory=memory, kernels=plainly)
+    found = flight.fly(passengers(search, asked, limits(asked)))
+    return [found[i] for i in range(len(asked))]
+
+
+def assert_same(ours, theirs):
+    for one, other in zip(ours, theirs, strict=True):
+        assert [a.ids for a in one.hypotheses] == [a.ids for a in other.hypotheses]
+        for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
+            assert a.logps == pytest.approx(b.logps, abs=1e-4)
+            assert a.score == pytest.approx(b.score, abs=1e-4)
+        assert min(one.margin, 1e9) == pytest.approx(min(other.margin, 1e9), abs=1e-4)
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_who_sits_beside_whom_changes_nothing(search):
+    """Thirteen sources in four seats: the host's search of all at once knows what each must find."""
+    model, asked = made(), sources(13)
+    expected = search(model, ragged(*asked), torch.tensor(limits(asked)))
+    ours = flown(search, model, asked, 4)
+    assert_same(ours, expected)
+    assert len({tuple(some.hypotheses[0].ids) for some in ours}) > 3
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("search", [SEARCHES["greedy"], SEARCHES["beam 3"]], ids=["greedy", "beam"])
+def test_every_kind_of_decoder_flies(shape, search):
+    model, asked = made(**shape), sources(5)
+    assert_same(flown(search, model, asked, 2), search(model, ragged(*asked), torch.tensor(limits(asked))))
+
+
+def test_a_flight_can_be_taken_again():
+    model, asked = made(), sources(6)
+    with torch.inference_mode():
+        flight = Flight(Beam(2), model, 4, room=ROOM, memory=16, kernels=plainly)
+        first, second = (flight.fly(passengers(Beam(2), asked, limits(asked))) for _ in range(2))
+    assert first == second
+    assert list(flight.steady.clock.going) == [0] * 4
+
+
+def test_who_cannot_fly():
+    asked = [[3, END], [3] * 3_000, [4, END]]
+    assert passengers(Greedy(), asked, [5, 5, 5_000]) == [Passenger(0, [3, END], 0, 5)]
+    assert passengers(Greedy((shortest(4),)), asked, [3, 9, 9]) == [Passenger(2, [4, END], 4, 9)]
+
+
+def test_nobody_flies_without_a_gpu():
+    assert not flies(Greedy(), made(), "cpu")
+
+
+def test_seats_for_how_many():
+    wanted = {1: 1, 2: 8, 8: 8, 9: 64, 64: 64, 256: 64, 257: 512, 9_999: 512}
+    assert {count: flights._wanted(count) for count in wanted} == wanted
+
+
+class Certain:
+    """A flight that finds for everybody what it is told, and says who came."""
+
+    def __init__(self, seats: int, margins: dict[int, float]):
+        self.steady, self.margins, self.came = SimpleNamespace(slots=seats), margins, []
+
+    def fly(self, waiting):
+        self.came = [one.number for one in waiting]
+        return {n: Found([Hypothesis([self.steady.slots], [0.0], 0.0)], self.margins.get(n, 1.0)) for n in self.came}
+
+
+def said(found):
+    return {number: some.hypotheses[0].ids[0] for number, some in found.items()}
+
+
+def test_close_calls_are_decided_in_a_usual_flight(monkeypatch):
+    """Whoever flies with 8 or 512 seats, and whatever the second flight thinks of it."""
+    waiting = [Passenger(i, [3, END], 0, 5) for i in range(4)]
+    for seats in (8, 512):
+        known = {seats: Certain(seats, {1: 1e-6, 3: 0.0}), USUAL: Certain(USUAL, {1: 1e-6})}
+        monkeypatch.setattr(flights, "_wanted", lambda count, seats=seats: seats)
+        monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats, known=known: known[seats])
+        assert said(flights._flown(Greedy(), made(), waiting)) == {0: seats, 1: USUAL, 2: seats, 3: USUAL}
+        assert known[USUAL].came == [1, 3]
+    alone = {USUAL: Certain(USUAL, {2: 0.0})}
+    monkeypatch.setattr(flights, "_wanted", lambda count: USUAL)
+    monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: alone[seats])
+    assert said(flights._flown(Greedy(), made(), waiting)) == dict.fromkeys(range(4), USUAL)
+
+
+def test_without_room_for_a_usual_flight_close_calls_go_the_usual_way(monkeypatch):
+    known = {8: Certain(8, {1: 1e-6})}
+    monkeypatch.setattr(flights, "_wanted", lambda count: 8)
+    monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: known.get(seats))
+    waiting = [Passenger(i, [3, END], 0, 5) for i in range(3)]
+    assert said(flights._flown(Greedy(), made(), waiting)) == {0: 8, 2: 8}
+    monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: None)
+    assert flights._flown(Greedy(), made(), waiting) == {}
