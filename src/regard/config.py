@@ -111,6 +111,8 @@ class Train(Settings):
     """Weight decay."""
     smoothing: float = Field(0.05, ge=0, lt=1)
     """Label smoothing."""
+    consistency: float = Field(0.0, ge=0)
+    """Above 0: read everything twice, with other dropout, and pull the two answers together (R-Drop's α)."""
     clip: float = Field(1.0, gt=0)
     """The longest gradient; longer ones are shortened."""
     average: Literal["none", "ema", "last"] = "ema"

@@ -14,6 +14,7 @@ from regard.text import Batch, Batches
 from regard.train.captured import Captured
 from regard.train.distributed import World
 from regard.train.loop import Trainer
+from regard.train.objective import apart
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CUDA = torch.device("cuda")
@@ -109,7 +110,7 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
     share = torch.tensor(0.01, device=CUDA)
 
     def fused(h: Tensor, table: Tensor) -> Tensor:
-        return module.surprise(h, table, right, share, smoothing=0.1)
+        return module.surprise([h], table, right, share, smoothing=0.1)
 
     def eager(h: Tensor, table: Tensor) -> Tensor:
         logits = (h @ table.t()).to(torch.promote_types(h.dtype, torch.float32))
@@ -117,6 +118,37 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
 
     def through(make, dtype: torch.dtype) -> list[Tensor]:
         leaves = [part.detach().to(dtype).requires_grad_() for part in (h, table)]
+        loss = make(*leaves)
+        return [loss.detach(), *torch.autograd.grad(loss * 3, leaves)]
+
+    for ours, other, truth in zip(
+        through(fused, kind), through(eager, kind), through(eager, torch.float64), strict=True
+    ):
+        assert_near(ours, other, truth)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("tokens", "vocabulary"), [(50, 43), (3000, 5001)])
+def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vocabulary: int, monkeypatch):
+    from regard.kernels import surprise as module
+
+    monkeypatch.setattr(module, "NUMBERS", 1)
+    given = [torch.randn(tokens, 64, device=CUDA).to(kind) for _ in range(2)]
+    given += [(torch.randn(vocabulary, 64, device=CUDA) / 4).to(kind)]
+    right = torch.randint(vocabulary, (tokens,), device=CUDA)
+    right[::7] = -100
+    share = torch.tensor(0.01, device=CUDA)
+
+    def fused(one: Tensor, other: Tensor, table: Tensor) -> Tensor:
+        return module.surprise([one, other], table, right, share, smoothing=0.1, consistency=5.0)
+
+    def eager(one: Tensor, other: Tensor, table: Tensor) -> Tensor:
+        logits = [(h @ table.t()).to(torch.promote_types(h.dtype, torch.float32)) for h in (one, other)]
+        crossed = [F.cross_entropy(z, right, label_smoothing=0.1, reduction="sum") for z in logits]
+        return (sum(crossed) / 2 + 5.0 / 4 * apart(*logits, right != -100)) * share.to(logits[0].dtype)
+
+    def through(make, dtype: torch.dtype) -> list[Tensor]:
+        leaves = [part.detach().to(dtype).requires_grad_() for part in given]
         loss = make(*leaves)
         return [loss.detach(), *torch.autograd.grad(loss * 3, leaves)]
 

@@ -74,3 +74,31 @@ def test_nothing_costs_nothing_and_still_reaches_every_weight(model):
     assert loss.item() == 0
     for gradient in gradients(model, loss):
         assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
+def test_two_readings_that_agree_cost_what_one_costs(model):
+    model.train()  # but with no dropout, so both are the same
+    once, twice = Objective(model, smoothing=0.1), Objective(model, smoothing=0.1, consistency=5.0)
+    torch.testing.assert_close(twice(batch()), once(batch()))
+
+
+def test_readings_that_differ_are_pulled_together_by_both_divergences():
+    torch.manual_seed(3)
+    settings = Transformer(width=8, heads=2, encoder=1, decoder=1, hidden=8, dropout=0.4)
+    model = build(settings, VOCABULARY, VOCABULARY).train()
+    torch.manual_seed(4)
+    loss = Objective(model, consistency=3.0)(batch())
+    torch.manual_seed(4)
+    read = [model.read(*lesson_sides()).values for _ in range(2)]
+    p, q = (torch.distributions.Categorical(logits=model.project(vectors)) for vectors in read)
+    right = torch.tensor([5, 4, END, 3, 3, 8, 7, END, 6, END])
+    divergence = torch.distributions.kl_divergence(p, q) + torch.distributions.kl_divergence(q, p)
+    assert divergence.min() > 0
+    by_hand = -(p.log_prob(right) + q.log_prob(right)) / 2 + 3.0 / 4 * divergence
+    torch.testing.assert_close(loss, by_hand.mean())
+    model.eval()
+    torch.testing.assert_close(Objective(model, consistency=3.0)(batch()), Objective(model)(batch()))
+
+
+def lesson_sides():
+    return ragged([[*row, END] for row in SOURCES]), ragged([[BEGIN, *row] for row in TARGETS])

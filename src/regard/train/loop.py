@@ -45,7 +45,9 @@ class Trainer:
         self.model, self.batches, self.settings, self.total, self.world = model, batches, settings, total, world
         self.half = halved(settings.precision, world.device)
         self.peak, self.warmup = rate, round(settings.warmup * total)
-        self.objective = world.wrap(Objective(model, smoothing=settings.smoothing), settings.parallel)
+        self.objective = world.wrap(
+            Objective(model, smoothing=settings.smoothing, consistency=settings.consistency), settings.parallel
+        )
         self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
         # On a GPU the rate lies there too, where a recorded step can read it.
         self.pace = torch.zeros((), device=world.device) if world.device.type == "cuda" else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.kernels import fusible
+from regard.kernels import IGNORED, fusible
 from regard.models import Model
 from regard.models.embedding import Output
 from regard.text import Batch, Lesson
@@ -15,20 +16,38 @@ class Objective(nn.Module):
     """The mean cross-entropy of a step, label-smoothed (Szegedy et al. 2016, §7), end symbols included.
 
     Each token counts its share of the whole step: parts of a step, on one machine or several, add up to the same mean.
+    With `consistency` α each lesson is read twice, with other dropout, and the two answers p and q are pulled together
+    (R-Drop, Liang et al. 2021): the mean of both losses plus α/4 · (KL(p‖q) + KL(q‖p)).
     """
 
-    def __init__(self, model: Model, *, smoothing: float = 0.0) -> None:
+    def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing, self.consistency = model, smoothing, consistency
 
     def forward(self, batch: Batch | Lesson) -> Tensor:
         lesson = batch if isinstance(batch, Lesson) else Lesson.of(batch)
-        read = self.model.read(lesson.source, lesson.prefix).values
+        times = 2 if self.consistency and self.model.training else 1
+        read = [self.model.read(lesson.source, lesson.prefix).values for _ in range(times)]
         output = getattr(self.model, "output", None)
-        if fusible(read) and isinstance(output, Output):  # all logits at once would be the largest thing in memory
+        if fusible(read[0]) and isinstance(output, Output):  # all logits at once would be the largest thing in memory
             from regard.kernels.surprise import surprise
 
-            return surprise(read, output.table, lesson.right, lesson.share, smoothing=self.smoothing)
-        logits = self.model.project(read).float()
-        total = F.cross_entropy(logits, lesson.right, label_smoothing=self.smoothing, reduction="sum")
+            told = {"smoothing": self.smoothing, "consistency": self.consistency}
+            return surprise(read, output.table, lesson.right, lesson.share, **told)
+        logits = [self.model.project(vectors).float() for vectors in read]
+        losses = [
+            F.cross_entropy(z, lesson.right, label_smoothing=self.smoothing, reduction="sum", ignore_index=IGNORED)
+            for z in logits
+        ]
+        total = sum(losses, start=losses[0].new_zeros(())) / times
+        if times == 2:
+            total = total + self.consistency / 4 * apart(logits[0], logits[1], lesson.right != IGNORED)
         return total * lesson.share
+
+
+def apart(
+    one: Float[Tensor, "token vocabulary"], other: Float[Tensor, "token vocabulary"], heard: Tensor
+) -> Float[Tensor, ""]:
+    """KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q), over all tokens that are heard."""
+    p, q = one.log_softmax(-1), other.log_softmax(-1)
+    return (((p.exp() - q.exp()) * (p - q)).sum(-1) * heard).sum()

@@ -29,7 +29,10 @@ def fitted(decided: Plan, train: Train, data: Prepared, world: World, settings: 
     if settings.exists():
         return replace(decided, budget=json.loads(settings.read_text())["train"]["budget"])
     model = build(decided.model, len(data.exam.source), len(data.exam.target)).to(world.device)
-    objective, half = Objective(model, smoothing=train.smoothing), halved(train.precision, world.device)
+    objective, half = (
+        Objective(model, smoothing=train.smoothing, consistency=train.consistency),
+        halved(train.precision, world.device),
+    )
 
     def hungry(budget: int) -> int:
         torch.cuda.reset_peak_memory_stats(world.device)
