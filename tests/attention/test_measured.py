@@ -62,15 +62,18 @@ def test_what_auto_takes_can_run(score: str, bias: str | None, mask, monkeypatch
 @pytest.mark.parametrize(
     ("parts", "time", "uneven", "taken"),
     [
-        ({}, 60, False, "triton"),  # 25 k tokens in 5–60: 5.9 × varlen, 4.5 × padded sdpa (benchmarks/kernels.py)
+        ({}, 60, False, "triton"),  # 25 k tokens in 5–60: 5.9 × varlen, 4.5 × padded sdpa (benchmarks/gpu_kernels.py)
         ({}, 60, True, "triton"),
         ({}, 4096, False, "sdpa"),  # 400 TF/s where flex has 251 (benchmarks/attention.py)
         ({}, 4096, True, "triton"),
-        ({"bias": "distance"}, 4096, False, "triton"),  # 383 TF/s with a learned table (benchmarks/kernels.py)
+        ({"bias": "distance"}, 4096, False, "triton"),  # 383 TF/s with a learned table (benchmarks/gpu_kernels.py)
         ({"bias": "alibi"}, 4096, False, "triton"),
-        ({"bias": "shaw"}, 60, False, "sdpa"),  # a bias by the query: our kernels have none
+        ({"bias": "shaw"}, 60, False, "triton"),
+        ({"bias": "shaw"}, 128, True, "triton"),
+        ({"bias": "shaw"}, 129, True, "sdpa"),  # a bias by the query: our kernels have it in one tile alone
         ({"bias": "shaw"}, 4096, False, "flex"),
         ({"score": "additive"}, 4096, False, "triton"),
+        ({"score": "additive", "bias": "shaw"}, 4096, False, "triton"),
         ({"score": "gaussian"}, 60, True, "reference"),
     ],
     ids=str,
@@ -79,6 +82,20 @@ def test_what_auto_takes_can_run(score: str, bias: str | None, mask, monkeypatch
 def test_on_a_gpu_auto_takes_what_was_measured(parts, time, uneven, taken, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", True)
     assert fastest(attention(**parts), on_gpu(time), uneven=uneven) == taken
+
+
+@torch.no_grad()
+def test_shaw_is_taken_where_keys_and_values_fit_a_tile_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(triton, "_INSTALLED", True)
+    parts, short, many = attention(bias="shaw"), on_gpu(60), on_gpu(129)
+    wide = torch.zeros(1, HEADS, 60, 256).as_subclass(Elsewhere)
+    assert fastest(parts, short, causal, 0, short, short) == "triton"
+    assert fastest(parts, short, causal, 0, many, many) == "sdpa"
+    assert fastest(parts, short, causal, 0, short, wide) == "sdpa"
+    reason = "it knows Shaw over sentences that are one tile only (at most 128 tokens, fewer where heads are wide)"
+    assert triton.cannot(parts, short, causal, 0, many) == f"{reason}, and the longest has 129 tokens of dim 16"
+    parts.score = SCORES["cosine"](HEADS, DIM)
+    assert triton.cannot(parts) == "it knows Shaw beside a plain dot product only, and the score is Cosine"
 
 
 def test_without_triton_a_gpu_has_the_next_best(monkeypatch: pytest.MonkeyPatch):

@@ -20,7 +20,11 @@ CASES = [  # score, bias, mask, offset
     ("dot", "t5", causal & window(9), 0),
     ("general", "alibi", everything, 0),
     ("additive", "shaw", causal, 0),
+    ("scaled-dot", "shaw", causal, 0),
+    ("dot", "shaw", window(9), 3),
+    ("scaled-dot", "shaw far", window(9), 0),
 ]
+OPTIONS = {**OPTIONS, "shaw far": {"reach": 30}}  # farther than the mask lets anyone see, and than a small tile
 
 
 @pytest.mark.parametrize("longest", [17, 140])
@@ -28,8 +32,10 @@ CASES = [  # score, bias, mask, offset
 def test_is_the_reference(score: str, bias: str | None, mask: Mask, offset: int, longest: int):
     if score == "additive" and longest > 50:
         pytest.skip("slow, and one kernel for all lengths")
+    if bias and bias.startswith("shaw"):
+        longest = min(longest, 40)  # it is one tile or nothing
     lengths = [longest, 0, 3], [5, 4, longest]
-    made = bias and position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
+    made = bias and position(bias.split()[0], width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
     attention = Attention(SCORES[score](HEADS, DIM), bias=made, backend="triton")
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 
 HEADS, GROUPS = 6, 3
 SHORT, OTHER = [3, 0, 50, 1, 17, 33], [40, 4, 0, 20, 1, 64]
-BIASES = [None, "alibi", "distance", "t5"]
+BIASES = [None, "alibi", "distance", "t5", "shaw"]
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 
 
@@ -69,10 +69,11 @@ def test_short_sentences_across_with_odd_sizes(bias: str | None, dtype: torch.dt
 
 
 @DTYPES
-@pytest.mark.parametrize("longest", [9, 120])
-def test_every_tile(longest: int, dtype: torch.dtype):
+@pytest.mark.parametrize("bias", [None, "distance", "shaw"])
+@pytest.mark.parametrize("longest", [9, 25, 120])
+def test_every_tile(longest: int, bias: str | None, dtype: torch.dtype):
     lengths = [longest, 2, longest // 2]
-    assert_held(build("distance", 32, dtype), batch(lengths, lengths, 32, 32, dtype), causal)
+    assert_held(build(bias, 32, dtype), batch(lengths, lengths, 32, 32, dtype), causal)
 
 
 @DTYPES
@@ -117,6 +118,13 @@ def test_later_queries(dtype: torch.dtype):
 
 
 @DTYPES
+@pytest.mark.parametrize("score", ["dot", "scaled-dot"])
+def test_later_queries_with_shaw(score: str, dtype: torch.dtype):
+    attention = build("shaw", 32, dtype, score, reach=7)
+    assert_held(attention, batch([3, 2], [20, 31], 32, 32, dtype), causal, offset=17)
+
+
+@DTYPES
 @pytest.mark.parametrize("lengths", [SHORT, [300, 5]], ids=["short", "long"])
 @pytest.mark.parametrize("normaliser", ["softmax", "sparsemax"])
 def test_additive(lengths: list[int], normaliser: str, dtype: torch.dtype):
@@ -134,17 +142,32 @@ def test_a_long_additive_map_takes_little_memory():
     assert (torch.cuda.max_memory_allocated() - before) / 2**20 < 200
 
 
-def test_the_same_twice():
-    for lengths in (SHORT, [700, 301]):
-        attention, sequences = build("distance", 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16)
-        one, other = (outcome(attention, sequences, causal) for _ in range(2))
-        assert all(torch.equal(x, y) for x, y in zip(one, other, strict=True))
+@pytest.mark.parametrize(("bias", "lengths"), [("distance", SHORT), ("distance", [700, 301]), ("shaw", SHORT)], ids=str)
+def test_the_same_twice(bias: str, lengths: list[int]):
+    attention, sequences = build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16)
+    one, other = (outcome(attention, sequences, causal) for _ in range(2))
+    assert all(torch.equal(x, y) for x, y in zip(one, other, strict=True))
+
+
+def test_shaw_in_a_recorded_step():
+    attention, sequences = build("shaw", 64, torch.bfloat16), batch(SHORT, SHORT, 64, 64, torch.bfloat16)
+    expected = [x.detach() for x in outcome(attention, sequences, causal)]  # nothing recorded may lean on what was not
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # anything that waits for the device would fail here
+        made = outcome(attention, sequences, causal)
+    graph.replay()
+    assert all(torch.equal(x, y) for x, y in zip(made, expected, strict=True))
 
 
 def test_says_what_it_cannot():
     sequences = batch([3, 4], [3, 4], 32, 32, torch.float64)
     with pytest.raises(BackendError, match="float32, bfloat16 and float16 only, and these are float64"):
         build(None, 32, torch.float64)(*sequences)
+    with pytest.raises(BackendError, match=r"Shaw over sentences that are one tile only .* has 129 tokens of dim 32"):
+        build("shaw", 32, torch.half)(*batch([3, 4], [3, 129], 32, 32, torch.half))
+    with pytest.raises(BackendError, match="Shaw beside a plain dot product only, and the score is Cosine"):
+        build("shaw", 32, torch.half, "cosine")(*batch([3], [3], 32, 32, torch.half))
 
 
 def test_auto_takes_it_for_short_sentences_and_additive_scores():
@@ -153,6 +176,12 @@ def test_auto_takes_it_for_short_sentences_and_additive_scores():
     example = torch.randn(4, 2, 30, 64, device="cuda")
     assert backends.fastest(Attention(SCORES["scaled-dot"](2, 64)), example) == "triton"
     assert backends.fastest(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64)) == "triton"
+
+
+def test_auto_leaves_shaw_to_others_where_keys_are_many():
+    attention = build("shaw", 64, torch.float32)
+    attention.backend = "auto"
+    assert_held(attention, batch([3, 4], [3, 129], 64, 64, torch.float32), everything)
 
 
 @pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])

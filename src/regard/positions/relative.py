@@ -107,11 +107,15 @@ class Shaw(Biasing):
         self.reach, self.scale = reach, 1 / math.sqrt(dim)
         self.table = nn.Parameter(torch.randn(2 * reach + 1, dim) / math.sqrt(dim))
 
-    def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
-        """One product of queries and table; a place then looks its number up."""
+    def vectors(self, queries: Tensor) -> Float[Tensor, "distance dim"]:
+        """What these queries are compared with besides their keys: a vector for each distance, −reach first."""
         if queries.shape[-1] != self.table.shape[1]:
             raise ShapeError(f"Shaw was made for dim {self.table.shape[1]}; got queries of dim {queries.shape[-1]}")
-        terms = torch.einsum("bhqd,rd->bhqr", queries, self.table) * self.scale
+        return self.table
+
+    def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
+        """One product of queries and table; a place then looks its number up."""
+        terms = torch.einsum("bhqd,rd->bhqr", queries, self.vectors(queries)) * self.scale
 
         def bias(scores: Tensor, site: Site) -> Tensor:
             apart = (site.key - site.query).clamp(-self.reach, self.reach) + self.reach

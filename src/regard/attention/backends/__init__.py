@@ -24,7 +24,8 @@ class Backend:
     """One way to run an attention, and `cannot`, the reason it will not, if there is one.
 
     `run` takes padded rows; that of a `packed` backend takes sequences as they come, so nothing is padded for it.
-    Without an example tensor `cannot` judges the parts alone, on the device the backend is made for.
+    Without an example tensor `cannot` judges the parts alone, on the device the backend is made for. The first example
+    is of the queries; those of keys and values come last.
     """
 
     run: Callable[..., Any]
@@ -38,14 +39,21 @@ def _reference(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask
 
 
 BACKENDS: dict[str, Backend] = {
-    "reference": Backend(_reference, lambda parts, example=None, mask=everything, offset=0: None),
+    "reference": Backend(_reference, lambda parts, example=None, mask=everything, offset=0, *others: None),
     "sdpa": Backend(sdpa.run, sdpa.cannot),
     "flex": Backend(flex.run, flex.cannot),
     "triton": Backend(triton.run, triton.cannot, packed=True),
 }
 
 
-def fastest(parts: Parts, example: Tensor, mask: Mask = everything, offset: Offset = 0, *, uneven: bool = False) -> str:
+def fastest(
+    parts: Parts,
+    example: Tensor,
+    mask: Mask = everything,
+    offset: Offset = 0,
+    *others: Tensor,
+    uneven: bool = False,
+) -> str:
     """What `auto` takes: the first backend that can, in the order measured for such a case (`measured.py`).
 
     `uneven` rows differ in length, so that a backend on padded ones has more to do.
@@ -53,7 +61,7 @@ def fastest(parts: Parts, example: Tensor, mask: Mask = everything, offset: Offs
     score = "additive" if isinstance(parts.score, Additive) else "plain" if parts.bias is None else "biased"
     device = "cuda" if example.is_cuda else "cpu"  # what nobody measured is taken for a CPU
     order = measured.order(device, score, "uneven" if uneven else "even", example.shape[2])
-    return next(name for name in order if BACKENDS[name].cannot(parts, example, mask, offset) is None)
+    return next(name for name in order if BACKENDS[name].cannot(parts, example, mask, offset, *others) is None)
 
 
 def run(
@@ -67,18 +75,18 @@ def run(
     turn: Turn | None = None,
 ) -> Any:
     """Attend on the backend called `name` (or "auto"); an explicit one never falls back. A packed one also turns."""
-    example = example_of(queries)
+    example, *others = (example_of(given) for given in (queries, keys, values))
     if name == "auto":
         uneven = isinstance(queries, Ragged) and not queries.layout.even
-        backend = BACKENDS[fastest(parts, example, mask, offset, uneven=uneven)]
+        backend = BACKENDS[fastest(parts, example, mask, offset, *others, uneven=uneven)]
     else:
         backend = choose(BACKENDS, name, "backend")
-        if reason := backend.cannot(parts, example, mask, offset):
+        if reason := backend.cannot(parts, example, mask, offset, *others):
             raise BackendError(
                 f"backend {name!r} cannot run this attention: {reason}. Use backend='reference' or 'auto'."
             )
-    if 0 in (*example.shape[:3], example_of(keys).shape[2]):  # nobody asks, or there is nothing to see
-        return _nothing(queries, example_of(values).shape[3])
+    if 0 in (*example.shape[:3], others[0].shape[2]):  # nobody asks, or there is nothing to see
+        return _nothing(queries, others[1].shape[3])
     if backend.packed:
         return backend.run(parts, queries, keys, values, mask, offset, turn)
     if turn is not None:

@@ -23,7 +23,9 @@ from regard.axes import Contexts, Offset, Site
 _NARROWEST = 16  # the smallest tile of a tensor core
 
 
-def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0) -> str | None:
+def cannot(
+    parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0, *others: Tensor
+) -> str | None:
     """Why this attention is beyond FlexAttention."""
     if not parts.score.is_dot:
         return f"it compares by dot products only, and {type(parts.score).__name__} is none"

@@ -16,7 +16,9 @@ from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
 
 
-def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0) -> str | None:
+def cannot(
+    parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0, *others: Tensor
+) -> str | None:
     """Why this attention is beyond sdpa."""
     if not parts.score.is_dot:
         return f"it compares by dot products only, and {type(parts.score).__name__} is none"

@@ -14,38 +14,67 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from regard.attention.backends.kernels.settings import LONGEST, fits, reached, width
 from regard.attention.masks import Both, Causal, Everything, Inside, Mask, Prefix, Window, everything
 from regard.attention.normalisers import Softmax
 from regard.attention.padded import Sequences, pad, unpad
 from regard.attention.reference import Parts
-from regard.attention.scores import Additive
+from regard.attention.scores import Additive, Dot, ScaledDot
 from regard.axes import Offset, Site
 from regard.ragged import Ragged
 
 _WIDEST = 256
-SHORT = 128  # sentences up to here are one tile
 _INSTALLED = find_spec("triton") is not None
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 Span = tuple[int | None, int | None, int | Tensor | None]  # least and greatest key − query, and the first key not seen
 
 
-def cannot(parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0) -> str | None:
-    """Why this attention is beyond these kernels."""
+def cannot(
+    parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0, *others: Tensor
+) -> str | None:
+    """Why this attention is beyond these kernels; `others` are examples of its keys and values."""
     additive = isinstance(parts.score, Additive)
     if not (parts.score.is_dot or additive):
         return f"it compares by dot products and additive scores only, and {type(parts.score).__name__} is neither"
     if not additive:
         if type(parts.normaliser) is not Softmax:
             return f"it normalises dot products with softmax only, not {type(parts.normaliser).__name__}"
-        if parts.bias is not None and settles(parts.bias) is None and not hasattr(parts.bias, "slopes"):
-            return f"it knows biases by distance only, and {type(parts.bias).__name__} is none"
+        if reason := _strange(parts):
+            return reason
         if parts.dropout.p and parts.dropout.training:
             return f"it knows no dropout on weights, and dropout is {parts.dropout.p}"
         if span(mask) is None:
             return f"it hides keys by bounds on their distance only, and {mask} is no such mask"
         if isinstance(offset, Tensor):
             return "it knows one offset for all sequences only, and each has its own"
-    return None if example is None else _unfit(example)
+    if example is None:
+        return None
+    return _unfit(example) or (None if additive else _too_large(parts.bias, offset, example, *others))
+
+
+def _strange(parts: Parts) -> str | None:
+    """What no kernel knows of a bias."""
+    bias, score = parts.bias, parts.score
+    if by_query(bias):
+        if not isinstance(score, Dot | ScaledDot):
+            name, other = type(bias).__name__, type(score).__name__
+            return f"it knows {name} beside a plain dot product only, and the score is {other}"
+    elif bias is not None and settles(bias) is None and not hasattr(bias, "slopes"):
+        return f"it knows biases by distance only, and {type(bias).__name__} is none"
+    return None
+
+
+def _too_large(bias: Any, offset: Any, *examples: Tensor) -> str | None:
+    """What keeps a bias by the query off its one kernel."""
+    if not by_query(bias):
+        return None
+    longest = max(example.shape[2] for example in examples)
+    spots = width(2 * reached(bias.reach, longest, offset) + 1)
+    if fits(longest, *examples, spots=spots):
+        return None
+    most = f"sentences that are one tile only (at most {LONGEST} tokens, fewer where heads are wide)"
+    dim = max(example.shape[-1] for example in examples)
+    return f"it knows {type(bias).__name__} over {most}, and the longest has {longest} tokens of dim {dim}"
 
 
 def _unfit(example: Tensor) -> str | None:
@@ -69,6 +98,11 @@ def interpreted() -> bool:
 def settles(bias: Any) -> int | None:
     """The distance from which on a bias is one number a side; None where it has none or is no bias by distance."""
     return getattr(bias, "settles", None)
+
+
+def by_query(bias: Any) -> bool:
+    """Whether a bias compares the query with a vector for each distance (Shaw), as it does with its keys."""
+    return hasattr(bias, "vectors")
 
 
 def span(mask: Mask) -> Span | None:

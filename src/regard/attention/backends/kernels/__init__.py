@@ -3,5 +3,5 @@
 (rotary). And those of a decoder's step, gathered in `decoding`: `recall` (to what was said and read), `residual`,
 `product`, `survey` and `advance` (what is said next); `books` is what they read and write.
 
-Nothing here is imported before a CUDA tensor asks for it.
+Nothing here but `settings` is imported before a CUDA tensor asks for it.
 """

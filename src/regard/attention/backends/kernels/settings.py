@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 LOG2E = 1.4426950408889634
+LONGEST = 128  # of a sentence that is one tile
+_ROOM = 128 * 64 * 2  # bytes of a tile; four of them, and what is made of them, must fit a processor's own memory
 
 
 class Bounds(NamedTuple):
@@ -34,6 +36,18 @@ class Turned(NamedTuple):
 def width(size: int) -> int:
     """The smallest tile side that holds `size`: a power of two, and no less than a tensor core takes."""
     return max(16, 1 << (size - 1).bit_length())
+
+
+def fits(longest: int, *rows: Tensor, spots: int = 0) -> bool:
+    """Whether sentences of up to this length are one tile each, beside a tile of so many vectors by distance."""
+    tallest = max(width(longest), spots)
+    room = all(tallest * width(x.shape[-1]) * x.element_size() <= _ROOM for x in rows)
+    return room and max(longest, spots) <= LONGEST
+
+
+def reached(reach: int, longest: int, first: int) -> int:
+    """The farthest distance up to `reach` that a tile of such sentences has room for."""
+    return min(reach, width(longest) - 1 + abs(first))
 
 
 def precision(tensor: Tensor) -> str:
