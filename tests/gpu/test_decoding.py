@@ -10,8 +10,8 @@ import torch
 
 import regard
 from regard.attention.backends import triton
-from regard.attention.backends.kernels.books import Beamed, Clock, Norm, Turns, Walked
 from regard.config import Transformer
+from regard.kernels.decoding.books import Beamed, Clock, Norm, Turns, Walked
 from regard.models import build, swift
 from regard.positions import Rotary
 from regard.search import Beam, Greedy, Length, Sampling, flights, search_all
@@ -33,7 +33,7 @@ SLOTS, ROOM = 4, 80
 
 @pytest.fixture(scope="module")
 def kernels():
-    from regard.attention.backends.kernels import decoding
+    from regard.kernels.decoding import operations as decoding
 
     return decoding
 

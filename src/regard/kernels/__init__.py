@@ -14,6 +14,7 @@ from torch import Tensor
 _INSTALLED = find_spec("triton") is not None
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 WIDEST = 8192
+LOG2E = 1.4426950408889634
 IGNORED = -100  # a place in what is to be said where nothing is to be learned
 
 
@@ -28,6 +29,6 @@ def computing(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
-def block(width: int) -> int:
-    """The smallest power of two that holds a row."""
-    return max(16, 1 << (width - 1).bit_length())
+def width(size: int) -> int:
+    """The smallest tile side that holds `size`: a power of two, and no less than a tensor core takes."""
+    return max(16, 1 << (size - 1).bit_length())

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels import block
+from regard import kernels
 from regard.kernels.columns import columns
 
 NUMBERS = 2048  # of a tile: as many rows as that makes
@@ -167,7 +167,7 @@ class Join(torch.autograd.Function):
 
 def told(width: int, add: bool, drop: bool, centre: bool) -> dict[str, Any]:
     """What forward and backward are both told."""
-    size = block(width)
+    size = kernels.width(width)
     rows = max(1, NUMBERS // size)
     warps = 4 if size <= 2048 else 8
     return dict(WIDTH=width, BLOCK=size, ROWS=rows, ADD=add, DROP=drop, CENTRE=centre, num_warps=warps)  # noqa: C408

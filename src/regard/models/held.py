@@ -46,7 +46,7 @@ class HeldState(State):
     def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> HeldState:
         """The chosen rows; the memory is touched only where sources leave."""
         kept = self if sources is None else self._of(sources)
-        return replace(kept, room=self._past(rows), share=len(rows) // max(1, len(kept.memory.held)))
+        return replace(kept, room=self._past(rows), share=rows.size(0) // max(1, kept.memory.held.size(0)))
 
     def grown(self) -> HeldState:
         """The same with room for one more position."""

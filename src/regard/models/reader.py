@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.backends.kernels.books import Norm, Turns
 from regard.axes import Site
+from regard.kernels.decoding.books import Norm, Turns
 from regard.models.layers import Sublayer
 from regard.models.linear import Linear
 from regard.models.repeated import Repeated

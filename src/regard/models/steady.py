@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.backends import triton
-from regard.attention.backends.kernels.books import Clock, Turns
+from regard.kernels.decoding.books import Clock, Turns
 from regard.models.reader import Reader, applied, fed, norms, placed
 from regard.models.swift import Block, Swift
 from regard.positions import Learned, Shaw
@@ -49,7 +49,7 @@ class Steady:
         self, model: Swift, slots: int, beams: int, *, room: int, memory: int, kernels: ModuleType | Any = None
     ) -> None:
         if kernels is None:
-            from regard.attention.backends.kernels import decoding
+            from regard.kernels.decoding import operations as decoding
 
             kernels = decoding
         self.model, self.kernels, self.slots, self.beams = model, kernels, slots, beams

@@ -118,7 +118,7 @@ class Swift(Model):
         """Nothing said yet; keys and values of the sources, for all layers in one product."""
         rows = _spread(self.remembered(memory.vectors), memory.layout)
         held = rows.unflatten(2, (-1, self.groups, self.dim)).permute(0, 2, 3, 1, 4).contiguous()
-        fold = len(rows) == 1 and held.device.type == "cpu" and self.folding.pays(memory.layout.longest)
+        fold = rows.size(0) == 1 and held.device.type == "cpu" and self.folding.pays(memory.layout.longest)
         folded = self.folding(held) if fold else None
         return HeldState(Room(held.narrow(3, 0, 0), 0), 0, Room(held, 0), memory.seen, folded)
 
@@ -127,7 +127,7 @@ class Swift(Model):
         after = state.grown()
         time, turned = after.time, self._turned(state.time)
         held, depth = after.room.held, len(self.decoder)
-        slots = held.select(3, state.time).view(len(held), depth, 2 * self.groups, self.dim).unbind(1)
+        slots = held.select(3, state.time).view(held.size(0), depth, 2 * self.groups, self.dim).unbind(1)
         past = held.narrow(3, 0, time).unbind(1)
         x = self.tables[1].index_select(0, tokens)
         if self.adding[1] is not None:

@@ -84,7 +84,7 @@ class Beams:
         else:
             tokens = torch.from_numpy(board.said[:, :, -1].ravel()).to(device)
         logits, state = self.model.step(tokens, state)
-        sources, beams = len(board.going), len(tokens) // max(1, len(board.going))
+        sources, beams = len(board.going), tokens.size(0) // max(1, len(board.going))
         came, left = board.advance(*self._candidates(logits.float().log_softmax(-1), beams))
         if len(left):
             rows = torch.from_numpy((came + beams * left[:, None]).ravel()).to(device)

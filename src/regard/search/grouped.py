@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
@@ -26,8 +27,8 @@ RATIO, SOME = 2.0, 20  # how many times as long as its source an answer may be, 
 def limits(lengths: Int[Tensor, " source"], most: int | None = None, ratio: float = RATIO) -> Int[Tensor, " source"]:
     """The most tokens an answer may have: so many times its source and some, or `most`. A model that knows nothing yet
     would otherwise talk for ever."""
-    usual = (ratio * lengths).ceil().long() + SOME
-    return usual if most is None else usual.clamp(max=most)
+    usual = [math.ceil(ratio * length) + SOME for length in lengths.tolist()]
+    return torch.tensor(usual if most is None else [min(most, limit) for limit in usual], device=lengths.device)
 
 
 def groups(lengths: Sequence[int], tokens: int = TOKENS) -> Iterator[list[int]]:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.backends.kernels.books import Beamed, Walked
+from regard.kernels.decoding.books import Beamed, Walked
 from regard.models.steady import Steady
 from regard.search.beam import Beam
 from regard.search.hypothesis import Found, Hypothesis

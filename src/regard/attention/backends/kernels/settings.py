@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LOG2E = 1.4426950408889634
+from regard.kernels import LOG2E as LOG2E
+from regard.kernels import width as width
+
 LONGEST = 128  # of a sentence that is one tile
 _ROOM = 128 * 64 * 2  # bytes of a tile; four of them, and what is made of them, must fit a processor's own memory
 
@@ -31,11 +33,6 @@ class Turned(NamedTuple):
 
     waves: tuple[Tensor, Tensor]
     steps: tuple[int, int]
-
-
-def width(size: int) -> int:
-    """The smallest tile side that holds `size`: a power of two, and no less than a tensor core takes."""
-    return max(16, 1 << (size - 1).bit_length())
 
 
 def fits(longest: int, *rows: Tensor, spots: int = 0) -> bool:

@@ -18,8 +18,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.backends.kernels.books import Clock, Turns
-from regard.attention.backends.kernels.settings import LOG2E, width
+from regard.kernels import LOG2E, width
+from regard.kernels.decoding.books import Clock, Turns
 
 BLOCK = 32  # keys read at once; the same for all lengths, so that sums do not depend on the room there is
 

@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.backends.kernels.books import Beamed, Clock
-from regard.attention.backends.kernels.survey import NOTHING, few, ordered, place_of, survey
+from regard.kernels.decoding.books import Beamed, Clock
+from regard.kernels.decoding.survey import NOTHING, few, ordered, place_of, survey
 
 BLOCK = 64  # positions of a past that are copied at once
 

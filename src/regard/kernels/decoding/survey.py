@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.backends.kernels.books import Clock, Walked
+from regard.kernels.decoding.books import Clock, Walked
 
 NOTHING = tl.constexpr(-(1 << 63) + 1)  # less than any number; its place is far beyond any vocabulary
 CHUNK, CHUNKS = 64, 32  # logits of a chunk, and chunks of a part

@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.backends.kernels.books import Norm
-from regard.attention.backends.kernels.product import linear, parted, tile
+from regard.kernels.decoding.books import Norm
+from regard.kernels.decoding.product import linear, parted, tile
 
 
 def embed(
