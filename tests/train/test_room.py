@@ -3,7 +3,11 @@
 import pytest
 import torch
 
-from regard.train.room import LEAST, ROOM, roomy
+from regard.config import Text
+from regard.text import Batches, Corpus
+from regard.train.prepare import prepare
+from regard.train.room import LEAST, ROOM, _hungriest, roomy
+from tests.commands.small import written
 
 
 def test_a_step_is_halved_until_it_leaves_enough_memory():
@@ -29,3 +33,13 @@ def test_memory_that_runs_out_counts_as_too_much():
 @pytest.mark.parametrize("budget", [LEAST + 1, 3 * LEAST, 100])
 def test_below_the_least_nothing_is_tried(budget):
     assert roomy(budget, lambda budget: 10**9, total=1) == min(budget, LEAST)
+
+
+def test_the_hungriest_steps_have_the_most_pairs_and_the_longest(tmp_path):
+    lines = [("ab" * (1 + i % 40), "c" * (1 + i % 40)) for i in range(400)]
+    data = prepare(Corpus(written(tmp_path / "pairs.tsv", lines)), None, Text(), 1, tmp_path / "data", lambda _: None)
+    batches = Batches(data.pairs, budget=600, seed=1, limit=data.limit)
+    tried = _hungriest(batches)
+    every = list(batches.epoch(0))
+    assert max(len(batch) for batch in tried) == max(len(batch) for batch in every)
+    assert max(batch.source.longest for batch in tried) == max(batch.source.longest for batch in every)

@@ -40,7 +40,8 @@ class Folding:
         self.asked = (asked.detach() / math.sqrt(self.dim)).unflatten(0, (-1, self.dim))
         told = torch.cat([look.out.weight.t() for look in looks]).detach()
         self.told = told.unflatten(0, (-1, self.dim))
-        self.biases = [_bias(look.out).detach()[None] for look in looks]
+        # The weights of a head add up to 1: what is added after them may as well be added to what they weigh.
+        self.biases = torch.stack([_bias(look.out) for look in looks]).detach()[:, None] / self.heads
 
     def pays(self, time: int) -> bool:
         """Whether a source of so many tokens is asked faster folded."""
@@ -54,10 +55,11 @@ class Folding:
             keys, values = (x.repeat_interleave(self.heads // self.groups, 1) for x in (keys, values))
         asks = torch.bmm(keys.reshape(-1, time, self.dim), self.asked).view(depth, self.heads * time, -1)
         tells = torch.bmm(values.reshape(-1, time, self.dim), self.told).view(depth, self.heads * time, -1)
+        tells.add_(self.biases)
         asks = asks.transpose(1, 2).contiguous()
         matrices, shifts = asks.narrow(1, 0, self.width).unbind(), asks.narrow(1, self.width, 1).unbind()
-        parts = zip(matrices, shifts, tells.unbind(), self.biases, strict=True)
-        return [Folded(Linear(a, a, shift), Linear(b, b, bias), self.heads) for a, shift, b, bias in parts]
+        parts = zip(matrices, shifts, tells.unbind(), strict=True)
+        return [Folded(Linear(a, a, shift), Linear(b, b, None), self.heads) for a, shift, b in parts]
 
 
 def _bias(layer: nn.Linear) -> Float[Tensor, " out"]:
