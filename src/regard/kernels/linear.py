@@ -13,10 +13,12 @@ def linear(x: Tensor, *layers: nn.Linear) -> Tensor:
     """What each layer makes of x, side by side."""
     weights: list[Tensor] = [layer.weight for layer in layers]
     biases: list[Tensor] = [] if layers[0].bias is None else [layer.bias for layer in layers]
-    if torch.is_grad_enabled() and x.ndim == 2 and fusible(x):
+    hooked = any(layer._forward_hooks or layer._forward_pre_hooks for layer in layers)
+    if torch.is_grad_enabled() and x.ndim == 2 and fusible(x) and not hooked:
         from regard.kernels.product import product
 
         return product(x, weights, biases)
     if len(layers) == 1:
-        return nn.functional.linear(x, weights[0], biases[0] if biases else None)
+        made: Tensor = layers[0](x)  # as a module, for those who hang hooks on it
+        return made
     return nn.functional.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)

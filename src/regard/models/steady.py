@@ -43,7 +43,7 @@ def cannot(model: Swift, *, beams: int, room: int = 1, memory: int = 1) -> str |
 class Steady:
     """The decoder of a swift model for so many slots and beams, with room for so many positions said and read.
 
-    `kernels` are the operations of a step: those in attention/backends/kernels unless others are given."""
+    `kernels` are the operations of a step: those in regard.kernels.decoding unless others are given."""
 
     def __init__(
         self, model: Swift, slots: int, beams: int, *, room: int, memory: int, kernels: ModuleType | Any = None

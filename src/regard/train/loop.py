@@ -156,7 +156,8 @@ class Trainer:
         return parts + [_nothing(batch)] * missing
 
     def _part(self, part: Batch | Lesson) -> Tensor:
-        with self._precision(), self.halves.fresh():
+        whole_here = self.world.size == 1 or self.settings.parallel != "fsdp"  # a shard is gathered inside only
+        with self._precision(), self.halves.fresh() if whole_here else nullcontext():
             loss = self.objective(part)
         (loss * self.world.size).backward()  # the exchange takes the mean over processes; this makes it the sum
         return loss.detach()
