@@ -46,9 +46,12 @@ class Muon(torch.optim.Optimizer):
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         torch._foreach_lerp_(smooth, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, smooth, momentum)
-        updates = orthogonal(torch.stack(ahead)) * (-rate * 0.2 * math.sqrt(max(matrices[0].shape)))
+        updates, size = orthogonal(torch.stack(ahead)), -rate * 0.2 * math.sqrt(max(matrices[0].shape))
         torch._foreach_mul_(matrices, 1 - rate * decay)
-        torch._foreach_add_(matrices, updates.unbind())
+        if isinstance(size, Tensor):
+            torch._foreach_add_(matrices, (updates * size).unbind())
+        else:  # one pass less
+            torch._foreach_add_(matrices, updates.unbind(), alpha=size)
 
 
 def orthogonal(matrices: Float[Tensor, "many row column"]) -> Float[Tensor, "many row column"]:
