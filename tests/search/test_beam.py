@@ -189,3 +189,19 @@ def test_a_model_in_64_bits_is_searched_too(family):
 def test_a_beam_that_cannot_give_so_many_is_refused(size, best):
     with pytest.raises(RegardError, match=rf"^a beam of {size} gives 1 to {size} answers; asked for the {best} best$"):
         Beam(size, best)
+
+
+def test_few_candidates_are_ranked_as_many_are():
+    from regard.search import beam
+
+    for seed in range(20):
+        torch.manual_seed(seed)
+        logps = torch.randn(3, 11).log_softmax(-1)
+        allowed = logps.masked_fill(torch.rand(3, 11) < 0.3, float("-inf"))
+        scores = torch.randn(1, 3, dtype=torch.float64)
+        totals = (allowed.double() + scores.T).flatten()
+        found = beam.few(allowed, logps, scores.numpy(), 7)
+        values, places = totals.topk(7)
+        torch.testing.assert_close(torch.from_numpy(found[0][0]), values)
+        assert (found[1][0] * 11 + found[2][0]).tolist() == places.tolist()
+        torch.testing.assert_close(torch.from_numpy(found[3][0]), logps.flatten()[places].double())

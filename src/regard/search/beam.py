@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,6 +21,8 @@ from regard.search.length import Length
 from regard.search.required import Required
 from regard.search.rules import NEVER, Rule, Scores, applied
 from regard.text import BEGIN
+
+FEW = 512  # numbers that numpy ranks sooner than torch is called
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,19 @@ class Beams:
 
     def _candidates(self, logps: Scores, beams: int) -> tuple[np.ndarray, ...]:
         """For each source the best continuations, the best first: totals, beams, tokens, log-probabilities."""
-        size, vocabulary = self.settings.size, logps.shape[1]
-        scores = torch.from_numpy(self.board.scores.reshape(-1, 1)).to(logps)
-        totals = (self._allowed(logps, beams) + scores).view(-1, beams * vocabulary)
         # At most one end for each beam, so `size` of twice as many go on; and one more to compare with.
-        missing = 2 * size + 1 - totals.shape[1]
+        size, vocabulary, count = self.settings.size, logps.shape[1], 2 * self.settings.size + 1
+        allowed = self._allowed(logps, beams)
+        alone = len(self.board.going) == 1 and self.settings.required is None and not logps.is_cuda
+        if alone and count <= logps.numel() <= FEW:
+            return few(allowed, logps, self.board.scores, count)
+        scores = torch.from_numpy(self.board.scores.reshape(-1, 1)).to(logps)
+        totals = (allowed + scores).view(-1, beams * vocabulary)
+        missing = count - totals.shape[1]
         if missing > 0:
             totals = F.pad(totals, (0, missing), value=NEVER)
         if self.settings.required is None:
-            values, places = totals.topk(2 * size + 1)
+            values, places = totals.topk(count)
         else:
             said = torch.from_numpy(self.board.said).to(logps.device)
             values, places = self.settings.required.pick(totals, said, size, vocabulary)
@@ -118,3 +124,13 @@ class Beams:
             return logps
         said = torch.from_numpy(self.board.said).flatten(0, 1).to(logps.device)
         return applied(self.rules, logps, said, torch.from_numpy(last.repeat(beams)).to(logps.device))
+
+
+def few(allowed: Scores, logps: Scores, scores: Float[np.ndarray, "1 beam"], count: int) -> tuple[np.ndarray, ...]:
+    """The candidates of a single source: totals, beams, tokens, log-probabilities."""
+    vocabulary = logps.shape[1]
+    numbers, may = logps.numpy(), allowed.numpy()
+    totals = (may + scores.reshape(-1, 1)).ravel()
+    places = (-totals).argsort(kind="stable")[:count]
+    found = totals[places], places // vocabulary, places % vocabulary, numbers.ravel()[places].astype(np.float64)
+    return tuple(part[None] for part in found)
