@@ -10,6 +10,8 @@ from regard.models import build
 from regard.models.contract import Model, State
 from regard.ragged import Ragged
 from regard.search import Greedy, limits
+from regard.search.greedy import alone, likeliest
+from regard.search.walk import walk
 from tests.search.trees import BEGIN, END, FAMILIES, Chance, Stepped, forced, made, ragged, sources
 
 LETTERS = 9
@@ -150,3 +152,19 @@ def test_the_first_word_is_the_likeliest_of_the_full_pass():
         likeliest = logits.argmax(-1).tolist()
         assert likeliest[: len(words)] == words
         assert len(words) == 6 or likeliest[-1] == END
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, 12])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_source_alone_is_answered_as_in_company(seed, limit):
+    torch.manual_seed(seed)
+    model = build(Transformer(width=16, heads=2, encoder=1, decoder=1, hidden=16, dropout=0), 12, 12).eval()
+    with torch.no_grad():
+        model.output.table.mul_(3)  # so that ends come early and late
+    source = Ragged.of([torch.tensor([5, 3, 7, 4, END])])
+    ours = alone(model, source, limit)
+    ((theirs, margin),) = walk(model, source, torch.tensor([limit]), likeliest)
+    assert ours.hypotheses[0].ids == theirs.ids
+    assert ours.hypotheses[0].logps == pytest.approx(theirs.logps, abs=1e-6)
+    assert ours.hypotheses[0].score == pytest.approx(theirs.score, abs=1e-6)
+    assert ours.margin == pytest.approx(margin, abs=1e-6)

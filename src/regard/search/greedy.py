@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.hypothesis import Found
+from regard.search.hypothesis import Found, Hypothesis
 from regard.search.rules import Rule, Scores
 from regard.search.walk import walk
+from regard.text import BEGIN, END
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Greedy:
     rules: tuple[Rule, ...] = ()
 
     def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[Found]:
+        if len(source) == 1 and not self.rules and not source.values.is_cuda:
+            return [alone(model, source, int(limits[0]))]
         return [Found([found], margin) for found, margin in walk(model, source, limits, likeliest, rules=self.rules)]
 
 
@@ -31,3 +35,21 @@ def likeliest(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
     """The likeliest token of each row, and how far the second is behind."""
     values, tokens = scores.topk(2)
     return tokens.select(1, 0), values.select(1, 0) - values.select(1, 1)
+
+
+@torch.inference_mode()
+def alone(model: Model, source: Ragged, limit: int) -> Found:
+    """A single source: on the way only the likeliest token is asked for; its numbers come at the end, all at once."""
+    state, token = model.start(model.encode(source)), torch.full((1,), BEGIN)
+    said: list[int] = []
+    seen: list[Scores] = []
+    while len(said) <= limit and END not in said[-1:]:
+        logits, state = model.step(token, state)
+        seen.append(logits)
+        token = logits.argmax(1)
+        said.append(int(token) if len(said) < limit else END)  # at its limit it may only end
+    scores = torch.cat(seen).float().log_softmax(-1)
+    best = scores.topk(2).values
+    logps = scores.gather(1, torch.tensor(said)[:, None])[:, 0].tolist()
+    margins = (best[:, 0] - best[:, 1])[:limit].tolist()  # where it had to end, nothing was decided
+    return Found([Hypothesis(said[:-1], logps, sum(logps))], min(margins, default=float("inf")))
