@@ -1,4 +1,4 @@
-"""What stands between the products of a decoder's step: embedding, residual sum and norm, gate. One kernel each.
+"""What stands between the products of a decoder's step: embedding, residual sum and norm. One kernel each.
 
 The residual stream is kept in float32 whatever the weights are in.
 """
@@ -49,14 +49,6 @@ def add(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None, norm: Norm | 
         BEFORE=before, NORMED=norm is not None, CENTRED=shift is not None, num_warps=_warps(size),
     )  # fmt: skip
     return normed
-
-
-def gate(inner: Tensor) -> Tensor:
-    """silu of the first half times the second half."""
-    rows, size = inner.shape[0], inner.shape[1] // 2
-    out = inner.new_empty(rows, size)
-    gate_rows[(rows, triton.cdiv(size, 1024))](inner, out, size, BLOCK=1024, num_warps=4)
-    return out
 
 
 def _warps(size: int) -> int:
@@ -118,14 +110,3 @@ def join_rows(
     if not BEFORE:
         tl.store(x + place, vector, mask=inside)
     tl.store(normed + place, vector.to(normed.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-@no_type_check
-def gate_rows(inner, out, size, BLOCK: tl.constexpr):
-    """A part of one row."""
-    row, here = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = here < size
-    gated = tl.load(inner + row * 2 * size + here, mask=inside, other=0.0).to(tl.float32)
-    other = tl.load(inner + row * 2 * size + size + here, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + row * size + here, (gated * tl.sigmoid(gated) * other).to(out.dtype.element_ty), mask=inside)
