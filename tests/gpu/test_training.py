@@ -258,7 +258,7 @@ def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
     for device in (CUDA, torch.device("cpu")):
         torch.manual_seed(1)
         model = build(settings, 40, 40).to(device)
-        train = Train(optimizer=optimizer)
+        train = Train(optimizer=optimizer, precision="float32")
         trainer = Trainer(model, Few(), train, 100, World(1, 0, device), rate=1e-3)
         found.append([float(trainer.advance()[0]) for _ in range(10)])
     torch.testing.assert_close(*map(torch.tensor, found), atol=0.0, rtol=2e-3 if optimizer == "muon" else 1e-4)

@@ -76,9 +76,15 @@ def test_every_tile(longest: int, bias: str | None, dtype: torch.dtype):
     assert_held(build(bias, 32, dtype), batch(lengths, lengths, 32, 32, dtype), causal)
 
 
+@pytest.mark.parametrize("bias", BIASES)
+def test_the_largest_tile_of_the_usual_heads(bias: str | None):
+    lengths = [120, 68, 3, 0, 64, 65, 128]
+    assert_held(build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16), causal)
+
+
 @DTYPES
 @pytest.mark.parametrize("pairs", ["halves", "neighbours"])
-@pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])
+@pytest.mark.parametrize("lengths", [SHORT, [120, 3, 0, 64, 65], [300, 5, 0]], ids=["short", "a whole tile", "long"])
 def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
     rotary = Rotary(64, pairs=pairs)
     sequences = batch(lengths, lengths, 64, 64, dtype)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.models.repeated import recording
 from regard.text import Batch, Lesson, Shape, filled, opened
 
 GRAINS = 32  # sizes of a side, up to a whole step's tokens
@@ -31,9 +32,9 @@ class Slot:
         return opened(self.flat, self.shape, self.share)
 
     def record(self, update: Callable[[Lesson], Tensor], pool: Any) -> torch.cuda.CUDAGraph:
-        """The update of this slot's lesson, with nothing run yet. Threads that prepare batches may go on."""
+        """The update of this slot's lesson, with nothing run yet."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with recording(graph, pool):
             self.loss.copy_(update(self.lesson))
         return graph
 

@@ -83,7 +83,7 @@ class Short(torch.autograd.Function):
         short_backward[(chunks * heads,)](
             q, k, v, gradients[0].contiguous(), dq, dk, dv, tiles, terms,
             *(q if bias is None else bias for bias in (line, vectors)), cos, sin, batch=sequences, **told,
-            SMALL=64 if warps == 4 and tile == 128 else tile, KEEP=keep, num_warps=warps, **_limit(q, told),
+            KEEP=keep, num_warps=warps, **_limit(q, told),
         )  # fmt: skip
         d_line = d_vectors = None
         if keep:

@@ -162,8 +162,8 @@ def backward_tile(
 def short_backward(
     Q, K, V, dO, dQ, dK, dV, d_tiles, d_terms, line, vectors, cos, sin, q_starts, q_lengths, k_starts, k_lengths,
     batch, q_time, q_head, k_time, k_head, v_time, v_head, first, reach, far, low, high, scale,
-    HEADS: tl.constexpr, GROUP: tl.constexpr, TILE: tl.constexpr, SMALL: tl.constexpr, DIM: tl.constexpr,
-    WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, SPAN: tl.constexpr, SPOTS: tl.constexpr,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, TILE: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr,
+    OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, SPAN: tl.constexpr, SPOTS: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, TURN: tl.constexpr, STEP: tl.constexpr, GAP: tl.constexpr,
     PRECISION: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
@@ -184,20 +184,13 @@ def short_backward(
         v, d_out = V + k_start * v_time + (head // GROUP) * v_head, dO + q_start * (HEADS * OUT) + head * OUT
         dq, dk = dQ + q_start * (HEADS * DIM) + head * DIM, dK + k_start * (HEADS * DIM) + head * DIM
         dv, terms = dV + k_start * (HEADS * OUT) + head * OUT, d_terms + (q_start * HEADS + head) * SPOTS
-        if SMALL < TILE and max(queries, keys) <= SMALL:
-            backward_tile(
-                q, k, v, d_out, dq, dk, dv, terms, line, vectors, cos, sin, head, queries, keys, q_time, k_time,
-                v_time, HEADS * OUT, HEADS * DIM, HEADS * SPOTS, first, reach, far, low, high, scale, SMALL, DIM, WIDTH,
-                OUT, OUT_WIDTH, SPAN, SPOTS, LOW, HIGH, TURN, STEP, GAP, PRECISION,
-            )  # fmt: skip
-        else:
-            tile = backward_tile(
-                q, k, v, d_out, dq, dk, dv, terms, line, vectors, cos, sin, head, queries, keys, q_time, k_time,
-                v_time, HEADS * OUT, HEADS * DIM, HEADS * SPOTS, first, reach, far, low, high, scale, TILE, DIM, WIDTH,
-                OUT, OUT_WIDTH, SPAN, SPOTS, LOW, HIGH, TURN, STEP, GAP, PRECISION,
-            )  # fmt: skip
-            if KEEP:
-                kept += tile
+        tile = backward_tile(
+            q, k, v, d_out, dq, dk, dv, terms, line, vectors, cos, sin, head, queries, keys, q_time, k_time, v_time,
+            HEADS * OUT, HEADS * DIM, HEADS * SPOTS, first, reach, far, low, high, scale, TILE, DIM, WIDTH, OUT,
+            OUT_WIDTH, SPAN, SPOTS, LOW, HIGH, TURN, STEP, GAP, PRECISION,
+        )  # fmt: skip
+        if KEEP:
+            kept += tile
     if KEEP:
         place = tl.arange(0, TILE)[:, None] * TILE + tl.arange(0, TILE)[None, :]
         tl.store(d_tiles + tl.program_id(0).to(tl.int64) * (TILE * TILE) + place, kept)
