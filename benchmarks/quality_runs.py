@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from regard.bundle import Bundle
 from regard.commands.given import settings
 from regard.config import Text, Train, parse
 from regard.models import Ensemble, swift
-from regard.ragged import Ragged
-from regard.search import Beam, Greedy, Length, Search, groups, limits
-from regard.text import END, Corpus
+from regard.search import Beam, Greedy, Length, Search, search_all
+from regard.search.grouped import RATIO
+from regard.text import Corpus
 from regard.train.run import Job, run
 from regard.train.view import Plain
 
@@ -125,20 +124,14 @@ def measured(folders: Sequence[Path], trial: Trial) -> Result:
 def answers(held: Bundle, questions: Sequence[Question], convention: Convention) -> list[list[str]]:
     """What the search finds for each question, the best first, in large batches."""
     device = next(held.model.parameters()).device
-    model, search = swift(held.model), _search(convention)
     most = 2 * held.card["longest"]["target"] + 10
+    # A sentence is hardly ever twice as long as its translation; actions are, by far, than their command.
+    ratio = RATIO if convention.length else float(most)
     sources = [held.source.encode(question.source) for question in questions]
-    found: dict[int, list[str]] = {}
-    for group in groups([len(ids) + 1 for ids in sources], TOGETHER[device.type]):
-        ids = [[*sources[place], END] for place in group]
-        ends = torch.tensor([0, *accumulate(map(len, ids))], device=device)
-        batch = Ragged(torch.tensor([id for own in ids for id in own], device=device), ends)
-        # A sentence is hardly ever twice as long as its translation; actions are, by far, than their command.
-        most_each = limits(batch.lengths, most) if convention.length else torch.full_like(batch.lengths, most)
-        for place, some in zip(group, search(model, batch, most_each), strict=True):
-            texts = dict.fromkeys(held.target.decode(hypothesis.ids) for hypothesis in some.hypotheses)
-            found[place] = list(texts) or [""]
-    return [found[place] for place in range(len(questions))]
+    reach = {"most": most, "ratio": ratio, "tokens": TOGETHER[device.type], "device": device}
+    found = search_all(_search(convention), swift(held.model), sources, **reach)
+    texts = ([held.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found)
+    return [list(dict.fromkeys(some)) or [""] for some in texts]
 
 
 def _search(convention: Convention) -> Search:

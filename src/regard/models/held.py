@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -14,12 +16,47 @@ from regard.models.folded import Folded
 # Roles: keys of the first layer, its values, keys of the second … Rows come first: so all cores choose among them.
 Held = Float[Tensor, "row role group room dim"]
 
+LARGE = 4 << 20  # bytes from which it matters where memory comes from
+
+
+class Store:
+    """Memory for rooms: what one leaves serves the next. A system has to find and clear all that it hands out, and for
+    many beams that took longer than their attention."""
+
+    def __init__(self) -> None:
+        self.left: list[Tensor] = []
+
+    def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """So much of it, with anything inside, and nobody else's."""
+        count = math.prod(shape)
+        while self.left and count * like.element_size() >= LARGE:
+            flat = self.left.pop()
+            if flat.numel() >= count:  # one that is too small is let go: most searches only grow
+                return flat[:count].view(shape)
+        return like.new_empty(shape)
+
+    def give(self, held: Tensor) -> None:
+        """Back, the whole of which this is a part."""
+        if held.device.type == "cpu" and held.nbytes >= LARGE:  # GPUs keep their memory themselves
+            self.left.append(held.new_empty(0).set_(held.untyped_storage()))
+
 
 class Room:
     """Where keys and values are written as they come. `filled` tells how far; who finds more than its own copies."""
 
-    def __init__(self, held: Held, filled: int) -> None:
-        self.held, self.filled = held, filled
+    def __init__(self, held: Held, filled: int, store: Store | None = None) -> None:
+        self.held, self.filled, self.store = held, filled, store
+
+    def __del__(self) -> None:
+        if self.store is not None:
+            self.store.give(self.held)
+
+    def another(self, rows: int, filled: int) -> Room:
+        """An empty one for so many rows, and longer where this is full."""
+        _, *parts, length, dim = self.held.shape
+        longer = length if filled < length else filled + max(8, filled // 2)
+        store = self.store or Store()
+        return Room(store.take((rows, *parts, longer, dim), self.held), filled, store)
 
     @cached_property
     def roles(self) -> tuple[Float[Tensor, "row group room dim"], ...]:
@@ -54,14 +91,15 @@ class HeldState(State):
         if room.filled == time and time < room.held.shape[3]:
             room.filled += 1
         else:
-            *before, _, dim = room.held.shape
-            held = room.held.new_empty(*before, time + max(8, time // 2), dim)
-            held.narrow(3, 0, time).copy_(room.held.narrow(3, 0, time))
-            room = Room(held, time + 1)
+            room = self.room.another(self.room.held.size(0), time)
+            room.held.narrow(3, 0, time).copy_(self.room.held.narrow(3, 0, time))
+            room.filled += 1
         return HeldState(room, time + 1, self.memory, self.seen, self.folded, self.share)
 
     def _past(self, rows: Int[Tensor, " chosen"]) -> Room:
-        return Room(self.room.held.index_select(0, rows), self.time)
+        held, room = self.room.held, self.room.another(rows.size(0), self.time)
+        torch.index_select(held, 0, rows, out=room.held.narrow(3, 0, held.size(3)))
+        return room
 
     def _of(self, sources: Int[Tensor, " kept"]) -> HeldState:
         seen = None if self.seen is None else self.seen.index_select(0, sources)
