@@ -4,11 +4,13 @@ from collections import Counter
 
 import pytest
 import torch
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from regard.errors import RegardError
 from regard.search import Sampling
+from regard.search.hypothesis import CLOSE
+from regard.search.sampling import gumbel
 from tests.search.trees import END, Chance, forced, made, ragged, sentences, sources
 
 VOCABULARY = 9
@@ -18,10 +20,9 @@ def said(found) -> list[list[list[int]]]:
     return [[one.ids for one in some.hypotheses] for some in found]
 
 
-def drawn(search: Sampling, scores: torch.Tensor, count: int) -> torch.Tensor:
-    """Tokens drawn from one row of scores, with numbers spread evenly over [0, 1)."""
-    draws = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    return search.drawn(scores.expand(count, -1), draws)[0]
+def drawn(search: Sampling, scores: torch.Tensor, count: int, step: int = 0) -> torch.Tensor:
+    """Tokens drawn from one row of scores by many seeds."""
+    return search.drawn(scores.expand(count, -1), torch.arange(count), step)[0]
 
 
 @pytest.mark.parametrize("family", ["swift", "recurrent"])
@@ -71,7 +72,7 @@ def test_whole_answers_come_as_often_as_the_model_says():
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_tokens_over_many_seeds_come_as_often_as_softmax_says(temperature):
-    model, source, count = Chance(6, seed=7), (3, 4, END), 120
+    model, source, count = Chance(6, seed=7), (3, 4, END), 600
     first = Counter()
     for seed in range(count):
         (some,) = Sampling(temperature=temperature, seed=seed)(model, ragged(source), torch.tensor([1]))
@@ -98,27 +99,77 @@ WARPERS = {
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_the_tokens_that_stay_are_those_of_hf_and_so_are_their_shares(options, warper, temperature):
     count = 20_000
-    for _ in range(3):
+    for step in range(3):
         scores = (2 * torch.randn(1, 12)).log_softmax(-1)
         kept = warper(None, TemperatureLogitsWarper(temperature)(None, scores.clone()))[0].softmax(-1)
-        seen = drawn(Sampling(temperature=temperature, **options), scores, count).bincount(minlength=12) / count
-        torch.testing.assert_close(seen, kept, rtol=0, atol=2 / count)
-        assert (seen[kept > 2 / count] > 0).all()
+        seen = drawn(Sampling(temperature=temperature, **options), scores, count, step).bincount(minlength=12)
         assert (seen[kept == 0] == 0).all()
+        assert (seen[kept * count > 20] > 0).all()  # e⁻²⁰ that one of them never comes
+        spread = (kept * (1 - kept) / count).sqrt()
+        assert ((seen / count - kept).abs() <= 5 * spread + 1 / count).all()
 
 
-def test_without_restriction_every_token_stays():
-    scores = torch.randn(1, 5000).log_softmax(-1)
-    tokens, _ = Sampling().drawn(scores.expand(2, -1), torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64))
-    assert tokens.tolist() == [scores.argmax().item(), scores.argmin().item()]
+def test_without_restriction_every_token_comes_in_its_turn():
+    scores = torch.randn(1, 300).log_softmax(-1)
+    seen = drawn(Sampling(), scores, 60_000).bincount(minlength=300).double()
+    expected = scores[0].double().softmax(-1) * 60_000
+    assert chisquare(seen, expected).pvalue > 1e-3
 
 
-def test_a_number_at_the_edge_of_a_share_is_a_close_call():
-    scores = torch.tensor([0.5, 0.3, 0.2]).log().expand(4, -1)
-    draws = torch.tensor([0.25, 0.49999, 0.50001, 0.65], dtype=torch.float64)
-    tokens, margins = Sampling().drawn(scores, draws)
-    assert tokens.tolist() == [0, 0, 1, 1]
-    assert (margins < 1e-4).tolist() == [False, True, True, False]
+def test_noise_is_gumbels_and_strange_to_its_neighbours():
+    noise = gumbel(torch.arange(400), 3, torch.arange(500).expand(400, -1)).double()
+    assert kstest(noise.flatten().numpy(), "gumbel_r").pvalue > 1e-3
+    other = gumbel(torch.arange(400), 4, torch.arange(500).expand(400, -1)).double()
+    for one, two in ((noise, other), (noise[1:], noise[:-1]), (noise[:, 1:], noise[:, :-1])):
+        assert abs(torch.corrcoef(torch.stack([one.flatten(), two.flatten()]))[0, 1]) < 0.01  # four deviations
+
+
+def test_a_race_that_is_nearly_a_draw_is_a_close_call():
+    seeds, tokens = torch.arange(50), torch.arange(7).expand(50, -1)
+    level = (-gumbel(seeds, 2, tokens)).log_softmax(-1)  # all arrive together
+    _, margins = Sampling().drawn(level, seeds, 2)
+    assert (margins < 1e-5).all()
+    ahead = level.clone()
+    ahead[:, 4] += 0.01
+    winners, margins = Sampling().drawn(ahead, seeds, 2)
+    assert winners.tolist() == [4] * 50
+    torch.testing.assert_close(margins, torch.full((50,), 0.01), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "shares", "beside"),
+    [
+        ({"top_k": 2}, [0.5, 0.25, 0.25], {1, 2}),
+        ({"top_p": 0.8}, [0.5, 0.3, 0.2], {2}),
+        ({"min_p": 0.4}, [0.5, 0.3, 0.2], {2}),
+    ],
+)
+def test_who_stays_by_rounding_alone_and_could_win_is_a_close_call(options, shares, beside):
+    """Beside the edge of what stays: an equal, exactly so much before it, exactly so likely."""
+    scores, seeds = torch.tensor(shares).log().expand(500, -1), torch.arange(500)
+    _, margins = Sampling(**options).drawn(scores, seeds, 0)
+    race = scores + gumbel(seeds, 0, torch.arange(3).expand(500, -1))
+    first = race.argmax(1)
+    close = torch.tensor([int(token) in beside for token in first])
+    assert 80 < close.sum() < 400
+    assert (margins[close] == 0).all()
+    assert (margins[~close] > 0).all()
+
+
+def test_a_single_token_that_stays_clearly_is_no_close_call():
+    scores = torch.tensor([0.2, 0.7, 0.1]).log().expand(50, -1)
+    for options in ({"top_k": 1}, {"top_p": 0.3}, {"min_p": 0.9}):
+        winners, margins = Sampling(**options).drawn(scores, torch.arange(50), 0)
+        assert winners.tolist() == [1] * 50
+        assert (margins == float("inf")).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.95}, {"top_k": 50}, {"min_p": 0.02}], ids=str)
+def test_many_tokens_make_few_close_calls(options):
+    """Else a large vocabulary would be sampled one by one."""
+    scores = (3 * torch.randn(400, 8_000)).log_softmax(-1)
+    _, margins = Sampling(**options).drawn(scores, torch.arange(400), 1)
+    assert (margins < CLOSE).float().mean() <= 0.01
 
 
 @pytest.mark.parametrize(

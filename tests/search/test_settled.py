@@ -62,9 +62,10 @@ def test_a_source_that_is_alone_is_not_searched_twice(search, monkeypatch):
     assert counted.counts == [1]
 
 
-@every_search
-def test_ties_are_seen_as_close(search):
-    found = search(Chance(6, steps=1), ragged(*sources(12)), torch.full((12,), 6))
+@pytest.mark.parametrize("name", [name for name in SEARCHES if name != "sampling"])
+def test_ties_are_seen_as_close(name):
+    """Not by sampling, where every token has noise of its own."""
+    found = SEARCHES[name](Chance(6, steps=1), ragged(*sources(12)), torch.full((12,), 6))
     assert sum(some.close for some in found) > 3
 
 

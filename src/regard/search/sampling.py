@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.hypothesis import Found
+from regard.search.hypothesis import CLOSE, Found
 from regard.search.rules import NEVER, Rule, Scores
 from regard.search.walk import walk
+
+_GOLDEN = -0x61C8864680B583EB  # 2⁶⁴ over the golden ratio, as a number with a sign
 
 
 @dataclass(frozen=True)
@@ -49,43 +52,96 @@ class Sampling:
     def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[Found]:
         if not len(source):
             return []
-        draws = self._draws(source, int(limits.max()) + 1)
+        seeds = self._seeds(source)
 
         def draw(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
-            return self.drawn(scores, draws[rows, step])
+            return self.drawn(scores, seeds[rows], step)
 
         walks = walk(model, source, limits, draw, copies=self.count, rules=self.rules)
         groups = [walks[i : i + self.count] for i in range(0, len(walks), self.count)]
         return [Found([found for found, _ in group], min(margin for _, margin in group)) for group in groups]
 
-    def drawn(self, scores: Scores, draws: Float[Tensor, " row"]) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
-        """The token at which the summed probability, the likeliest first, passes a number drawn from [0, 1)."""
-        sharp, order = (scores / self.temperature).log_softmax(-1).sort(dim=-1, descending=True, stable=True)
+    def drawn(
+        self, scores: Scores, seeds: Int[Tensor, " row"], step: int
+    ) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
+        """The winner of a race, and by how much: the largest sum of a log-probability and a token's own Gumbel noise.
+
+        It is drawn as often as its probability says, and wins clearly however many take part. The edges of shares,
+        between which a single number would fall, lie too near each other among many tokens to be the same in any batch.
+        """
+        sharp = (scores / self.temperature).log_softmax(-1)
+        if self.top_k is None and self.top_p == 1 and not self.min_p:
+            tokens = torch.arange(sharp.shape[1], device=sharp.device).expand_as(sharp)
+            return _winners(sharp + gumbel(seeds, step, tokens))
+        most = sharp.shape[1] if self.top_k is None else min(self.top_k + 1, sharp.shape[1])
+        sharp, tokens = sharp.topk(most)
+        stay, before = self._stay(sharp)
+        widest = min(int(stay.max()) + 1, sharp.shape[1])  # the first that does not stay is looked at, too
+        sharp, tokens, before = (part[:, :widest] for part in (sharp, tokens, before))
+        race = sharp + gumbel(seeds, step, tokens)
+        place = torch.arange(widest, device=race.device)
+        winners, margins = _winners(race.masked_fill(place >= stay[:, None], NEVER))
+        doubtful = self._doubtful(sharp, before, stay) & (race > race.gather(1, winners[:, None]) - CLOSE)
+        return tokens.gather(1, winners[:, None])[:, 0], margins.masked_fill(doubtful.any(-1), 0.0)
+
+    def _stay(self, sharp: Scores) -> tuple[Int[Tensor, " row"], Scores]:
+        """How many stay, the likeliest first; and what all before each of them hold together."""
         shares = sharp.exp()
-        kept = shares >= self.min_p * shares[:, :1]
+        before = shares.cumsum(-1) - shares
+        stays = shares >= self.min_p * shares[:, :1]
         if self.top_p < 1:
-            kept &= (shares.cumsum(-1) - shares) < self.top_p  # the one that passes top_p still belongs
+            stays &= before < self.top_p  # the one that passes top_p still belongs
         if self.top_k is not None:
-            kept[:, self.top_k :] = False
-        sums = sharp.masked_fill(~kept, NEVER).softmax(-1).double().cumsum(-1)
-        mark = draws[:, None] * sums[:, -1:]
-        place = (sums <= mark).sum(-1, keepdim=True).clamp(max=sums.shape[1] - 1)
-        return order.gather(1, place)[:, 0], self._margin(sharp, sums - mark)
+            stays[:, self.top_k :] = False
+        return stays.sum(-1).clamp(min=1), before
 
-    def _margin(self, sharp: Scores, apart: Tensor) -> Float[Tensor, " row"]:
-        """How near the number came to the edge of a token's share, or two tokens to changing places."""
-        edges = apart.abs().min(-1).values.float()
-        neighbours = (sharp[:, :-1] - sharp[:, 1:]).nan_to_num(nan=float("inf"))
-        likely = sharp[:, 1:] > -9.0  # those that could be drawn once in ten thousand times
-        return torch.minimum(edges, neighbours.masked_fill(~likely, float("inf")).min(-1).values)
+    def _doubtful(self, sharp: Scores, before: Scores, stay: Int[Tensor, " row"]) -> Bool[Tensor, "row token"]:
+        """Who stays or goes by less than rounding: those beside the edge, where it is a narrow one."""
+        last = stay[:, None] - 1
+        beside = torch.cat([last, (last + 1).clamp(max=sharp.shape[1] - 1)], 1)
+        edge = sharp.gather(1, beside)
+        equal = (edge[:, 0] - edge[:, 1] < CLOSE) & (stay < sharp.shape[1])
+        narrow = equal[:, None].expand_as(edge).clone()
+        if self.top_p < 1:
+            narrow |= (before.gather(1, beside) - self.top_p).abs() < CLOSE
+        if self.min_p:
+            narrow |= (edge - sharp[:, :1] - math.log(self.min_p)).abs() < CLOSE
+        near = (sharp[:, :, None] - edge[:, None, :]).abs() < CLOSE
+        return (near & narrow[:, None, :]).any(-1)
 
-    def _draws(self, source: Ragged, steps: int) -> Float[Tensor, "row step"]:
-        """A row of numbers in [0, 1) for each answer, from the seed, the source's ids and the answer's number."""
-        rows = []
+    def _seeds(self, source: Ragged) -> Int[Tensor, " row"]:
+        """A number for each answer, from the seed, the source's ids and the answer's place."""
+        seeds = []
         for ids in source.values.cpu().split(source.lengths.tolist()):
             digest = hashlib.sha256(ids.numpy().tobytes() + self.seed.to_bytes(16, "little", signed=True)).digest()
             chance = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-            # Answer by answer: the first numbers must not change with how long the others may become.
-            seeds = torch.randint(1 << 62, (self.count,), generator=chance).tolist()
-            rows += [torch.rand(steps, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in seeds]
-        return torch.stack(rows).to(source.values.device)
+            seeds.append(torch.randint(1 << 62, (self.count,), generator=chance))
+        return torch.cat(seeds).to(source.values.device)
+
+
+def gumbel(seeds: Int[Tensor, " row"], step: int, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token"]:
+    """Noise that depends on a row's seed, the step and the token, and on nothing else: −log of an exponential, made of
+    32 bits that splitmix64 (Steele et al. 2014) mixes from the three."""
+    begun = _mixed(seeds + torch.full_like(seeds, step + 1) * _GOLDEN)
+    mixed = _mixed(begun[:, None] + tokens * _GOLDEN)
+    even = (_shifted(mixed, 32).to(torch.float32) + 0.5) * 2**-32
+    return -(-torch.log1p(-even.clamp(max=1 - 2**-24))).log()
+
+
+def _mixed(numbers: Tensor) -> Tensor:
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        numbers = (numbers ^ _shifted(numbers, shift)) * factor
+    return numbers ^ _shifted(numbers, 31)
+
+
+def _shifted(numbers: Tensor, bits: int) -> Tensor:
+    """To the right, as if there were no sign."""
+    return (numbers >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _winners(race: Scores) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
+    """The first of each row, and how far the second is behind."""
+    if race.shape[1] == 1:
+        return race.new_zeros(len(race), dtype=torch.long), race[:, 0] - NEVER
+    values, places = race.topk(2)
+    return places[:, 0], values[:, 0] - values[:, 1]
