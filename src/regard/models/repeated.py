@@ -33,8 +33,9 @@ class Repeated(Generic[T]):
     """A function of tensors that never move. On a GPU it is captured as a graph, and what it returns is written anew by
     each call; elsewhere it is simply called.
 
-    It runs once before it is captured, so that all it needs is there: what it does then must not matter. It is
-    forgotten after: most often it belongs to who keeps this, and the two would keep each other."""
+    It runs once before it is captured, so that all it needs is there: what it does then must not matter. After that it
+    is forgotten, for most often it belongs to who keeps this, and the two would keep each other: its tensors are its
+    owner's to keep."""
 
     def __init__(self, act: Callable[[], T], device: torch.device) -> None:
         self.act: Callable[[], T] | None = act
