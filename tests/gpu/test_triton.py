@@ -1,5 +1,4 @@
-"""The Triton kernels against the reference in float64; run by hand on a GPU (`pytest tests/gpu`), or, in float32 and
-slowly, under TRITON_INTERPRET=1."""
+"""The Triton kernels on a GPU against the reference in float64; run by hand where there is one (`pytest tests/gpu`)."""
 
 import pytest
 import torch
@@ -11,23 +10,17 @@ from regard.positions import Rotary, position
 from regard.ragged import Ragged
 from tests.contracts.cases import assert_as_good_as, double
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = pytest.mark.skipif(
-    DEVICE == "cpu" and not triton.interpreted(), reason="needs a GPU, or TRITON_INTERPRET=1"
-)
-GPU = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 HEADS, GROUPS = 6, 3
 SHORT, OTHER = [3, 0, 50, 1, 17, 33], [40, 4, 0, 20, 1, 64]
 BIASES = [None, "alibi", "distance", "t5", "shaw"]
-DTYPES = pytest.mark.parametrize(  # the interpreter does not know bfloat16
-    "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=GPU)], ids=["float32", "bfloat16"]
-)
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 
 
 def build(bias: str | None, dim: int, dtype: torch.dtype, score: str = "scaled-dot", **options: int) -> Attention:
     made = None if bias is None else position(bias, width=24, heads=HEADS, dim=dim, causal=False, **options)
-    attention = Attention(SCORES[score](HEADS, dim), bias=made, backend="triton").to(DEVICE)
+    attention = Attention(SCORES[score](HEADS, dim), bias=made, backend="triton").cuda()
     with torch.no_grad():
         for parameter in attention.parameters():
             parameter.normal_()
@@ -36,15 +29,15 @@ def build(bias: str | None, dim: int, dtype: torch.dtype, score: str = "scaled-d
 
 def batch(queries: list[int], keys: list[int], dim: int, out: int, dtype: torch.dtype) -> list[Ragged]:
     torch.manual_seed(2)
-    q = Ragged.of([torch.randn(n, HEADS, dim, device=DEVICE, dtype=dtype) for n in queries])
-    k = q if keys == queries else Ragged.of([torch.randn(n, 1, 1, device=DEVICE) for n in keys])
-    return [q, *(k.like(torch.randn(sum(keys), GROUPS, d, device=DEVICE, dtype=dtype)) for d in (dim, out))]
+    q = Ragged.of([torch.randn(n, HEADS, dim, device="cuda", dtype=dtype) for n in queries])
+    k = q if keys == queries else Ragged.of([torch.randn(n, 1, 1, device="cuda") for n in keys])
+    return [q, *(k.like(torch.randn(sum(keys), GROUPS, d, device="cuda", dtype=dtype)) for d in (dim, out))]
 
 
 def outcome(attention: Attention, sequences: list[Ragged], mask: Mask, **options: object) -> list[torch.Tensor]:
     inputs = [x.values.detach().requires_grad_() for x in sequences]
     out = attention(*(x.like(leaf) for x, leaf in zip(sequences, inputs, strict=True)), mask=mask, **options).values
-    weight = torch.linspace(-1, 1, out.numel(), device=DEVICE, dtype=out.dtype).view_as(out)
+    weight = torch.linspace(-1, 1, out.numel(), device="cuda", dtype=out.dtype).view_as(out)
     wanted = [*inputs, *attention.parameters()]
     return [out, *torch.autograd.grad((out * weight).sum(), wanted, allow_unused=True, materialize_grads=True)]
 
@@ -83,7 +76,6 @@ def test_every_tile(longest: int, bias: str | None, dtype: torch.dtype):
     assert_held(build(bias, 32, dtype), batch(lengths, lengths, 32, 32, dtype), causal)
 
 
-@GPU
 @pytest.mark.parametrize("bias", BIASES)
 def test_the_largest_tile_of_the_usual_heads(bias: str | None):
     lengths = [120, 68, 3, 0, 64, 65, 128]
@@ -121,7 +113,7 @@ def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
 @pytest.mark.parametrize("mask", [everything, causal], ids=repr)
 def test_learned_lines_far_beyond_their_reach(bias: str, mask: Mask, dtype: torch.dtype):
     options = {"reach": 40} if bias == "distance" else {"farthest": 60}
-    lengths = [700, 0, 301] if DEVICE == "cuda" else [150, 0, 70]
+    lengths = [700, 0, 301]
     assert_held(build(bias, 64, dtype, **options), batch(lengths, lengths, 64, 64, dtype), mask)
 
 
@@ -147,7 +139,6 @@ def test_additive(lengths: list[int], normaliser: str, dtype: torch.dtype):
     assert_held(attention, batch(lengths, lengths, 23, 9, dtype), causal)
 
 
-@GPU
 def test_a_long_additive_map_takes_little_memory():
     q, k, v = (torch.randn(1, 1, 4096, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     attention = Attention(SCORES["additive"](1, 256), backend="triton").cuda().bfloat16()
@@ -157,7 +148,6 @@ def test_a_long_additive_map_takes_little_memory():
     assert (torch.cuda.max_memory_allocated() - before) / 2**20 < 200
 
 
-@GPU
 @pytest.mark.parametrize(("bias", "lengths"), [("distance", SHORT), ("distance", [700, 301]), ("shaw", SHORT)], ids=str)
 def test_the_same_twice(bias: str, lengths: list[int]):
     attention, sequences = build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16)
@@ -165,7 +155,6 @@ def test_the_same_twice(bias: str, lengths: list[int]):
     assert all(torch.equal(x, y) for x, y in zip(one, other, strict=True))
 
 
-@GPU
 def test_shaw_in_a_recorded_step():
     attention, sequences = build("shaw", 64, torch.bfloat16), batch(SHORT, SHORT, 64, 64, torch.bfloat16)
     expected = [x.detach() for x in outcome(attention, sequences, causal)]  # nothing recorded may lean on what was not
@@ -177,7 +166,6 @@ def test_shaw_in_a_recorded_step():
     assert all(torch.equal(x, y) for x, y in zip(made, expected, strict=True))
 
 
-@GPU
 def test_says_what_it_cannot():
     sequences = batch([3, 4], [3, 4], 32, 32, torch.float64)
     with pytest.raises(BackendError, match="float32, bfloat16 and float16 only, and these are float64"):
@@ -188,7 +176,6 @@ def test_says_what_it_cannot():
         build("shaw", 32, torch.half, "cosine")(*batch([3], [3], 32, 32, torch.half))
 
 
-@GPU
 def test_auto_takes_it_for_short_sentences_and_additive_scores():
     from regard.attention import backends
 
@@ -197,14 +184,12 @@ def test_auto_takes_it_for_short_sentences_and_additive_scores():
     assert backends.fastest(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64)) == "triton"
 
 
-@GPU
 def test_auto_leaves_shaw_to_others_where_keys_are_many():
     attention = build("shaw", 64, torch.float32)
     attention.backend = "auto"
     assert_held(attention, batch([3, 4], [3, 129], 64, 64, torch.float32), everything)
 
 
-@GPU
 @pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])
 def test_heads_that_turn_give_what_they_give_on_a_cpu(lengths: list[int]):
     layer = MultiHead(96, 3, turn=Rotary(32))
