@@ -1,4 +1,6 @@
-"""Seeds, and the one measure of closeness that fused results are held to."""
+"""What holds for every test: seeds, threads, and how kernels run on a CPU."""
+
+import os
 
 import pytest
 import torch
@@ -26,3 +28,15 @@ def _threads():
 def _interpret_flex():
     """On a CPU, run FlexAttention as plain torch: tracing each of its calls anew would take seconds."""
     flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = not torch.cuda.is_available()
+
+
+@pytest.fixture(autouse=True)
+def _fence():
+    """Kernels that Triton's interpreter runs may not touch memory outside their own tensors."""
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        yield
+        return
+    from tests.fence import fenced
+
+    with fenced():
+        yield
