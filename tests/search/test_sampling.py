@@ -10,7 +10,7 @@ from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWa
 from regard.errors import RegardError
 from regard.search import Sampling
 from regard.search.hypothesis import CLOSE
-from regard.search.sampling import gumbel
+from regard.search.noise import gumbel
 from tests.search.trees import END, Chance, forced, made, ragged, sentences, sources
 
 VOCABULARY = 9

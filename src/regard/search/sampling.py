@@ -14,10 +14,9 @@ from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
 from regard.search.hypothesis import CLOSE, Found
+from regard.search.noise import gumbel
 from regard.search.rules import NEVER, Rule, Scores
 from regard.search.walk import walk
-
-_GOLDEN = -0x61C8864680B583EB  # 2⁶⁴ over the golden ratio, as a number with a sign
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Sampling:
     only the `top_k` likeliest stay (Fan et al. 2018), the fewest that hold `top_p` of the probability (Holtzman et al.
     2020), and those at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
 
-    The numbers drawn depend on the seed, the source and the count alone, so a source gets the same answers in any
+    What is drawn depends on the seed, the source and the answer's place alone, so a source gets the same answers in any
     company.
     """
 
@@ -117,26 +116,6 @@ class Sampling:
             chance = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
             seeds.append(torch.randint(1 << 62, (self.count,), generator=chance))
         return torch.cat(seeds).to(source.values.device)
-
-
-def gumbel(seeds: Int[Tensor, " row"], step: int, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token"]:
-    """Noise that depends on a row's seed, the step and the token, and on nothing else: −log of an exponential, made of
-    32 bits that splitmix64 (Steele et al. 2014) mixes from the three."""
-    begun = _mixed(seeds + torch.full_like(seeds, step + 1) * _GOLDEN)
-    mixed = _mixed(begun[:, None] + tokens * _GOLDEN)
-    even = (_shifted(mixed, 32).to(torch.float32) + 0.5) * 2**-32
-    return -(-torch.log1p(-even.clamp(max=1 - 2**-24))).log()
-
-
-def _mixed(numbers: Tensor) -> Tensor:
-    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
-        numbers = (numbers ^ _shifted(numbers, shift)) * factor
-    return numbers ^ _shifted(numbers, 31)
-
-
-def _shifted(numbers: Tensor, bits: int) -> Tensor:
-    """To the right, as if there were no sign."""
-    return (numbers >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _winners(race: Scores) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
