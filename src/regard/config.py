@@ -111,8 +111,9 @@ class Train(Settings):
     """Weight decay."""
     smoothing: float = Field(0.05, ge=0, lt=1)
     """Label smoothing."""
-    consistency: float = Field(0.0, ge=0)
-    """Above 0: read everything twice, with other dropout, and pull the two answers together (R-Drop's α)."""
+    consistency: float | None = Field(None, ge=0)
+    """Above 0: read everything twice, with other dropout, and pull the two answers together (R-Drop's α; default: 1 for
+    little data on a GPU, else 0)."""
     clip: float = Field(1.0, gt=0)
     """The longest gradient; longer ones are shortened."""
     average: Literal["none", "ema", "last"] = "ema"

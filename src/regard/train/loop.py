@@ -46,7 +46,7 @@ class Trainer:
         self.half = halved(settings.precision, world.device)
         self.peak, self.warmup = rate, round(settings.warmup * total)
         self.objective = world.wrap(
-            Objective(model, smoothing=settings.smoothing, consistency=settings.consistency), settings.parallel
+            Objective(model, smoothing=settings.smoothing, consistency=settings.consistency or 0.0), settings.parallel
         )
         self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
         # On a GPU the rate lies there too, where a recorded step can read it.

@@ -17,6 +17,7 @@ from regard.models import build
 from regard.train.distributed import World
 from regard.train.prepare import Prepared
 
+LITTLE = 20e6  # tokens below which a model can learn its data by heart
 UNSEEN = {"save_seconds", "capture"}  # settings that may change between one part of a run and the next
 
 
@@ -29,6 +30,7 @@ class Plan:
     budget: int
     rate: float
     epochs: float
+    consistency: float
     decisions: list[str]
 
 
@@ -59,22 +61,25 @@ def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: 
     budget = train.budget or _budget(tokens, world)
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # found at width 64; wider models want less
     rate = train.rate or peak * math.sqrt(64 / model.width)
-    epochs = train.epochs or min(40.0, max(3.0, 60e6 / tokens))
-    return Plan(f"{family} {size}", model, budget, rate, epochs, decisions)
+    consistency = _consistency(tokens, train, world) if train.consistency is None else train.consistency
+    if consistency and train.consistency is None:
+        decisions.append("every pair is read twice, with other dropout (train.consistency = 1): little data, and a GPU")
+    epochs = train.epochs or _epochs(tokens, world)
+    return Plan(f"{family} {size}", model, budget, rate, epochs, consistency, decisions)
 
 
 def _size(tokens: int, world: World) -> str:
     """Small data cannot fill a large model, and a CPU cannot wait for one."""
     if world.device.type == "cpu":
         return "tiny"
-    return "small" if tokens < 20e6 else "base"
+    return "small" if tokens < LITTLE else "base"
 
 
 def _dropout(tokens: int, size: str, train: Train) -> float:
     """A run that sees its data a few times cannot overfit it; a long one of little data can."""
     if train.minutes is not None and size == "tiny":
         return 0.0
-    return 0.1 if tokens > 20e6 or size == "tiny" else 0.3
+    return 0.1 if tokens > LITTLE or size == "tiny" else 0.3
 
 
 def _budget(tokens: int, world: World) -> int:
@@ -84,10 +89,21 @@ def _budget(tokens: int, world: World) -> int:
     return int(min(25_000, max(4_096, tokens // 200)))
 
 
+def _consistency(tokens: int, train: Train, world: World) -> float:
+    """Reading twice made every small set better (docs/quality.md) and steps twice as dear: where time is no matter."""
+    return 1.0 if world.device.type == "cuda" and tokens < LITTLE and train.minutes is None else 0.0
+
+
+def _epochs(tokens: int, world: World) -> float:
+    """Minutes on a GPU, an hour or so on a CPU."""
+    most, amount = (60.0, 200e6) if world.device.type == "cuda" else (40.0, 60e6)
+    return min(most, max(3.0, amount / tokens))
+
+
 def same(path: Path, decided: Plan, train: Train, text: Text) -> None:
     """The settings of a run may not change under it; what differs is named."""
     groups = {"model": decided.model.model_dump(), "train": train.model_dump(exclude=UNSEEN), "text": text.model_dump()}
-    groups["train"]["budget"] = decided.budget
+    groups["train"] |= {"budget": decided.budget, "consistency": decided.consistency}
     now = json.loads(json.dumps(groups))
     if path.exists():
         was = json.loads(path.read_text())

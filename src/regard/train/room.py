@@ -30,7 +30,7 @@ def fitted(decided: Plan, train: Train, data: Prepared, world: World, settings: 
         return replace(decided, budget=json.loads(settings.read_text())["train"]["budget"])
     model = build(decided.model, len(data.exam.source), len(data.exam.target)).to(world.device)
     objective, half = (
-        Objective(model, smoothing=train.smoothing, consistency=train.consistency),
+        Objective(model, smoothing=train.smoothing, consistency=decided.consistency),
         halved(train.precision, world.device),
     )
 

@@ -268,7 +268,8 @@ class Running:
         return build(self.plan.model, len(exam.source), len(exam.target)).to(self.here.device)
 
     def _trainer(self, model: Model, total: int) -> Trainer:
-        return Trainer(model, self.batches, self.job.train, total, self.here, rate=self.plan.rate)
+        settings = self.job.train.model_copy(update={"consistency": self.plan.consistency})
+        return Trainer(model, self.batches, settings, total, self.here, rate=self.plan.rate)
 
     def _total(self) -> int:
         """How many steps: as asked, or as many as the minutes allow at the rate measured now."""
