@@ -68,12 +68,13 @@ def machine() -> str:
     return f"{os.cpu_count()} × {name}, torch {torch.__version__}"
 
 
-def report(benchmark: str, checks: list[Check]) -> None:
-    """The checks as a table for people, then as one JSON line for machines."""
+def report(benchmark: str, checks: list[Check], where: str | None = None) -> None:
+    """The checks as a table for people, then as one JSON line for machines. `where`: a machine other than this one."""
     width = max(len(check.name) for check in checks)
     print(f"\n{'check':{width}}  {'value':>10}  {'ceiling':>10}  {'target':>10}")
     for check in checks:
         ceiling = "–" if check.ceiling is None else f"{check.ceiling:.4g}"
         verdict = "ok" if check.ok else "NOT REACHED"
         print(f"{check.name:{width}}  {check.value:>10.4g}  {ceiling:>10}  {check.target:>10.4g}  {verdict}")
-    print(json.dumps({"benchmark": benchmark, "machine": machine(), "checks": [asdict(check) for check in checks]}))
+    facts = {"benchmark": benchmark, "machine": where or machine()}
+    print(json.dumps({**facts, "checks": [asdict(check) for check in checks]}))

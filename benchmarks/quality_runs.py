@@ -1,13 +1,17 @@
 """One training of the quality benchmark and its figures: by the set's recipe, or by the defaults alone (`auto`)."""
 
+import gc
+import json
 import os
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -74,10 +78,14 @@ def job(trial: Trial) -> Job:
 
 
 def attempt(trial: Trial) -> Result:
-    """The figures of one trial, or what went wrong: the others' must not be lost to one failure."""
+    """The figures of one trial, or what went wrong: the others' must not be lost to one failure. They are left beside
+    the run, where the same trial finds them again."""
     if trial.threads:
         torch.set_num_threads(trial.threads)
     named = {"set": trial.name, "way": trial.way, "seed": trial.seed, "overrides": list(trial.overrides)}
+    left, same = trial.out / "result.json", repr(replace(trial, threads=None))
+    if left.exists() and (known := json.loads(left.read_text()))["trial"] == same:
+        return known["result"]
     start = time.perf_counter()
     try:
         trial.out.mkdir(parents=True, exist_ok=True)
@@ -88,19 +96,32 @@ def attempt(trial: Trial) -> Result:
     except Exception as error:
         traceback.print_exc()
         return {**named, "error": f"{type(error).__name__}: {error}"}
+    finally:  # the process goes on to other trials, and others share its GPU
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
     facts = {key: card[key] for key in ("parameters", "steps", "of", "tokens", "seconds")}
     said = [decision.replace(f"{trial.parts}/", "") for decision in card["decisions"]]  # files, not machines
-    decided = {"decisions": said, "settings": card["settings"]}
+    decided = {"decisions": said, "settings": card["settings"], "command": list(trial.command)}
     whole = round(time.perf_counter() - start, 1)
-    return {**named, **facts, "trained_seconds": round(trained, 1), "whole_seconds": whole, **found, **decided}
+    result = {**named, **facts, "trained_seconds": round(trained, 1), "whole_seconds": whole, **found, **decided}
+    left.write_text(json.dumps({"trial": same, "result": result}, ensure_ascii=False))
+    return result
 
 
 def outcomes(trials: Sequence[Trial], parallel: int) -> Iterator[Result]:
-    """Each result as it comes, from so many processes side by side; a process for each, so that memory comes back."""
+    """Each result as it comes, from so many processes side by side."""
     threads = max(1, (os.cpu_count() or 1) // parallel)
-    with ProcessPoolExecutor(parallel, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(parallel, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         asked = [pool.submit(attempt, replace(trial, threads=threads)) for trial in trials]
         yield from (done.result() for done in as_completed(asked))
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it ends, killed or not: nobody would wait for its results."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
 def measured(folders: Sequence[Path], trial: Trial) -> Result:

@@ -11,6 +11,7 @@ import torch
 from quality_runs import CONFIGS, Trial, answers, attempt, job, measured
 from quality_scores import CONVENTIONS
 from quality_sets import READERS, Question, write
+from quality_tables import checks, table
 
 from regard import bundle
 from regard.config import Train
@@ -69,20 +70,51 @@ def test_trained_and_measured_on_dev_and_test(results: list[dict]):
     assert [result["seed"] for result in results] == [1, 2]
 
 
+def test_a_trial_that_was_done_is_not_done_again(two, results):
+    assert attempt(two[0]) == results[0]  # to the seconds that it took
+    again = attempt(replace(two[0], length=2.0))  # another search, of the same training
+    assert again["figures"] == results[0]["figures"]
+    assert again["whole_seconds"] != results[0]["whole_seconds"]
+
+
 def test_models_together_and_what_is_kept_of_them(two, results, data: Path, tmp_path: Path, monkeypatch):
-    words = ["scan-length", "--data", str(data), "--ensemble", "--keep", str(tmp_path)]
-    options = quality.arguments(words)
-    both = quality.together(options, two, results)
+    both = quality.together(two, results)
     assert both[0]["way"] == "recipe, 2 together"
     assert both[0]["parameters"] == 2 * results[0]["parameters"]
-    monkeypatch.setattr("sys.argv", ["quality.py", *words])
-    quality.keep(options, READERS["scan-length"](data), [*results, *both], [])
+    facts = {"machine": "a machine", "questions": quality.sizes(READERS["scan-length"](data))}
+    quality.keep(tmp_path, "scan-length", facts, [*results, *both], [])
     kept = json.loads((tmp_path / "quality-scan-length.json").read_text())
     assert kept["questions"] == {"train": 19, "dev": 1, "test": 1}
-    said = " ".join(kept["command"])
-    assert said == "python benchmarks/quality.py scan-length --data DATA --ensemble --keep RESULTS"
     assert len(kept["results"]) == 3
     assert not any(str(place) in json.dumps(kept) for place in (data, tmp_path, two[0].parts))
+
+
+def test_a_command_is_kept_without_the_places_of_this_machine(data: Path, tmp_path: Path, monkeypatch):
+    words = ["scan-length", "--data", str(data), "--ensemble", "--keep", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["quality.py", *words])
+    said = " ".join(quality.trials("scan-length", quality.arguments(words), tmp_path)[0].command)
+    assert said == "python benchmarks/quality.py scan-length --data DATA --ensemble --keep RESULTS"
+
+
+def test_runs_apart_are_joined(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    facts = {"machine": "a machine", "questions": {"train": 1}}
+    one = [ours("recipe", 1, wer=20.0, per=4.0), ours("recipe", 2, wer=99.0, per=9.0)]
+    other = [ours("recipe", 2, wer=21.0, per=4.0), ours("auto", 1, wer=20.5, per=4.0)]
+    for folder, results in (("one", one), ("other", other)):
+        quality.keep(tmp_path / folder, "cmudict", facts, results, [])
+    paths = [str(tmp_path / folder / "quality-cmudict.json") for folder in ("one", "other")]
+    monkeypatch.setattr("sys.argv", ["quality.py", "--join", *paths, "--keep", str(tmp_path)])
+    quality.main()
+    kept = json.loads((tmp_path / "quality-cmudict.json").read_text())
+    assert [(result["way"], result["seed"]) for result in kept["results"]] == [
+        ("recipe", 1),
+        ("recipe", 2),
+        ("auto", 1),
+    ]
+    made = {check["name"]: check["value"] for check in kept["checks"]}
+    assert made["test wer, model"] == 20.5  # of two for one seed the later counts
+    assert made["test wer: auto behind the recipe, %"] == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["machine"] == "a machine"
 
 
 def test_a_model_twice_is_the_model(two, results):
@@ -111,8 +143,8 @@ def test_a_failure_is_told_and_the_others_go_on(two, tmp_path: Path, capsys: pyt
     bad = replace(two[0], overrides=("model.width=15",), out=tmp_path)
     assert "model.width = 15" in attempt(bad)["error"]
     results = [{"way": "recipe", "seed": 1, "error": "…"}]
-    assert "failed" in quality.table("scan-length", [*results, ours("auto", 2, exact=50.0)])
-    assert [made.ok for made in quality.checks("scan-length", results)] == [False]
+    assert "failed" in table("scan-length", [*results, ours("auto", 2, exact=50.0)])
+    assert [made.ok for made in checks("scan-length", results)] == [False]
 
 
 def ours(way: str, seed: int, **figures: float) -> dict:
@@ -122,7 +154,7 @@ def ours(way: str, seed: int, **figures: float) -> dict:
 
 def test_the_table_has_means_spreads_and_what_was_published():
     results = [ours("recipe", seed, wer=wer, per=5.0) for seed, wer in ((1, 20.0), (2, 21.0), (3, 22.0))]
-    said = quality.table("cmudict", results)
+    said = table("cmudict", results)
     assert "21.00 ± 1.00" in said  # √((1 + 0 + 1) / 2) = 1
     assert "20.24" in said
     assert "Toshniwal & Livescu 2016" in said
@@ -133,14 +165,14 @@ def test_checks_hold_models_to_what_was_asked_and_auto_to_the_recipe():
     recipe = [ours("recipe", seed, wer=wer, per=4.8) for seed, wer in ((1, 20.0), (2, 21.0))]
     auto = [ours("auto", 1, wer=21.6, per=5.0)]
     ensemble = [ours("recipe, 2 together", 0, wer=19.8, per=4.5)]
-    made = {check.name: check for check in quality.checks("cmudict", [*recipe, *auto, *ensemble])}
+    made = {check.name: check for check in checks("cmudict", [*recipe, *auto, *ensemble])}
     assert (made["test wer, model"].value, made["test wer, model"].ok) == (20.5, True)
     assert (made["test wer, ensemble"].value, made["test wer, ensemble"].ok) == (19.8, True)
     behind = made["test wer: auto behind the recipe, %"]
     assert behind.value == pytest.approx(100 * 1.1 / 20.5)
     assert not behind.ok  # 5.4 %
     named = [ours("recipe", 1, **{"1_best": 0.66, "3_best": 0.79}), ours("auto", 1, **{"1_best": 0.65, "3_best": 0.8})]
-    made = {check.name: check for check in quality.checks("names-ru", named)}
+    made = {check.name: check for check in checks("names-ru", named)}
     assert (made["test 1-best, model"].ok, made["test 3-best, model"].ok) == (True, False)
     assert made["test 1-best: auto behind the recipe, %"].value == pytest.approx(100 / 66)
 
@@ -149,4 +181,7 @@ def test_nothing_to_train_is_refused(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         quality.arguments(["cmudict", "--data", "x", "--no-recipe"])
     assert "add --auto" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        quality.arguments(["cmudcit", "--data", "x"])
+    assert "unknown set cmudcit" in capsys.readouterr().err
     assert isinstance(quality.arguments(["cmudict", "--data", "x"]), argparse.Namespace)
