@@ -6,9 +6,10 @@
     python benchmarks/quality.py --data DIR multi30k-en-de-tok --dev-only --set model.width=192 --set train.rate=0.003
 
 Three seeds by the recipe in configs/, in processes of their own (`--parallel`: so many share the machine); with
-`--auto` beside it what `regard train` does without any recipe; with `--ensemble` the seeds' models together. Settings
-are searched with `--set` and `--dev-only`, which never opens a test set. `--data` is a folder with the sets as they are
-distributed; the head of each recipe says where to get them. docs/quality.md has the conventions.
+`--auto` beside it what `regard train` does without any recipe; with `--ensemble` the seeds' models together; with
+`--distil` the recipe again on the data and on what the seeds' models answered to it. Settings are searched with `--set`
+and `--dev-only`, which never opens a test set. `--data` is a folder with the sets as they are distributed; the head of
+each recipe says where to get them. docs/quality.md has the conventions.
 """
 
 import argparse
@@ -24,7 +25,8 @@ from typing import Any
 from harness import Check, machine, report
 from quality_runs import ENDS, Result, Trial, measured, outcomes
 from quality_sets import READERS, Parts, write
-from quality_tables import checks, table
+from quality_students import students
+from quality_tables import WAYS, checks, table
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -42,8 +44,12 @@ def trials(name: str, options: argparse.Namespace, folder: Path) -> list[Trial]:
         "dev_only": options.dev_only,
         "command": tuple(command(options)),
     }
-    seeds = [(way, seed) for way in ways for seed in options.seeds]
-    return [Trial(name, way, seed, out=folder / f"{way}-{seed}", **common) for way, seed in seeds]
+    taught = {"recipe": options.distil, "auto": False}
+    return [
+        Trial(name, way, seed, out=folder / f"{way}-{seed}", teach=taught[way], **common)
+        for way in ways
+        for seed in options.seeds
+    ]
 
 
 def in_turn(trial: Trial) -> tuple[bool, int]:
@@ -109,6 +115,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--auto", action="store_true", help="train without a recipe too")
     parser.add_argument("--no-recipe", action="store_true", help="leave the recipe out")
     parser.add_argument("--ensemble", action="store_true", help="measure the seeds' models together too")
+    parser.add_argument("--distil", action="store_true", help="train the recipe again on its own models' answers too")
     parser.add_argument("--set", action="append", default=[], metavar="GROUP.NAME=VALUE", help="over the recipe")
     parser.add_argument("--dev-only", action="store_true", help="leave the test sets alone")
     parser.add_argument("--beam", type=int, help="width of the search")
@@ -154,9 +161,20 @@ def trained(options: argparse.Namespace, folder: Path) -> None:
         asked[name] = trials(name, options, folder / name)
         print(f"{name} on {machine()}: {', '.join(f'{part} {count:,}' for part, count in sizes(parts).items())}")
     found: dict[str, list[Result]] = {name: [] for name in asked}
-    for result in outcomes(sorted((trial for some in asked.values() for trial in some), key=in_turn), options.parallel):
+
+    def follow(result: Result) -> list[Trial]:
+        """Write the result down; with the recipe's last one come its students."""
+        own, every = found[result["set"]], asked[result["set"]]
+        own.append(result)
+        recipes = [trial for trial in every if trial.way == "recipe"]
+        last = result["way"] == "recipe" and sum(one["way"] == "recipe" for one in own) == len(recipes)
+        new = students(recipes, [one for one in own if one["way"] == "recipe"]) if options.distil and last else []
+        every += new
+        return new
+
+    queue = sorted((trial for some in asked.values() for trial in some), key=in_turn)
+    for result in outcomes(queue, options.parallel, follow):
         name = result["set"]
-        found[name].append(result)
         print(_told(result), flush=True)
         if options.keep:
             keep(options.keep, name, facts[name], found[name], [])
@@ -167,7 +185,7 @@ def trained(options: argparse.Namespace, folder: Path) -> None:
 
 def told(name: str, facts: dict[str, Any], results: list[Result], options: argparse.Namespace) -> None:
     """What there is to say of a set, and to keep."""
-    results = sorted(results, key=lambda one: (not one["way"].startswith("recipe"), "seeds" in one, one.get("seed")))
+    results = sorted(results, key=lambda one: (WAYS.index(one["way"].split(",")[0]), "seeds" in one, one.get("seed")))
     print(f"\n{table(name, results)}")
     beside = [result.get("beside", {}) for result in results]
     for signature in dict.fromkeys(one[key] for one in beside for key in one if key.endswith("signature")):

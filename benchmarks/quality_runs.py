@@ -1,12 +1,13 @@
 """One training of the quality benchmark and its figures: by the set's recipe, or by the defaults alone (`auto`)."""
 
+import concurrent.futures
 import gc
 import json
 import os
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 from quality_scores import CONVENTIONS, Convention
-from quality_sets import Question, read_questions
+from quality_sets import Question, read_pairs, read_questions, write_pairs
 
 from regard import bundle
 from regard.bundle import Bundle
@@ -37,7 +38,8 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """What one process trains and measures. `overrides` and `ends` (minutes, steps or epochs) go over the recipe."""
+    """What one process trains and measures. `overrides` and `ends` (minutes, steps or epochs) go over the recipe; to
+    `teach` is also to answer the sources it learned from."""
 
     name: str
     way: str
@@ -49,6 +51,7 @@ class Trial:
     beam: int | None = None
     length: float | None = None
     dev_only: bool = False
+    teach: bool = False
     threads: int | None = None
     command: tuple[str, ...] = ()
 
@@ -61,7 +64,7 @@ class Trial:
 
 def job(trial: Trial) -> Job:
     """What `regard train` would be told: the recipe and what goes over it, or nothing but the files."""
-    recipe = CONFIGS / f"{trial.convention.recipe}.toml" if trial.way == "recipe" else None
+    recipe = CONFIGS / f"{trial.convention.recipe}.toml" if trial.way != "auto" else None
     chosen = settings(recipe, list(trial.overrides) if recipe else [])
     if trial.ends:
         chosen["train"] = {key: value for key, value in chosen["train"].items() if key not in ENDS} | trial.ends
@@ -93,6 +96,8 @@ def attempt(trial: Trial) -> Result:
             card = run(job(trial), Plain(log))
         trained = time.perf_counter() - start
         found = measured([trial.out / "bundle"], trial)
+        if trial.teach:
+            teach(trial)
     except Exception as error:
         traceback.print_exc()
         return {**named, "error": f"{type(error).__name__}: {error}"}
@@ -109,12 +114,18 @@ def attempt(trial: Trial) -> Result:
     return result
 
 
-def outcomes(trials: Sequence[Trial], parallel: int) -> Iterator[Result]:
-    """Each result as it comes, from so many processes side by side."""
+def outcomes(
+    trials: Sequence[Trial], parallel: int, more: Callable[[Result], Sequence[Trial]] = lambda result: ()
+) -> Iterator[Result]:
+    """Each result as it comes, from so many processes side by side; and of `more` trials that follow from a result."""
     threads = max(1, (os.cpu_count() or 1) // parallel)
     with ProcessPoolExecutor(parallel, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-        asked = [pool.submit(attempt, replace(trial, threads=threads)) for trial in trials]
-        yield from (done.result() for done in as_completed(asked))
+        waiting = {pool.submit(attempt, replace(trial, threads=threads)) for trial in trials}
+        while waiting:
+            done, waiting = concurrent.futures.wait(waiting, return_when=FIRST_COMPLETED)
+            for result in (one.result() for one in done):
+                waiting |= {pool.submit(attempt, replace(trial, threads=threads)) for trial in more(result)}
+                yield result
 
 
 def end_with_parent() -> None:
@@ -126,8 +137,7 @@ def end_with_parent() -> None:
 
 def measured(folders: Sequence[Path], trial: Trial) -> Result:
     """The figures of a bundle, or of several together, on the dev part and, unless told otherwise, on the tests."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    held = [bundle.load(folder, device) for folder in folders]
+    held = [bundle.load(folder, _device()) for folder in folders]
     first = held[0] if len(held) == 1 else replace(held[0], model=Ensemble([one.model for one in held]))
     figures: dict[str, float] = {}
     beside: Result = {}
@@ -139,6 +149,15 @@ def measured(folders: Sequence[Path], trial: Trial) -> Result:
         for metric, value in scores.items():
             (figures if isinstance(value, float) else beside)[f"{name} {metric}"] = value
     return {"figures": figures, "beside": beside}
+
+
+def teach(trial: Trial) -> None:
+    """Leave beside the run what its model answers to the sources that it learned from."""
+    sources = dict.fromkeys(source for source, _ in read_pairs(trial.parts / "train.tsv"))
+    asked = [Question(source, []) for source in sources]
+    found = answers(bundle.load(trial.out / "bundle", _device()), asked, trial.convention)
+    pairs = [(source, said[0]) for source, said in zip(sources, found, strict=True) if said[0]]
+    write_pairs(trial.out / "answers.tsv", pairs)
 
 
 @torch.inference_mode()
@@ -153,6 +172,10 @@ def answers(held: Bundle, questions: Sequence[Question], convention: Convention)
     found = search_all(_search(convention), swift(held.model), sources, **reach)
     texts = ([held.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found)
     return [list(dict.fromkeys(some)) or [""] for some in texts]
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _search(convention: Convention) -> Search:

@@ -72,7 +72,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Asked:
-    """A figure to reach: `of` one model (the mean of the seeds) or the ensemble."""
+    """A figure to reach: `of` one model (the mean of the seeds), one that was "distilled", or the "ensemble"."""
 
     figure: str
     value: float

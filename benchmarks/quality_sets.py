@@ -175,10 +175,20 @@ def write(parts: Parts, folder: Path) -> None:
     """`train.tsv` and `dev.tsv` as `regard train` reads them, and all questions as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     dev = [(question.source, right) for question in parts.dev for right in question.right]
-    for name, pairs in (("train", parts.train), ("dev", dev)):
-        (folder / f"{name}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    write_pairs(folder / "train.tsv", parts.train)
+    write_pairs(folder / "dev.tsv", dev)
     questions = {"dev": parts.dev, **{f"test {name}": test for name, test in parts.tests.items()}}
     (folder / "questions.json").write_text(json.dumps(questions, ensure_ascii=False), encoding="utf-8")
+
+
+def write_pairs(path: Path, pairs: Pairs) -> None:
+    """A line for each pair: source, tab, target."""
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+
+
+def read_pairs(path: Path) -> Pairs:
+    """The pairs that `write_pairs` left."""
+    return _table(path.read_text(encoding="utf-8"))
 
 
 def read_questions(folder: Path) -> dict[str, list[Question]]:

@@ -8,6 +8,7 @@ from quality_runs import Result
 from quality_scores import CONVENTIONS, better, limit
 
 NEAR = 5.0  # per cent that `auto` may stand behind the recipe
+WAYS = ("recipe", "distilled", "auto")
 HIDDEN = ("chrf",)  # kept, but not in the table
 
 
@@ -49,11 +50,11 @@ def _cell(found: tuple[float, float] | None, count: int, most: float) -> str:
 
 
 def checks(name: str, results: Sequence[Result], *, dev_only: bool = False) -> list[Check]:
-    """What was asked of the recipe and of its ensemble, and how near `auto` comes to it."""
+    """What was asked of the recipe, its students and its ensemble, and how near `auto` comes to it."""
     good = [result for result in results if "error" not in result]
     trained = [sum("seed" in one for one in some) for some in (good, results)]
     made = [Check("trainings that ended well", trained[0], trained[1], trained[1], trained[0] == trained[1])]
-    ways = {way: [result for result in good if result["way"] == way] for way in ("recipe", "auto")}
+    ways = {way: [result for result in good if result["way"] == way] for way in WAYS}
     ways["ensemble"] = [result for result in good if result["way"].startswith("recipe, ")]
     convention = CONVENTIONS[name]
     if dev_only:
@@ -63,8 +64,7 @@ def checks(name: str, results: Sequence[Result], *, dev_only: bool = False) -> l
                 made.append(Check(f"{figure}, {way}", found[0], limit(figure), found[0], True))
         return made
     for asked in convention.asked:
-        found = spread(ways["ensemble" if asked.of == "ensemble" else "recipe"], asked.figure)
-        if found:
+        if found := spread(ways["recipe" if asked.of == "model" else asked.of], asked.figure):
             ok = better(asked.figure) * (found[0] - asked.value) >= 0
             made.append(Check(f"{asked.figure}, {asked.of}", found[0], limit(asked.figure), asked.value, ok))
     tests = [figure for result in good for figure in result["figures"] if not figure.startswith("dev ")]

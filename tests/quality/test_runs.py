@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import quality
+import quality_students
 import torch
 from quality_runs import CONFIGS, Trial, answers, attempt, job, measured
 from quality_scores import CONVENTIONS
-from quality_sets import READERS, Question, write
+from quality_sets import READERS, Question, read_pairs, write, write_pairs
+from quality_students import students
 from quality_tables import checks, table
 
 from regard import bundle
@@ -87,6 +89,49 @@ def test_models_together_and_what_is_kept_of_them(two, results, data: Path, tmp_
     assert kept["questions"] == {"train": 19, "dev": 1, "test": 1}
     assert len(kept["results"]) == 3
     assert not any(str(place) in json.dumps(kept) for place in (data, tmp_path, two[0].parts))
+
+
+def test_students_learn_from_the_data_and_the_answers_of_all_teachers(data: Path, tmp_path: Path):
+    teacher = trial("scan-length", data, tmp_path, ends={"steps": 3}, teach=True)
+    other = replace(teacher, seed=2, out=tmp_path / "other")
+    results = [attempt(teacher)]
+    real = read_pairs(teacher.parts / "train.tsv")
+    said = read_pairs(teacher.out / "answers.tsv")
+    assert {source for source, _ in said} <= {source for source, _ in real}
+    write_pairs(teacher.out / "answers.tsv", [real[0], ("walk thrice", "I_RUN")])
+    other.out.mkdir()
+    write_pairs(other.out / "answers.tsv", [("walk thrice", "I_RUN"), ("walk thrice", "I_LOOK")])
+    assert students([teacher, other], results) == []  # one is missing
+    first, second = students([teacher, other], [*results, {**results[0], "seed": 2, "of": 5}])
+    assert read_pairs(first.parts / "train.tsv") == [*real, ("walk thrice", "I_RUN"), ("walk thrice", "I_LOOK")]
+    assert (first.ends, second.ends, second.seed) == ({"steps": 3}, {"steps": 5}, 2)
+    learned = attempt(first)
+    assert (learned["way"], learned["steps"]) == ("distilled", 3)
+    assert set(learned["figures"]) == {"dev exact", "test exact"}
+    assert not (first.out / "answers.tsv").exists()
+
+
+def test_students_start_when_the_recipes_last_model_is_there(data: Path, tmp_path: Path, monkeypatch, capsys):
+    """The whole program, its trainings left out."""
+
+    def outcomes(trials, parallel, more):
+        waiting = [replace(trial) for trial in trials]
+        while waiting:
+            one = waiting.pop()
+            result = ours(one.way, one.seed, exact=50.0 + (one.way == "distilled")) | {"set": one.name, "of": 7}
+            waiting += [replace(trial) for trial in more(result)]
+            yield result
+
+    monkeypatch.setattr(quality, "outcomes", outcomes)
+    monkeypatch.setattr(quality_students, "taught", lambda parts, answers, folder: parts)
+    words = ["scan-length", "--data", str(data), "--distil", "--auto", "--seeds", "1", "2", "--keep", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["quality.py", *words])
+    quality.main()
+    kept = json.loads((tmp_path / "quality-scan-length.json").read_text())
+    assert [one["way"] for one in kept["results"]] == ["recipe"] * 2 + ["distilled"] * 2 + ["auto"] * 2
+    said = capsys.readouterr().out
+    assert "Regard, distilled  51.00" in said
+    assert said.index("recipe, seed 1: ") < said.index("distilled, seed 1: ")
 
 
 def test_a_command_is_kept_without_the_places_of_this_machine(data: Path, tmp_path: Path, monkeypatch):

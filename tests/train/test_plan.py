@@ -47,7 +47,7 @@ def test_little_data_is_read_twice_on_a_gpu(tokens, world, given, read_twice):
 
 @pytest.mark.parametrize(
     ("tokens", "world", "epochs"),
-    [(1_000_000, GPU, 60), (10_000_000, GPU, 20), (1_000_000_000, GPU, 3), (1_000_000, CPU, 40), (3_000_000, CPU, 20)],
+    [(1_000_000, GPU, 40), (10_000_000, GPU, 12), (1_000_000_000, GPU, 3), (1_000_000, CPU, 40), (3_000_000, CPU, 20)],
 )
 def test_epochs_by_the_tokens_and_the_machine(tokens, world, epochs):
     assert planned(tokens, world).epochs == epochs

@@ -95,9 +95,8 @@ def _consistency(tokens: int, train: Train, world: World) -> float:
 
 
 def _epochs(tokens: int, world: World) -> float:
-    """Minutes on a GPU, an hour or so on a CPU."""
-    most, amount = (60.0, 200e6) if world.device.type == "cuda" else (40.0, 60e6)
-    return min(most, max(3.0, amount / tokens))
+    """Minutes on a large GPU, an hour on a CPU."""
+    return min(40.0, max(3.0, (120e6 if world.device.type == "cuda" else 60e6) / tokens))
 
 
 def same(path: Path, decided: Plan, train: Train, text: Text) -> None:
