@@ -114,6 +114,8 @@ class Train(Settings):
     consistency: float | None = Field(None, ge=0)
     """Above 0: read everything twice, with other dropout, and pull the two answers together (R-Drop's α; default: 1 for
     little data on a GPU, else 0)."""
+    respelling: float = Field(0.0, ge=0, le=1)
+    """Chance that a bpe piece is read as the two it was merged from, and those in turn (in the way of BPE-dropout)."""
     clip: float = Field(1.0, gt=0)
     """The longest gradient; longer ones are shortened."""
     average: Literal["none", "ema", "last"] = "ema"

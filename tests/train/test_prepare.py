@@ -52,6 +52,21 @@ def test_ones_own_held_out_part_is_asked_and_all_the_rest_learned(tmp_path):
     assert list(made.exam.questions) == [source for source, _ in PAIRS[70:]]
 
 
+def test_of_many_questions_some_from_everywhere_are_asked_and_the_same_later(tmp_path):
+    held = [(f"{i:03}", "x") for i in range(90)]
+    corpus, asked = Corpus(written(tmp_path / "pairs.tsv", PAIRS)), Corpus(written(tmp_path / "held.tsv", held))
+
+    def questions(most: int) -> list[int]:
+        made = prepare(corpus, asked, Text(), 1, tmp_path / "data", lambda _: None, most=most)
+        return [int(source) for source in made.exam.questions]
+
+    found = questions(40)
+    assert len(found) == 40
+    assert (found[0], found[-1]) == (0, 87)
+    assert set(np.diff(found)) == {2, 3}
+    assert questions(90) == found  # a run goes on with what it began with
+
+
 def test_a_second_call_opens_what_the_first_made(tmp_path):
     first = prepared(tmp_path)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*") if path.is_file()}

@@ -9,6 +9,7 @@ from regard.text.kinds import TOKENIZERS, train_tokenizer
 from regard.text.lessons import Lesson, Shape, filled, opened
 from regard.text.pairs import Pairs
 from regard.text.reading import Pair, Reading
+from regard.text.respelling import Respelling
 from regard.text.survey import Survey, survey
 from regard.text.tokenizers import BEGIN, END, UNKNOWN, Piece, Tokenizer
 
@@ -26,6 +27,7 @@ __all__ = [
     "Pairs",
     "Piece",
     "Reading",
+    "Respelling",
     "Shape",
     "Split",
     "Survey",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from regard.ragged import Layout, Ragged
 from regard.text.pairs import Gathered, Pairs
 from regard.text.plan import BatchError, Plan, plan
+from regard.text.respelling import Respelling
 from regard.text.tokenizers import BEGIN, END
 
 
@@ -44,11 +46,20 @@ class Batches:
     they see exactly what one process would at the same (global) budget.
 
     `budget` is source and target tokens to a step, `limit` the most tokens a side may have (longer pairs are left out
-    and counted in `plan(epoch).over_long`). A rank may get no pair at all when a step has fewer pairs than ranks.
+    and counted in `plan(epoch).over_long`). Where a side is `respelt`, a step gets some more tokens than the budget. A
+    rank may get no pair at all when a step has fewer pairs than ranks.
     """
 
     def __init__(
-        self, pairs: Pairs, *, budget: int, seed: int, limit: int | None = None, world: int = 1, rank: int = 0
+        self,
+        pairs: Pairs,
+        *,
+        budget: int,
+        seed: int,
+        limit: int | None = None,
+        world: int = 1,
+        rank: int = 0,
+        respelt: Sequence[Respelling | None] = (None, None),
     ) -> None:
         if not 0 <= rank < world:
             raise BatchError(f"rank {rank} is not one of {world} (they count from 0)")
@@ -58,6 +69,7 @@ class Batches:
         self.limit = limit
         self.world = world
         self.rank = rank
+        self.respelt = respelt
         self._latest: tuple[int, Plan] | None = None
 
     def plan(self, epoch: int) -> Plan:
@@ -84,9 +96,20 @@ class Batches:
         """This rank's part of a step."""
         whole = self.plan(epoch).batch(step)
         mine = whole[self.rank :: self.world]  # the batch is sorted by length, so every rank gets about as many tokens
-        source, target = map(_ragged, self.pairs.gather(mine))
-        tokens = int(self.pairs.target_lengths[whole].sum())
+        source, target = map(_ragged, self._read(mine, epoch))
+        tokens = len(target.values) if self.world == 1 else self._tokens(whole, epoch)
         return Batch(source, target, torch.from_numpy(mine), len(whole), tokens)
+
+    def _read(self, indices: Int64[np.ndarray, " batch"], epoch: int) -> list[Gathered]:
+        """Both sides of these pairs, as they are spelt in this epoch."""
+        both = zip(self.pairs.gather(indices), self.respelt, strict=True)
+        return [side if spell is None else spell(side, indices, epoch) for side, spell in both]
+
+    def _tokens(self, whole: Int64[np.ndarray, " batch"], epoch: int) -> int:
+        """The target tokens of a step, over all ranks."""
+        if self.respelt[1] is None:
+            return int(self.pairs.target_lengths[whole].sum())
+        return len(self._read(whole, epoch)[1][0])
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on."""

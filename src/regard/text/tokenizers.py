@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from jaxtyping import Int64
 from tokenizers import Tokenizer as Library
 
 from regard.errors import RegardError
@@ -107,6 +109,14 @@ class Tokenizer:
             return spelling.decode()
         except UnicodeDecodeError:
             return BYTES[spelling[0]]
+
+    @cached_property
+    def halves(self) -> Int64[np.ndarray, "vocabulary 2"]:
+        """The two pieces that each piece of a bpe vocabulary was merged from; −1 for what is one by itself."""
+        halves = np.full((len(self), 2), -1)
+        for pair in reversed(json.loads(self.library.to_str())["model"].get("merges", [])):  # the first one counts
+            halves[self.library.token_to_id("".join(pair))] = [self.library.token_to_id(half) for half in pair]
+        return halves
 
     @cached_property
     def fingerprint(self) -> str:

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from regard.config import Text
+from regard.config import Text, Train
 from regard.errors import RegardError, choose
 from regard.search.grouped import RATIO, SOME
 from regard.text import (
     TOKENIZERS,
+    Batches,
     Corpus,
     Pairs,
+    Respelling,
     Split,
     Survey,
     Tokenizer,
@@ -32,7 +34,7 @@ from regard.text import (
 from regard.train import metrics
 from regard.train.evaluate import Exam
 
-MOST_QUESTIONS = 2_000
+MOST_QUESTIONS = {"cpu": 2_000, "cuda": 10_000}  # which weights are the best is decided on these
 MOST_RATIO = 16.0  # an answer that much longer than its source is a mistake in the data, or the model's
 
 
@@ -46,11 +48,34 @@ class Prepared:
     fingerprint: dict[str, str]
     limit: int
 
+    def batches(self, train: Train, budget: int, world: int = 1, rank: int = 0) -> Batches:
+        """What is read step by step, pieces respelt by chance where that is asked for."""
+        sides = (self.exam.source, self.pairs.source_lengths), (self.exam.target, self.pairs.target_lengths)
+        chance = train.respelling
+        if chance and not any(tokenizer.kind == "bpe" for tokenizer, _ in sides):
+            raise RegardError(f"train.respelling = {chance:g} respells pieces of bpe, and neither side has any")
+        respelt = [
+            Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=int(lengths.max()))
+            if chance and tokenizer.kind == "bpe"
+            else None
+            for side, (tokenizer, lengths) in enumerate(sides)
+        ]
+        told = {"seed": train.seed, "limit": self.limit, "world": world, "rank": rank}
+        return Batches(self.pairs, budget=budget, respelt=respelt, **told)
+
 
 def prepare(
-    corpus: Corpus, held_out: Corpus | None, text: Text, seed: int, home: Path, say: Callable[[str], None]
+    corpus: Corpus,
+    held_out: Corpus | None,
+    text: Text,
+    seed: int,
+    home: Path,
+    say: Callable[[str], None],
+    *,
+    most: int = MOST_QUESTIONS["cpu"],
 ) -> Prepared:
-    """Tokenisers trained, ids written under `home`, questions kept: once. A second call only opens what is there."""
+    """Tokenisers trained, ids written under `home`, at `most` so many questions kept: once. A second call only opens
+    what is there."""
     for kind in (text.source, text.target):
         choose({"auto": None, **TOKENIZERS}, kind, "tokeniser")
     prints = corpus.fingerprint()
@@ -69,7 +94,7 @@ def prepare(
         reading = corpus.read(home / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
         seen = survey(reading, seed=seed, hold_out=held_out is None)
         facts = _decide(seen, text, home, [*corpus.decisions, *([reading.summary()] if reading.problems else [])])
-        facts |= {"fingerprint": prints, "asked": asked}
+        facts |= {"fingerprint": prints, "asked": asked, "most": most}
     source, target = (Tokenizer.load(home / f"{side}.tokenizer.json") for side in ("source", "target"))
     if facts["shared"]:
         target = source
@@ -85,9 +110,9 @@ def prepare(
     if seen is not None:
         _report(pairs, text, facts)
         _write(known, facts)
-    questions = variants(split.held_out(corpus) if split is not None else held_out or ())
-    spread = -(-len(questions) // MOST_QUESTIONS) or 1  # corpora are often sorted: take some from everywhere
-    questions = dict(list(questions.items())[::spread])
+    questions = _some(
+        variants(split.held_out(corpus) if split is not None else held_out or ()), facts.get("most", most)
+    )
     if not questions:
         raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
     task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])
@@ -123,6 +148,12 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
         "threshold": None if seen.split is None else seen.split.threshold,
         "pairs": seen.pairs,
     }
+
+
+def _some(questions: dict[str, list[str]], most: int) -> dict[str, list[str]]:
+    """At most so many, from everywhere: corpora are often sorted."""
+    every, count = list(questions.items()), min(most, len(questions))
+    return dict(every[i * len(every) // count] for i in range(count))
 
 
 def _ratio(pairs: Pairs) -> float:

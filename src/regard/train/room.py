@@ -36,7 +36,7 @@ def fitted(decided: Plan, train: Train, data: Prepared, world: World, settings: 
 
     def hungry(budget: int) -> int:
         torch.cuda.reset_peak_memory_stats(world.device)
-        for batch in _hungriest(Batches(data.pairs, budget=budget, seed=train.seed, limit=data.limit)):
+        for batch in _hungriest(data.batches(train, budget)):
             with torch.autocast("cuda", torch.bfloat16, enabled=half):
                 loss = objective(batch.to(world.device))
             loss.backward()

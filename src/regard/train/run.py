@@ -17,13 +17,13 @@ from regard import bundle
 from regard.config import Text, Train
 from regard.errors import RegardError
 from regard.models import Model, build
-from regard.text import Batches, Corpus
+from regard.text import Corpus
 from regard.train import checkpoint, metrics
 from regard.train.distributed import World, whole, world
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
 from regard.train.plan import Plan, check, plan, same
-from regard.train.prepare import Prepared, prepare
+from regard.train.prepare import MOST_QUESTIONS, Prepared, prepare
 from regard.train.room import fitted
 from regard.train.view import View, live
 
@@ -65,7 +65,8 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
         say = view.said if here.first else (lambda text: None)
         if not here.first:  # the first process writes the data; the others open it
             here.wait()
-        data = prepare(job.corpus, job.held_out, job.text, job.train.seed, job.out / "data", say)
+        most = MOST_QUESTIONS[here.device.type]
+        data = prepare(job.corpus, job.held_out, job.text, job.train.seed, job.out / "data", say, most=most)
         if here.first:
             here.wait()
         decided = plan(job.family, job.size, job.model, job.train, data, here)
@@ -82,14 +83,7 @@ class Running:
     def __init__(self, job: Job, here: World, data: Prepared, decided: Plan, view: View, journal: Journal) -> None:
         self.job, self.here, self.data, self.plan = job, here, data, decided
         self.view, self.journal, self.checkpoints = view, journal, job.out / "checkpoints"
-        self.batches = Batches(
-            data.pairs,
-            budget=decided.budget,
-            seed=job.train.seed,
-            limit=job.text.limit,
-            world=here.size,
-            rank=here.rank,
-        )
+        self.batches = data.batches(job.train, decided.budget, here.size, here.rank)
         self.model = self._model()
         self.smooth: float | None = None
 
