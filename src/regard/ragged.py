@@ -85,6 +85,13 @@ class Ragged:
         """The same sequences carrying other values."""
         return Ragged.arranged(values, self.layout)
 
+    def twice(self) -> Ragged:
+        """All sequences, and then all of them again."""
+        layout, tokens = self.layout, self.layout.tokens
+        offsets = torch.cat([layout.offsets, layout.offsets[1:] + tokens])
+        values = torch.cat([self.values, self.values])
+        return Ragged.arranged(values, Layout(offsets, layout.longest, 2 * tokens))
+
     def same_cut(self, other: Ragged) -> bool:
         """Whether the other batch has sequences of the same lengths."""
         return self.layout is other.layout or torch.equal(self.offsets, other.offsets)

@@ -55,6 +55,14 @@ def test_like_shares_the_layout():
         batch.like(torch.randn(5, 5))
 
 
+def test_twice_is_all_of_it_and_all_of_it_again():
+    once, twice = words(), words().twice()
+    assert [row.tolist() for row in twice] == 2 * [row.tolist() for row in once]
+    assert twice.offsets.tolist() == [0, 3, 3, 4, 6, 9, 9, 10, 12]
+    assert (twice.longest, twice.layout.tokens) == (3, 12)
+    assert twice.layout.positions.tolist() == 2 * [0, 1, 2, 0, 0, 1]
+
+
 def test_same_cut_compares_lengths_not_values():
     batch = words()
     assert batch.same_cut(batch.like(-batch.values))

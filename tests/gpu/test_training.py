@@ -227,11 +227,13 @@ def _batch(random: torch.Generator, longest: int) -> Batch:
     return Batch(*sides, torch.arange(20), 20, sum(lengths[1]))
 
 
-def losses(capture: bool, precision: str = "bfloat16", count: int = 12, **model: object) -> tuple[list[float], Trainer]:
+def losses(
+    capture: bool, precision: str = "bfloat16", count: int = 12, consistency: float = 0.0, **model: object
+) -> tuple[list[float], Trainer]:
     settings = Transformer(width=64, heads=2, encoder=2, decoder=2, hidden=128, **{"dropout": 0.1, **model})
     torch.manual_seed(1)
     built = build(settings, 40, 40).to(CUDA)
-    train = Train(precision=precision, capture=capture)
+    train = Train(precision=precision, capture=capture, consistency=consistency)
     trainer = Trainer(built, Few(), train, 100, World(1, 0, CUDA), rate=1e-3)
     found = torch.stack([trainer.advance()[0].clone() for _ in range(count)]).tolist()
     return found, trainer
@@ -246,6 +248,17 @@ def test_recorded_steps_are_those_that_are_not(position: str):
     assert other.captured is not None
     assert not other.captured.graphs
     assert recorded == not_recorded  # to the last bit, dropout included
+    for ours, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@GPU
+def test_recorded_steps_that_read_twice_are_those_that_are_not():
+    (recorded, one), (not_recorded, other), (once, _) = (
+        losses(capture, consistency=consistency) for capture, consistency in ((True, 2.0), (False, 2.0), (True, 0.0))
+    )
+    assert recorded == not_recorded
+    assert recorded[0] > once[0]  # the two readings differ, by their dropout, and that costs
     for ours, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 

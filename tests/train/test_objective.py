@@ -89,7 +89,7 @@ def test_readings_that_differ_are_pulled_together_by_both_divergences():
     torch.manual_seed(4)
     loss = Objective(model, consistency=3.0)(batch())
     torch.manual_seed(4)
-    read = [model.read(*lesson_sides()).values for _ in range(2)]
+    read = model.read(*(side.twice() for side in lesson_sides())).values.chunk(2)
     p, q = (torch.distributions.Categorical(logits=model.project(vectors)) for vectors in read)
     right = torch.tensor([5, 4, END, 3, 3, 8, 7, END, 6, END])
     divergence = torch.distributions.kl_divergence(p, q) + torch.distributions.kl_divergence(q, p)

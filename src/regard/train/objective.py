@@ -26,21 +26,23 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch | Lesson) -> Tensor:
         lesson = batch if isinstance(batch, Lesson) else Lesson.of(batch)
-        times = 2 if self.consistency and self.model.training else 1
-        read = [self.model.read(lesson.source, lesson.prefix).values for _ in range(times)]
+        if self.consistency and self.model.training:  # in one pass: on a GPU small models wait for launches
+            read = self.model.read(lesson.source.twice(), lesson.prefix.twice()).values.chunk(2)
+        else:
+            read = (self.model.read(lesson.source, lesson.prefix).values,)
         output = getattr(self.model, "output", None)
         if fusible(read[0]) and isinstance(output, Output):  # all logits at once would be the largest thing in memory
             from regard.kernels.surprise import surprise
 
             told = {"smoothing": self.smoothing, "consistency": self.consistency}
-            return surprise(read, output.table, lesson.right, lesson.share, **told)
+            return surprise(list(read), output.table, lesson.right, lesson.share, **told)
         logits = [self.model.project(vectors).float() for vectors in read]
         losses = [
             F.cross_entropy(z, lesson.right, label_smoothing=self.smoothing, reduction="sum", ignore_index=IGNORED)
             for z in logits
         ]
-        total = sum(losses, start=losses[0].new_zeros(())) / times
-        if times == 2:
+        total = sum(losses, start=losses[0].new_zeros(())) / len(losses)
+        if len(logits) == 2:
             total = total + self.consistency / 4 * apart(logits[0], logits[1], lesson.right != IGNORED)
         return total * lesson.share
 
