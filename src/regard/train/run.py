@@ -65,7 +65,7 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
         say = view.said if here.first else (lambda text: None)
         if not here.first:  # the first process writes the data; the others open it
             here.wait()
-        most = MOST_QUESTIONS[here.device.type]
+        most = MOST_QUESTIONS["cuda" if here.device.type == "cuda" else "cpu"]  # torch knows other devices, too
         data = prepare(job.corpus, job.held_out, job.text, job.train.seed, job.out / "data", say, most=most)
         if here.first:
             here.wait()
