@@ -54,7 +54,7 @@ def trials(name: str, options: argparse.Namespace, folder: Path) -> list[Trial]:
 
 def in_turn(trial: Trial) -> tuple[bool, int]:
     """Recipes first, set by set; then `auto`, seed by seed: an early end leaves something of every set."""
-    return trial.way != "recipe", trial.seed * (trial.way != "recipe")
+    return (False, 0) if trial.way == "recipe" else (True, trial.seed)
 
 
 def together(asked: Sequence[Trial], results: Sequence[Result]) -> list[Result]:
