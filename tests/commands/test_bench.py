@@ -93,6 +93,14 @@ def test_what_auto_takes_and_cannot_finish_is_told():
     assert next(bench.verdict([one])) == "plain, 2 × 2–3, forward: auto takes sdpa, inf × the time of reference"
 
 
+@pytest.mark.parametrize(("rate", "said"), [(1e3, True), (1e15, False)])
+def test_more_than_the_ceiling_is_explained(rate, said, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    machine = bench.Machine("a card", "float32", "everything", products=rate, copies=rate)
+    monkeypatch.setattr(bench, "measured", lambda *given: (machine, [found(sdpa=0.001)]))
+    bench.bench(device="cpu")
+    assert ("from the cache" in capsys.readouterr().out) == said
+
+
 def test_the_floor_by_hand():
     """13 pairs of 4 dims: 4 · 13 · 4 = 208 operations forward; four tensors of 5 × 4 numbers of 2 bytes are 160."""
     assert CASE.floor(back=False, products=208.0, copies=1e9, size=2) == pytest.approx(1.0)

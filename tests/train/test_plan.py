@@ -1,15 +1,17 @@
 """Plans: what is decided from the data and the machine, and that a person's word goes before it."""
 
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
 import torch
 
-from regard.config import Train
+from regard.config import Text, Train
+from regard.errors import RegardError
 from regard.text import Corpus
 from regard.train import loop
+from regard.train.began import decided
 from regard.train.distributed import World
 from regard.train.plan import plan
 from regard.train.prepare import Prepared
@@ -19,39 +21,79 @@ from regard.train.view import Plain
 CPU, GPU = (World(1, 0, torch.device(name)) for name in ("cpu", "cuda"))
 
 
-def planned(tokens: int, world: World, **train):
-    """The plan for so many tokens, half of them on each side."""
+def sized(tokens: int, kind: str = "characters") -> Mock:
+    """Prepared data of so many tokens, half of them on each side."""
     lengths = np.full(100, tokens // 200)
+    source, target = (MagicMock(kind=kind, __len__=Mock(return_value=size)) for size in (30, 40))
     pairs = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
-    data = Mock(spec=Prepared, pairs=pairs, exam=SimpleNamespace(source=range(30), target=range(40)))
-    return plan("transformer", "auto", {}, Train(**train), data, world)
+    return Mock(spec=Prepared, pairs=pairs, exam=SimpleNamespace(source=source, target=target))
+
+
+def planned(tokens: int, world: World, kind: str = "characters", **train):
+    return plan("transformer", "auto", {}, Train(**train), sized(tokens, kind), world)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "world", "given", "read_twice"),
+    ("tokens", "kind", "world", "given", "read_twice", "respelt"),
     [
-        (2_000_000, GPU, {}, 1.0),
-        (2_000_000, CPU, {}, 0.0),  # steps are dear
-        (100_000_000, GPU, {}, 0.0),  # enough to learn from
-        (2_000_000, GPU, {"minutes": 3}, 0.0),  # time is
-        (2_000_000, GPU, {"consistency": 0}, 0.0),
-        (100_000_000, CPU, {"consistency": 2.5}, 2.5),
+        (1_000_000, "characters", GPU, {}, 1.0, 0.0),
+        (1_000_000, "bpe", GPU, {}, 3.0, 0.1),
+        (3_000_000, "bpe", GPU, {}, 1.0, 0.0),
+        (1_000_000, "bpe", CPU, {}, 0.0, 0.0),  # steps are dear
+        (100_000_000, "bpe", GPU, {}, 0.0, 0.0),  # enough to learn from
+        (1_000_000, "bpe", GPU, {"minutes": 3}, 0.0, 0.0),  # time is
+        (1_000_000, "bpe", GPU, {"consistency": 0}, 0.0, 0.1),
+        (1_000_000, "bpe", GPU, {"respelling": 0}, 3.0, 0.0),
+        (100_000_000, "bpe", CPU, {"consistency": 2.5, "respelling": 0.3}, 2.5, 0.3),
     ],
 )
-def test_little_data_is_read_twice_on_a_gpu(tokens, world, given, read_twice):
-    decided = planned(tokens, world, **given)
-    assert decided.consistency == read_twice
-    said = any("read twice" in decision for decision in decided.decisions)
-    assert said == (read_twice == 1.0)
+def test_little_data_is_read_twice_and_respelt_on_a_gpu(tokens, kind, world, given, read_twice, respelt):
+    decided = planned(tokens, world, kind, **given)
+    assert (decided.train.consistency, decided.train.respelling) == (read_twice, respelt)
+    said = " ".join(decided.decisions)
+    assert ("train.consistency" in said) == (read_twice > 0 and "consistency" not in given)
+    assert ("train.respelling" in said) == (respelt > 0 and "respelling" not in given)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "world", "epochs"),
-    [(1_000_000, GPU, 40), (10_000_000, GPU, 12), (1_000_000_000, GPU, 3), (1_000_000, CPU, 40), (3_000_000, CPU, 20)],
+    ("tokens", "kind", "world", "epochs"),
+    [
+        (1_000_000, "characters", GPU, 40),
+        (1_000_000, "bpe", GPU, 60),
+        (1_000_000, "bpe", CPU, 40),
+        (10_000_000, "bpe", GPU, 12),
+        (1_000_000_000, "bpe", GPU, 3),
+        (3_000_000, "characters", CPU, 20),
+    ],
 )
-def test_epochs_by_the_tokens_and_the_machine(tokens, world, epochs):
-    assert planned(tokens, world).epochs == epochs
-    assert planned(tokens, world, epochs=7.5).epochs == 7.5
+def test_epochs_by_the_tokens_and_the_machine(tokens, kind, world, epochs):
+    assert planned(tokens, world, kind).train.epochs == epochs
+    assert planned(tokens, world, kind, epochs=7.5).train.epochs == 7.5
+    assert planned(tokens, world, kind, steps=10).train.epochs is None
+
+
+def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
+    path, data = tmp_path / "settings.json", sized(1_000_000)
+
+    def decide(world: World, size: str = "auto", model: dict | None = None, **train):
+        return decided(path, ("transformer", size, model or {}, Train(**train)), Text(), data, world)
+
+    elsewhere = plan("transformer", "auto", {}, Train(), data, CPU)
+    began = decide(GPU, budget=5_000)
+    again = decide(CPU)
+    assert (again.name, again.model, again.train) == ("transformer small", began.model, began.train)
+    assert again.decisions == began.decisions
+    assert again.model.width > elsewhere.model.width
+    assert again.train.consistency != elsewhere.train.consistency
+    assert decide(CPU, save_seconds=1.0).train.save_seconds == 1.0  # may change on the way
+    for asked, named in (
+        ({"size": "base"}, r"model\.width was 256 and is 512"),
+        ({"model": {"dropout": 0.2}}, r"model\.dropout was 0\.3 and is 0\.2"),
+        ({"consistency": 0.0}, r"train\.consistency was 1\.0 and is 0\.0"),
+        ({"steps": 10}, r"train\.steps was None and is 10"),
+    ):
+        with pytest.raises(RegardError, match=named):
+            decide(CPU, **asked)
 
 
 @pytest.mark.parametrize(("given", "told"), [({}, 0.0), ({"consistency": 2.0}, 2.0)])

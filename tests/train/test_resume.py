@@ -125,7 +125,7 @@ def test_a_damaged_newest_checkpoint_costs_some_steps_and_no_bit(tmp_path, data,
 @pytest.mark.parametrize(
     ("options", "model", "said"),
     [
-        ({"rate": 0.5}, {}, "train.rate was None and is 0.5"),
+        ({"rate": 0.5}, {}, "train.rate was 0.014 and is 0.5"),
         ({"steps": 9}, {}, "train.steps was 8 and is 9"),
         ({"budget": 300}, {}, "train.budget was 192 and is 300"),
         ({}, {"width": 32}, "model.width was 16 and is 32"),

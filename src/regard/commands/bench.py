@@ -64,6 +64,8 @@ def bench(*, device: str = "auto", precision: str | None = None, masked: bool = 
     console.print("* fastest here   ← what auto takes   – cannot, or not here\n")
     for line in verdict(found):
         console.print(line)
+    if any(machine.share(one) > 1 for one in found):
+        console.print("more than 100 % of the ceiling: from the cache, where the ceiling reckons with the memory")
 
 
 def measured(device: str, precision: str, grid: list[Case]) -> tuple[Machine, list[Finding]]:

@@ -1,37 +1,44 @@
-"""What `auto` decides: the model's size, the tokens to a step, the learning rate and the length of a run."""
+"""What `auto` decides: the model's size, the tokens to a step, the learning rate, what keeps a model from learning by
+heart, and the length of a run."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from regard.config import PRESETS, Model, Recurrent, Text, Train, Transformer, parse
+from regard.config import PRESETS, Model, Recurrent, Train, Transformer, parse
 from regard.errors import RegardError, choose
 from regard.models import build
 from regard.train.distributed import World
 from regard.train.prepare import Prepared
 
 LITTLE = 20e6  # tokens below which a model can learn its data by heart
-UNSEEN = {"save_seconds", "capture"}  # settings that may change between one part of a run and the next
+SCANT = 2e6  # tokens below which running text hardly says how its words are used
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions, and why, in sentences."""
+    """The decisions: the model, what was asked of training with all that was left to us filled in; and why, in
+    sentences."""
 
     name: str
     model: Transformer | Recurrent
-    budget: int
-    rate: float
-    epochs: float
-    consistency: float
+    train: Train
     decisions: list[str]
+
+    @property
+    def budget(self) -> int:
+        """Tokens to a step."""
+        assert self.train.budget is not None
+        return self.train.budget
+
+    def filled(self, decision: str = "", **settings: Any) -> Plan:
+        """The plan with other settings of training, and why."""
+        said = [*self.decisions, decision] if decision else self.decisions
+        return replace(self, train=self.train.model_copy(update=settings), decisions=said)
 
 
 def check(family: str, size: str, overrides: dict[str, Any], train: Train) -> None:
@@ -58,14 +65,11 @@ def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: 
     model = parse(Model, {"kind": family, **sizes, **dropout, **tied, **overrides}, "model")
     with torch.device("meta"):  # what cannot be built is refused before anything is written down
         build(model, len(data.exam.source), len(data.exam.target))
-    budget = train.budget or _budget(tokens, world)
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # found at width 64; wider models want less
-    rate = train.rate or peak * math.sqrt(64 / model.width)
-    consistency = _consistency(tokens, train, world) if train.consistency is None else train.consistency
-    if consistency and train.consistency is None:
-        decisions.append("every pair is read twice, with other dropout (train.consistency = 1): little data, and a GPU")
-    epochs = train.epochs or _epochs(tokens, world)
-    return Plan(f"{family} {size}", model, budget, rate, epochs, consistency, decisions)
+    known = {"budget": train.budget or _budget(tokens, world), "rate": train.rate or peak * math.sqrt(64 / model.width)}
+    decided = Plan(f"{family} {size}", model, train.model_copy(update=known), decisions)
+    scant = tokens < SCANT and "bpe" in (data.exam.source.kind, data.exam.target.kind)
+    return _long(_against_heart(decided, tokens, world, scant=scant), tokens, world, scant=scant)
 
 
 def _size(tokens: int, world: World) -> str:
@@ -89,34 +93,26 @@ def _budget(tokens: int, world: World) -> int:
     return int(min(25_000, max(4_096, tokens // 200)))
 
 
-def _consistency(tokens: int, train: Train, world: World) -> float:
-    """Reading twice made every small set better (docs/quality.md) and steps twice as dear: where time is no matter."""
-    return 1.0 if world.device.type == "cuda" and tokens < LITTLE and train.minutes is None else 0.0
+def _against_heart(decided: Plan, tokens: int, world: World, *, scant: bool) -> Plan:
+    """Reading twice made every small set better (docs/quality.md) and steps twice as dear; scant text wants more of it,
+    and its pieces respelt. All for where time is no matter."""
+    train = decided.train
+    may = world.device.type == "cuda" and tokens < LITTLE and train.minutes is None
+    if train.consistency is None:
+        alpha = (3.0 if scant else 1.0) if may else 0.0
+        why = f"every pair is read twice, with other dropout (train.consistency = {alpha:g}): little data, and a GPU"
+        decided = decided.filled(why if may else "", consistency=alpha)
+    if train.respelling is None:
+        why = "pieces fall into smaller ones by chance (train.respelling = 0.1): little text"
+        decided = decided.filled(why if may and scant else "", respelling=0.1 if may and scant else 0.0)
+    return decided
 
 
-def _epochs(tokens: int, world: World) -> float:
-    """Minutes on a large GPU, an hour on a CPU."""
-    return min(40.0, max(3.0, (120e6 if world.device.type == "cuda" else 60e6) / tokens))
-
-
-def same(path: Path, decided: Plan, train: Train, text: Text) -> None:
-    """The settings of a run may not change under it; what differs is named."""
-    groups = {"model": decided.model.model_dump(), "train": train.model_dump(exclude=UNSEEN), "text": text.model_dump()}
-    groups["train"] |= {"budget": decided.budget, "consistency": decided.consistency}
-    now = json.loads(json.dumps(groups))
-    if path.exists():
-        was = json.loads(path.read_text())
-        changed = [
-            f"{group}.{name} was {was[group].get(name)!r} and is {now[group].get(name)!r}"
-            for group in now
-            for name in {**was[group], **now[group]}
-            if was[group].get(name) != now[group].get(name)
-        ]
-        if changed:
-            raise RegardError(
-                f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or another --out"
-            )
-        return
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(now, indent=1))
-    os.replace(partial, path)
+def _long(decided: Plan, tokens: int, world: World, *, scant: bool) -> Plan:
+    """Where nothing says how long: minutes on a large GPU, an hour on a CPU."""
+    train = decided.train
+    if any(given is not None for given in (train.minutes, train.steps, train.epochs)):
+        return decided
+    fast = world.device.type == "cuda"
+    most = 60.0 if fast and scant else 40.0
+    return decided.filled(epochs=min(most, max(3.0, (120e6 if fast else 60e6) / tokens)))

@@ -51,7 +51,7 @@ class Prepared:
     def batches(self, train: Train, budget: int, world: int = 1, rank: int = 0) -> Batches:
         """What is read step by step, pieces respelt by chance where that is asked for."""
         sides = (self.exam.source, self.pairs.source_lengths), (self.exam.target, self.pairs.target_lengths)
-        chance = train.respelling
+        chance = train.respelling or 0.0
         if chance and not any(tokenizer.kind == "bpe" for tokenizer, _ in sides):
             raise RegardError(f"train.respelling = {chance:g} respells pieces of bpe, and neither side has any")
         respelt = [

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 import torch
 
-from regard.config import Train
 from regard.models import build
 from regard.text import Batch, Batches
 from regard.train.distributed import World
@@ -22,15 +18,12 @@ ROOM = 0.4  # share of the memory that a step may take: a recorded one takes it 
 LEAST = 512
 
 
-def fitted(decided: Plan, train: Train, data: Prepared, world: World, settings: Path) -> Plan:
-    """The plan with as many tokens to a step as fit. A run goes on with those it began with, wherever it goes on."""
-    if train.budget is not None or world.device.type != "cuda":
-        return decided
-    if settings.exists():
-        return replace(decided, budget=json.loads(settings.read_text())["train"]["budget"])
+def fitted(decided: Plan, data: Prepared, world: World) -> Plan:
+    """The plan with as many tokens to a step as fit."""
+    train = decided.train
     model = build(decided.model, len(data.exam.source), len(data.exam.target)).to(world.device)
     objective, half = (
-        Objective(model, smoothing=train.smoothing, consistency=decided.consistency),
+        Objective(model, smoothing=train.smoothing, consistency=train.consistency or 0.0),
         halved(train.precision, world.device),
     )
 
@@ -49,7 +42,7 @@ def fitted(decided: Plan, train: Train, data: Prepared, world: World, settings: 
     if budget == decided.budget:
         return decided
     why = f"steps of about {budget:,} tokens instead of {decided.budget:,}: more would not fit in the GPU's memory"
-    return replace(decided, budget=budget, decisions=[*decided.decisions, why])
+    return decided.filled(why, budget=budget)
 
 
 def roomy(budget: int, hungry: Callable[[int], int], total: int) -> int:

@@ -19,12 +19,12 @@ from regard.errors import RegardError
 from regard.models import Model, build
 from regard.text import Corpus
 from regard.train import checkpoint, metrics
+from regard.train.began import decided
 from regard.train.distributed import World, whole, world
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
-from regard.train.plan import Plan, check, plan, same
+from regard.train.plan import Plan, check
 from regard.train.prepare import MOST_QUESTIONS, Prepared, prepare
-from regard.train.room import fitted
 from regard.train.view import View, live
 
 LOOK = 16  # steps after which a GPU is asked for its losses: to ask is to wait for it
@@ -69,21 +69,19 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
         data = prepare(job.corpus, job.held_out, job.text, job.train.seed, job.out / "data", say, most=most)
         if here.first:
             here.wait()
-        decided = plan(job.family, job.size, job.model, job.train, data, here)
-        decided = fitted(decided, job.train, data, here, job.out / "settings.json")
-        if here.first:
-            same(job.out / "settings.json", decided, job.train, job.text)
+        asked = job.family, job.size, job.model, job.train
+        found = decided(job.out / "settings.json", asked, job.text, data, here)
         with _journal(job, here) as journal, interruptible() as stopped:
-            return Running(job, here, data, decided, view, journal).go(stopped)
+            return Running(job, here, data, found, view, journal).go(stopped)
 
 
 class Running:
     """A run under way."""
 
-    def __init__(self, job: Job, here: World, data: Prepared, decided: Plan, view: View, journal: Journal) -> None:
-        self.job, self.here, self.data, self.plan = job, here, data, decided
+    def __init__(self, job: Job, here: World, data: Prepared, plan: Plan, view: View, journal: Journal) -> None:
+        self.job, self.here, self.data, self.plan = job, here, data, plan
         self.view, self.journal, self.checkpoints = view, journal, job.out / "checkpoints"
-        self.batches = data.batches(job.train, decided.budget, here.size, here.rank)
+        self.batches = data.batches(plan.train, plan.budget, here.size, here.rank)
         self.model = self._model()
         self.smooth: float | None = None
 
@@ -108,7 +106,7 @@ class Running:
 
     def _loop(self, trainer: Trainer, stopped: Any) -> None:
         """Update, look, evaluate and save, until the steps are done or nothing improves."""
-        facts, settings = trainer.facts, self.job.train
+        facts, settings = trainer.facts, self.plan.train
         since, mark = time.monotonic(), time.monotonic()
         looks: list[Look] = []
         while trainer.step < trainer.total and not facts.get("stopped"):
@@ -171,12 +169,12 @@ class Running:
                 self.view.evaluated(trainer.step, found, samples)
                 self.journal.write("evaluated", step=trainer.step, metrics=found, samples=samples, best=better)
         facts["since"] = self.here.agreed(facts["since"])
-        if self.job.train.patience is not None and facts["since"] >= self.job.train.patience:
+        if self.plan.train.patience is not None and facts["since"] >= self.plan.train.patience:
             facts["stopped"] = f"no better for {facts['since']} evaluations"
 
     def _whole(self) -> Model:
         """The model, put together if it is sharded; all must call it."""
-        if self.here.size == 1 or self.job.train.parallel != "fsdp":
+        if self.here.size == 1 or self.plan.train.parallel != "fsdp":
             return self.model
         weights, model = whole(dict(self.model.named_parameters())), self._model()
         with torch.no_grad():
@@ -206,7 +204,7 @@ class Running:
             "of": trainer.total,
             "seconds": round(trainer.facts["seconds"], 1),
             "tokens": trainer.facts["tokens"],
-            "settings": {"train": self.job.train.model_dump(), "text": self.job.text.model_dump()},
+            "settings": {"train": self.plan.train.model_dump(), "text": self.job.text.model_dump()},
             "command": list(self.job.command),
             "data": self.data.fingerprint,
             "versions": {"python": sys.version.split()[0], "torch": str(torch.__version__)},
@@ -257,21 +255,23 @@ class Running:
         self.here.wait()
 
     def _model(self) -> Model:
-        torch.manual_seed(self.job.train.seed)
+        torch.manual_seed(self.plan.train.seed)
         exam = self.data.exam
         return build(self.plan.model, len(exam.source), len(exam.target)).to(self.here.device)
 
     def _trainer(self, model: Model, total: int) -> Trainer:
-        settings = self.job.train.model_copy(update={"consistency": self.plan.consistency})
-        return Trainer(model, self.batches, settings, total, self.here, rate=self.plan.rate)
+        settings = self.plan.train
+        assert settings.rate is not None
+        return Trainer(model, self.batches, settings, total, self.here, rate=settings.rate)
 
     def _total(self) -> int:
         """How many steps: as asked, or as many as the minutes allow at the rate measured now."""
-        settings = self.job.train
+        settings = self.plan.train
         if settings.steps is not None:
             return settings.steps
         if settings.minutes is None:
-            return max(1, round(self.plan.epochs * self.batches.steps(0)))
+            assert settings.epochs is not None
+            return max(1, round(settings.epochs * self.batches.steps(0)))
         each = seconds_a_step(lambda: self._trainer(self._model(), 1_000))
         start = time.perf_counter()
         if self.here.first:

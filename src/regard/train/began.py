@@ -1,0 +1,62 @@
+"""Began: what a run wrote down when it began. It goes on with that, wherever it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from regard.config import PRESETS, Model, Text, Train, parse
+from regard.errors import RegardError
+from regard.train.distributed import World
+from regard.train.plan import Plan, plan
+from regard.train.prepare import Prepared
+from regard.train.room import fitted
+
+UNSEEN = {"save_seconds", "capture"}  # settings that may change between one part of a run and the next
+Asked = tuple[str, str, dict[str, Any], Train]  # the family, the size, settings of the model, of training
+
+
+def decided(path: Path, asked: Asked, text: Text, data: Prepared, here: World) -> Plan:
+    """The plan of a run, from `path` if it is there; else made for this machine, and written down."""
+    began = here.agreed(json.loads(path.read_text()) if path.exists() else None)
+    if began is not None:
+        found = again(began, *asked)
+    else:
+        found = plan(*asked, data, here)
+        if asked[3].budget is None and here.device.type == "cuda":
+            found = fitted(found, data, here)
+    if here.first:
+        _same(path, began, found, text)
+    return found
+
+
+def again(began: dict[str, Any], family: str, size: str, overrides: dict[str, Any], train: Train) -> Plan:
+    """The plan that a run began with, wherever it goes on, and what is asked for now over it."""
+    was = began["model"] if began["model"]["kind"] == family else {}
+    sizes = {} if size == "auto" else PRESETS[family][size]
+    model = parse(Model, {"kind": family, **was, **sizes, **overrides}, "model")
+    given = {name: value for name, value in train.model_dump().items() if value is not None}
+    return Plan(began["name"], model, parse(Train, {**began["train"], **given}, "train"), began["decisions"])
+
+
+def _same(path: Path, was: dict[str, Any] | None, found: Plan, text: Text) -> None:
+    """Write the plan down. The settings of a run may not change under it; what differs is named."""
+    train = found.train.model_dump(exclude=UNSEEN)
+    now = json.loads(json.dumps({"model": found.model.model_dump(), "train": train, "text": text.model_dump()}))
+    if was is None:
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps({**now, "name": found.name, "decisions": found.decisions}, indent=1))
+        os.replace(partial, path)
+        return
+    changed = [
+        f"{group}.{name} was {was[group].get(name)!r} and is {now[group].get(name)!r}"
+        for group in now
+        for name in {**was[group], **now[group]}
+        if was[group].get(name) != now[group].get(name)
+    ]
+    if changed:
+        raise RegardError(
+            f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or another --out"
+        )
