@@ -27,6 +27,7 @@ from regard.models import Ensemble, swift
 from regard.search import Beam, Greedy, Length, Search, search_all
 from regard.search.grouped import RATIO
 from regard.text import Corpus
+from regard.train import checkpoint
 from regard.train.run import Job, run
 from regard.train.view import Plain
 
@@ -94,7 +95,8 @@ def attempt(trial: Trial) -> Result:
         trial.out.mkdir(parents=True, exist_ok=True)
         with open(trial.out / "log.txt", "w", encoding="utf-8") as log:
             card = run(job(trial), Plain(log))
-        trained = time.perf_counter() - start
+        saved = checkpoint.read(trial.out / "checkpoints")
+        trained = saved.facts["seconds"] if saved else 0.0  # of all its parts, if it went on
         found = measured([trial.out / "bundle"], trial)
         if trial.teach:
             teach(trial)

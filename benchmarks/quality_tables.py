@@ -10,6 +10,7 @@ from quality_scores import CONVENTIONS, better, limit
 NEAR = 5.0  # per cent that `auto` may stand behind the recipe
 WAYS = ("recipe", "distilled", "auto")
 HIDDEN = ("chrf",)  # kept, but not in the table
+TIMES = ("trained_seconds", "seconds")  # of the training; until the best weights: more, where only a part was timed
 
 
 def spread(results: Sequence[Result], figure: str) -> tuple[float, float] | None:
@@ -34,7 +35,7 @@ def table(name: str, results: Sequence[Result]) -> str:
             lines.append([f"Regard, {way}", *("failed" for _ in figures), "", "", ""])
             continue
         cells = [_cell(spread(own, figure), len(own), limit(figure)) for figure in figures]
-        seconds = statistics.fmean(result["seconds"] for result in own)
+        seconds = statistics.fmean(max(result[key] for key in TIMES if key in result) for result in own)
         seeds = own[0].get("seeds") or sorted(result["seed"] for result in own)
         said = f"{'seeds' if len(seeds) > 1 else 'seed'} {' '.join(map(str, seeds))}"
         lines.append([f"Regard, {way}", *cells, f"{own[0]['parameters']:,}", f"{seconds:,.0f} s", said])

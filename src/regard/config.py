@@ -113,10 +113,10 @@ class Train(Settings):
     """Label smoothing."""
     consistency: float | None = Field(None, ge=0)
     """Above 0: read everything twice, with other dropout, and pull the two answers together (R-Drop's α; default: on a
-    GPU 1 for little data and 3 for very little text, else 0)."""
+    GPU, if no minutes are given, 1 for little data and 3 for very little text; else 0)."""
     respelling: float | None = Field(None, ge=0, le=1)
     """Chance that a bpe piece is read as the two it was merged from, and those in turn, in the way of BPE-dropout
-    (default: on a GPU 0.1 for very little text, else 0)."""
+    (default: on a GPU, if no minutes are given, 0.1 for very little text; else 0)."""
     clip: float = Field(1.0, gt=0)
     """The longest gradient; longer ones are shortened."""
     average: Literal["none", "ema", "last"] = "ema"

@@ -224,7 +224,7 @@ class Few(Batches):
 def _batch(random: torch.Generator, longest: int) -> Batch:
     lengths = torch.randint(1, longest, (2, 20), generator=random).tolist()
     sides = [Ragged.of([torch.randint(3, 40, (n,), generator=random) for n in side]) for side in lengths]
-    return Batch(*sides, torch.arange(20), 20, sum(lengths[1]))
+    return Batch(*sides, torch.arange(20), 20, sum(lengths[1]), sum(lengths[0]))
 
 
 def losses(

@@ -19,7 +19,8 @@ MANY = [[(RANDOM.randint(0, 40), RANDOM.randint(0, 40)) for _ in range(RANDOM.ra
 
 def batch_of(sizes: list[tuple[int, int]]) -> Batch:
     sides = [Ragged.of([torch.arange(size) % 5 + 4 for size in side]) for side in zip(*sizes, strict=True)]
-    return Batch(sides[0], sides[1], torch.arange(len(sizes)), len(sizes), sum(size for _, size in sizes))
+    sources, targets = (len(side.values) for side in sides)
+    return Batch(sides[0], sides[1], torch.arange(len(sizes)), len(sizes), targets, sources)
 
 
 def lesson_of(batch: Batch, grain: int = 64) -> tuple[Shape, Lesson]:
@@ -68,7 +69,7 @@ def test_what_is_too_long_or_nothing_is_not_filled_up():
     assert Shape.of(batch_of([(127, 3)]), 64) is not None
     assert Shape.of(batch_of([(128, 3)]), 64) is None  # with its end, 129
     none = Ragged(torch.zeros(0, dtype=torch.long), torch.zeros(1, dtype=torch.long))
-    assert Shape.of(Batch(none, none, torch.arange(0), 3, 7), 64) is None
+    assert Shape.of(Batch(none, none, torch.arange(0), 3, 7, 7), 64) is None
 
 
 @pytest.mark.parametrize("position", POSITIONS)

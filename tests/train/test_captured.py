@@ -1,8 +1,10 @@
 """Steps from lessons that are filled up, and batches made ready ahead. Recordings themselves need a GPU: tests/gpu."""
 
+import pytest
 import torch
 
 from regard.config import Train, Transformer
+from regard.errors import RegardError
 from regard.models import build
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, Shape
@@ -26,7 +28,7 @@ class Three(Batches):
         for _ in range(3):
             sizes = torch.randint(1, 9, (2, 6), generator=random).tolist()
             sides = [Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side]) for side in sizes]
-            self.made.append(Batch(*sides, torch.arange(6), 6, sum(sizes[1])))
+            self.made.append(Batch(*sides, torch.arange(6), 6, sum(sizes[1]), sum(sizes[0])))
 
     def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
         epoch, step = (epoch, step) if step < 3 else (epoch + 1, 0)
@@ -79,6 +81,20 @@ def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_don
     assert torch.equal(run.advance()[0], other.advance()[0])
     assert run.captured is None
     assert torch.equal(run.advance()[0], other.advance()[0])
+
+
+def test_memory_that_runs_out_between_two_optimizers_ends_the_run(monkeypatch: pytest.MonkeyPatch):
+    run = trainer()
+    run.captured = Captured(run._learn, budget=100, device=CPU, replay=False)
+    run.ahead = Ahead(run.batches, run.captured.prepared)
+    assert len(run.optimizers) > 1
+
+    def no_memory() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(run.optimizers[-1], "step", no_memory)
+    with pytest.raises(RegardError, match="while weights were updated, at step 1"):
+        run.advance()  # done again, the first optimizer's weights would be moved twice
 
 
 def test_the_next_batch_is_prepared_while_this_one_is_learned():

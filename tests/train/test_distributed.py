@@ -47,7 +47,7 @@ def place(tmp_path_factory):
 def assert_near(out, place):
     """The weights, what the optimisers remember and the average, within rounding."""
     ours, theirs = (read(folder / "checkpoints") for folder in (out, place / "one"))
-    assert {**ours.facts, "seconds": 0} | {"tokens": 0} == {**theirs.facts, "seconds": 0} | {"tokens": 0}
+    assert {**ours.facts, "seconds": 0} == {**theirs.facts, "seconds": 0}
     for group in ("model", "average"):
         assert ours.state[group].keys() == theirs.state[group].keys()
         for name, weight in theirs.state[group].items():
@@ -66,8 +66,9 @@ def assert_same_answers(out, place):
 
 
 def test_two_processes_reach_the_weights_of_one(place):
+    """Saved by the clock all the time: whose clock it is must not matter."""
     out = place / "ddp"
-    said = two(place / "pairs.tsv", out)
+    said = two(place / "pairs.tsv", out, "--set", "train.save_seconds=0.02")
     assert_near(out, place)
     assert_same_answers(out, place)
     assert strange_files(out) == []

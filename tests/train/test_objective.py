@@ -24,13 +24,13 @@ def ragged(rows):
 
 
 def batch(sources=SOURCES, targets=TARGETS):
-    tokens = sum(map(len, targets))
-    return Batch(ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), tokens)
+    tokens = [sum(map(len, side)) for side in (targets, sources)]
+    return Batch(ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), *tokens)
 
 
 def nothing():
     none = Ragged(torch.zeros(0, dtype=torch.long), torch.zeros(1, dtype=torch.long))
-    return Batch(none, none, torch.arange(0), 3, 7)
+    return Batch(none, none, torch.arange(0), 3, 7, 7)
 
 
 def gradients(model, *losses):

@@ -85,6 +85,7 @@ def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
     assert again.decisions == began.decisions
     assert again.model.width > elsewhere.model.width
     assert again.train.consistency != elsewhere.train.consistency
+    assert decide(CPU, size="small") == again
     assert decide(CPU, save_seconds=1.0).train.save_seconds == 1.0  # may change on the way
     for asked, named in (
         ({"size": "base"}, r"model\.width was 256 and is 512"),
@@ -94,6 +95,24 @@ def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
     ):
         with pytest.raises(RegardError, match=named):
             decide(CPU, **asked)
+
+
+def test_what_was_decided_over_a_size_stays_decided(tmp_path):
+    """tiny says that nothing is tied, and one vocabulary for both sides that all is."""
+    data = sized(1_000_000)
+    data.exam.target = data.exam.source
+    first, second = (
+        decided(tmp_path / "settings.json", ("transformer", "tiny", {}, Train()), Text(), data, CPU) for _ in range(2)
+    )
+    assert first == second
+    assert first.model.tied == "all"
+
+
+def test_a_run_of_an_older_version_is_refused_with_a_line(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"model": {"kind": "transformer"}, "train": {}, "text": {}}')
+    with pytest.raises(RegardError, match="an older version of Regard; use another --out"):
+        decided(path, ("transformer", "tiny", {}, Train()), Text(), sized(1_000_000), CPU)
 
 
 @pytest.mark.parametrize(("given", "told"), [({}, 0.0), ({"consistency": 2.0}, 2.0)])

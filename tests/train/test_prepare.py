@@ -52,6 +52,31 @@ def test_ones_own_held_out_part_is_asked_and_all_the_rest_learned(tmp_path):
     assert list(made.exam.questions) == [source for source, _ in PAIRS[70:]]
 
 
+def test_held_out_sources_beyond_the_limit_are_not_asked_and_that_is_said(tmp_path):
+    made = prepared(tmp_path, PAIRS, [("abcd", "dcba"), ("a" * 60, "b")], text=Text(limit=50))
+    assert list(made.exam.questions) == ["abcd"]
+    assert "1 held-out sources have over 50 tokens and are not asked (text.limit)" in made.decisions
+    (tmp_path / "other").mkdir()
+    with pytest.raises(RegardError, match=r"all sources of the held-out part are longer than text\.limit = 50"):
+        prepared(tmp_path / "other", PAIRS, [("a" * 60, "b")], text=Text(limit=50))
+
+
+@pytest.mark.parametrize("asked", [{"source": "words"}, {"target": "words"}, {"source": "words", "target": "words"}])
+def test_a_shared_vocabulary_is_of_the_one_kind_that_was_asked_for(tmp_path, asked):
+    made = prepared(tmp_path, text=Text(shared=True, **asked))
+    assert made.exam.source is made.exam.target
+    assert made.exam.source.kind == "words"
+    assert "tokeniser of both sides words: as you asked" in made.decisions
+
+
+def test_a_shared_vocabulary_of_two_kinds_is_refused_and_one_left_to_us_fits_both_sides(tmp_path):
+    with pytest.raises(RegardError, match=r"text\.source is words and text\.target is characters; make them the same"):
+        prepared(tmp_path, text=Text(source="words", target="characters", shared=True))
+    assert not (tmp_path / "data").exists()
+    made = prepared(tmp_path, text=Text(shared=True))
+    assert made.exam.source is made.exam.target
+
+
 def test_of_many_questions_some_from_everywhere_are_asked_and_the_same_later(tmp_path):
     held = [(f"{i:03}", "x") for i in range(90)]
     corpus, asked = Corpus(written(tmp_path / "pairs.tsv", PAIRS)), Corpus(written(tmp_path / "held.tsv", held))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ class Batch:
     """The ids of some pairs, without begin and end, and which pairs they are.
 
     `step_pairs` and `step_tokens` count the pairs and target tokens of the whole step, over all ranks and parts: what a
-    sum of losses is divided by so that the step is the same however it was cut up.
+    sum of losses is divided by so that the step is the same however it was cut up. `step_sources`: its source tokens.
     """
 
     source: Ragged
@@ -30,14 +30,20 @@ class Batch:
     indices: Int64[Tensor, " batch"]
     step_pairs: int
     step_tokens: int
+    step_sources: int
 
     def __len__(self) -> int:
         return len(self.indices)
 
+    @property
+    def read(self) -> int:
+        """All tokens of the whole step, ends included."""
+        return self.step_sources + self.step_tokens + 2 * self.step_pairs
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        return Batch(
-            self.source.to(device), self.target.to(device), self.indices.to(device), self.step_pairs, self.step_tokens
+        return replace(
+            self, source=self.source.to(device), target=self.target.to(device), indices=self.indices.to(device)
         )
 
 
@@ -69,7 +75,7 @@ class Batches:
         self.limit = limit
         self.world = world
         self.rank = rank
-        self.respelt = respelt
+        self.respelt = tuple(respelt)
         self._latest: tuple[int, Plan] | None = None
 
     def plan(self, epoch: int) -> Plan:
@@ -97,19 +103,19 @@ class Batches:
         whole = self.plan(epoch).batch(step)
         mine = whole[self.rank :: self.world]  # the batch is sorted by length, so every rank gets about as many tokens
         source, target = map(_ragged, self._read(mine, epoch))
-        tokens = len(target.values) if self.world == 1 else self._tokens(whole, epoch)
-        return Batch(source, target, torch.from_numpy(mine), len(whole), tokens)
+        counts = [len(side.values) for side in (source, target)] if self.world == 1 else self._tokens(whole, epoch)
+        return Batch(source, target, torch.from_numpy(mine), len(whole), counts[1], counts[0])
 
     def _read(self, indices: Int64[np.ndarray, " batch"], epoch: int) -> list[Gathered]:
         """Both sides of these pairs, as they are spelt in this epoch."""
         both = zip(self.pairs.gather(indices), self.respelt, strict=True)
         return [side if spell is None else spell(side, indices, epoch) for side, spell in both]
 
-    def _tokens(self, whole: Int64[np.ndarray, " batch"], epoch: int) -> int:
-        """The target tokens of a step, over all ranks."""
-        if self.respelt[1] is None:
-            return int(self.pairs.target_lengths[whole].sum())
-        return len(self._read(whole, epoch)[1][0])
+    def _tokens(self, whole: Int64[np.ndarray, " batch"], epoch: int) -> list[int]:
+        """The source and target tokens of a step, over all ranks."""
+        if self.respelt == (None, None):
+            return [int(lengths[whole].sum()) for lengths in (self.pairs.source_lengths, self.pairs.target_lengths)]
+        return [len(ids) for ids, _ in self._read(whole, epoch)]
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on."""
@@ -123,12 +129,11 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
         tokens = len(batch.source.values) + len(batch.target.values)
         raise BatchError(f"a batch of one pair ({tokens:,} tokens) cannot be split; lower the limit of length")
     first, second = (
-        Batch(
-            Ragged.of(batch.source.unbind()[half::2]),
-            Ragged.of(batch.target.unbind()[half::2]),
-            batch.indices[half::2],
-            batch.step_pairs,
-            batch.step_tokens,
+        replace(
+            batch,
+            source=Ragged.of(batch.source.unbind()[half::2]),
+            target=Ragged.of(batch.target.unbind()[half::2]),
+            indices=batch.indices[half::2],
         )
         for half in (0, 1)
     )

@@ -34,8 +34,10 @@ def decided(path: Path, asked: Asked, text: Text, data: Prepared, here: World) -
 
 def again(began: dict[str, Any], family: str, size: str, overrides: dict[str, Any], train: Train) -> Plan:
     """The plan that a run began with, wherever it goes on, and what is asked for now over it."""
+    if "name" not in began:
+        raise RegardError("this run was begun by an older version of Regard; use another --out")
     was = began["model"] if began["model"]["kind"] == family else {}
-    sizes = {} if size == "auto" else PRESETS[family][size]
+    sizes = {} if size == "auto" or began["name"] == f"{family} {size}" else PRESETS[family][size]
     model = parse(Model, {"kind": family, **was, **sizes, **overrides}, "model")
     given = {name: value for name, value in train.model_dump().items() if value is not None}
     return Plan(began["name"], model, parse(Train, {**began["train"], **given}, "train"), began["decisions"])

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ class Trainer:
         self.captured = _captured(self)
         self.ahead = Ahead(batches, self.captured.prepared if self.captured else None)
         self.facts: dict[str, Any] = {}
+        self.moved = False  # whether this step has begun to change weights
 
     @property
     def rate(self) -> float:
@@ -83,7 +85,7 @@ class Trainer:
             loss = self._update(lambda: self.world.summed(self._gradients(on_device)))
         self.step, self.at = self.step + 1, self.at + 1
         self.average.stepped(self.step)
-        return loss, len(batch.source.values) + len(batch.target.values) + 2 * len(batch)
+        return loss, batch.read
 
     def _set_pace(self) -> None:
         if self.pace is not None:
@@ -98,10 +100,16 @@ class Trainer:
         if self.captured is None or prepared is None or self.halvings:
             return None
         self._seed()
+        self.moved = False
         try:
             return self.captured(*prepared, 1 / (batch.step_tokens + batch.step_pairs))
-        except torch.OutOfMemoryError:  # in parts, then; nothing has been updated yet
-            self.captured, self.ahead.prepare = None, None
+        except torch.OutOfMemoryError:
+            if self.moved:  # some weights, perhaps; they would be moved twice
+                raise RegardError(
+                    f"memory ran out while weights were updated, at step {self.step + 1:,}; the last checkpoint is "
+                    "kept: lower train.budget, or the model's size, and use another --out"
+                ) from None
+            self.captured, self.ahead.prepare = None, None  # in parts, then
             return None
 
     def _seed(self) -> None:
@@ -121,6 +129,8 @@ class Trainer:
         """Find the gradients, shorten them, follow them; gives the loss."""
         loss = gradients()
         norm = whole(nn.utils.clip_grad_norm_(self.weights, self.settings.clip))
+        on_gpu = self.pace is not None
+        self.moved = not (on_gpu and torch.cuda.is_current_stream_capturing())  # what is recorded does not happen yet
         for optimizer in self.optimizers:
             optimizer.step()
         return torch.where(norm.isfinite() | ~loss.isfinite(), loss, norm)  # else it would show at the next step only
@@ -221,7 +231,7 @@ def _captured(trainer: Trainer) -> Captured | None:
 def _nothing(batch: Batch) -> Batch:
     """No pairs, of the same step."""
     none = Ragged(batch.source.values[:0], batch.source.offsets[:1])
-    return Batch(none, none, batch.indices[:0], batch.step_pairs, batch.step_tokens)
+    return replace(batch, source=none, target=none, indices=batch.indices[:0])
 
 
 def seconds_a_step(make: Callable[[], Trainer], steps: int = 24) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int32
 
 from regard.config import Text, Train
 from regard.errors import RegardError, choose
@@ -55,13 +56,17 @@ class Prepared:
         if chance and not any(tokenizer.kind == "bpe" for tokenizer, _ in sides):
             raise RegardError(f"train.respelling = {chance:g} respells pieces of bpe, and neither side has any")
         respelt = [
-            Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=int(lengths.max()))
+            Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=self._longest(lengths))
             if chance and tokenizer.kind == "bpe"
             else None
             for side, (tokenizer, lengths) in enumerate(sides)
         ]
         told = {"seed": train.seed, "limit": self.limit, "world": world, "rank": rank}
         return Batches(self.pairs, budget=budget, respelt=respelt, **told)
+
+    def _longest(self, lengths: Int32[np.ndarray, " pair"]) -> int:
+        """Of the texts that are read."""
+        return min(self.limit, int(lengths.max()))
 
 
 def prepare(
@@ -78,6 +83,11 @@ def prepare(
     what is there."""
     for kind in (text.source, text.target):
         choose({"auto": None, **TOKENIZERS}, kind, "tokeniser")
+    if text.shared and len({text.source, text.target} - {"auto"}) > 1:
+        raise RegardError(
+            f"text.shared makes one vocabulary of one kind, but text.source is {text.source} and text.target is "
+            f"{text.target}; make them the same, or leave one to auto"
+        )
     prints = corpus.fingerprint()
     if held_out is not None:
         prints |= {f"held out: {name}": value for name, value in held_out.fingerprint().items()}
@@ -115,33 +125,38 @@ def prepare(
     )
     if not questions:
         raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
+    questions, said = _short(questions, source, text.limit)
     task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])
     longest = int(min(text.limit, 2 * int(pairs.target_lengths.max()) + 10))
     exam = Exam(source, target, questions, task, longest, _ratio(pairs))
-    return Prepared(pairs, exam, facts["decisions"], prints, text.limit)
+    return Prepared(pairs, exam, [*facts["decisions"], *said], prints, text.limit)
 
 
 def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[str, Any]:
     """Choose and train the tokenisers; say why."""
-    chosen = []
-    for side, lines in (("source", seen.sources), ("target", seen.targets)):
-        wanted = getattr(text, side)
-        if wanted == "auto":
-            choice = auto(lines, total=seen.pairs)
-            kind, size, reason = choice.kind, choice.size, choice.reason
-        else:
-            kind, size, reason = wanted, default_size(wanted, lines, total=seen.pairs), f"{wanted}: as you asked"
-        if kind in ("bpe", "unigram") and text.vocabulary:
-            size = text.vocabulary
-        chosen.append((kind, size))
-        decisions.append(f"{side} tokeniser {reason}")
-    pieces = all(kind in ("bpe", "unigram") for kind, _ in chosen) and chosen[0] == chosen[1]
+    sides = {"source": seen.sources, "target": seen.targets}
+    if text.shared:  # one choice, of all lines
+        every = [*seen.sources, *seen.targets]
+        asked = text.source if text.source != "auto" else text.target
+        kind, size, reason = _chosen(asked, text, every, 2 * seen.pairs)
+        decisions.append(f"tokeniser of both sides {reason}")
+        chosen = [(kind, size)] * 2
+    else:
+        chosen = []
+        for side, lines in sides.items():
+            kind, size, reason = _chosen(getattr(text, side), text, lines, seen.pairs)
+            decisions.append(f"{side} tokeniser {reason}")
+            chosen.append((kind, size))
+    pieces = chosen[0][0] in ("bpe", "unigram") and chosen[0] == chosen[1]
     shared = text.shared if text.shared is not None else pieces
-    for side, (kind, size), lines in zip(("source", "target"), chosen, (seen.sources, seen.targets), strict=True):
-        lines = [*seen.sources, *seen.targets] if shared else lines
-        train_tokenizer(kind, lines, size=size).save(home / f"{side}.tokenizer.json")
     if shared:
+        made = train_tokenizer(chosen[0][0], [*seen.sources, *seen.targets], size=chosen[0][1])
+        for side in sides:
+            made.save(home / f"{side}.tokenizer.json")
         decisions.append("one vocabulary for both sides")
+    else:
+        for (side, lines), (kind, size) in zip(sides.items(), chosen, strict=True):
+            train_tokenizer(kind, lines, size=size).save(home / f"{side}.tokenizer.json")
     return {
         "decisions": decisions,
         "shared": shared,
@@ -150,10 +165,29 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
     }
 
 
+def _chosen(wanted: str, text: Text, lines: list[str], total: int) -> tuple[str, int | None, str]:
+    """A tokeniser's kind, size and why."""
+    if wanted == "auto":
+        choice = auto(lines, total=total)
+        kind, size, reason = choice.kind, choice.size, choice.reason
+    else:
+        kind, size, reason = wanted, default_size(wanted, lines, total=total), f"{wanted}: as you asked"
+    return kind, text.vocabulary if kind in ("bpe", "unigram") and text.vocabulary else size, reason
+
+
 def _some(questions: dict[str, list[str]], most: int) -> dict[str, list[str]]:
     """At most so many, from everywhere: corpora are often sorted."""
     every, count = list(questions.items()), min(most, len(questions))
     return dict(every[i * len(every) // count] for i in range(count))
+
+
+def _short(questions: dict[str, list[str]], source: Tokenizer, limit: int) -> tuple[dict[str, list[str]], list[str]]:
+    """Those that a model may be asked, and what is to be said of the others."""
+    short = {text: answers for text, answers in questions.items() if len(source.encode(text)) <= limit}
+    if not short:
+        raise RegardError(f"all sources of the held-out part are longer than text.limit = {limit} tokens; raise it")
+    long = len(questions) - len(short)
+    return short, [f"{long:,} held-out sources have over {limit} tokens and are not asked (text.limit)"] if long else []
 
 
 def _ratio(pairs: Pairs) -> float:

@@ -119,14 +119,14 @@ class Running:
             now = time.monotonic()
             facts["seconds"], mark = facts["seconds"] + now - mark, now
             due = _due(trainer.step, trainer.total, settings.evaluations)
-            save = due or now - since >= settings.save_seconds
-            if save or len(looks) >= (LOOK if self.here.device.type == "cuda" else 1):
+            if due or len(looks) >= (LOOK if self.here.device.type == "cuda" else 1):
                 looks = self._look(trainer, looks)
             if due:
                 self._evaluate(trainer)
-            if (signal := self.here.agreed(stopped())) is not None:
-                looks = self._look(trainer, looks)
-            if save or signal is not None:
+            # The first process decides for all: saving is done together, and clocks differ.
+            late, signal = self.here.agreed((now - since >= settings.save_seconds, stopped()))
+            if due or late or signal is not None:
+                looks = self._look(trainer, looks)  # what is not finite is not saved
                 self._save(trainer)
                 since = time.monotonic()
             if signal is not None:
