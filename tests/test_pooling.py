@@ -183,3 +183,11 @@ def test_mistakes_are_named():
         message = f"^kernel '{kernel}' has no slope to descend; use bandwidth='leave-one-out'$"
         with pytest.raises(RegardError, match=message):
             NadarayaWatson(kernel, "gradient").fit(points, y)
+
+
+def test_what_was_learned_stays_though_the_points_change_later():
+    points, values = np.arange(6.0)[:, None], np.arange(6.0)
+    model = NadarayaWatson(bandwidth=1.0).fit(points, values)
+    before = model.predict(np.array([[2.0]]))
+    points += 5
+    assert model.predict(np.array([[2.0]])) == before

@@ -134,6 +134,7 @@ def test_blank_lines_may_end_a_file(file):
         (b"4 3\n" + LINES, None, ":1: the header promises 4 words; the file has 3"),
         (b"2 2\na 1 2\nb 1\n", None, ":3: 1 numbers where 2 are due"),
         (b"2 2\na 1 2\nb 1 2 3\n", None, ":3: 3 numbers where 2 are due"),
+        (b"a\t1\t2\nb\t3\t4\nc\t9\t5\t6\n", None, ":3: 3 numbers where 2 are due"),
         (b"a 1 2\n\nb 1 2\n", None, ":2: 0 numbers where 2 are due"),
         (b"a 1 2\nb 1 two\n", None, ":2: 'two' is not a number"),
         (b"2 2\na 1 x\nb 1 2\n", None, ":2: 'x' is not a number"),

@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from regard import __version__
 from regard.commands.given import column as column_of
 from regard.commands.given import settings, stem
-from regard.commands.options import Draw, Form, Search
+from regard.commands.options import DASH, Draw, Form, Search, dashed
 from regard.errors import RegardError
 from regard.shipped import located
 
@@ -24,12 +24,12 @@ app = App(
     version=__version__,
     help="Train, run and look into sequence-to-sequence models built on attention.",
     default_parameter=Parameter(negative=()),
+    config=dashed,
 )
 WRITTEN = Group.create_ordered("What is written", default_parameter=Parameter(show_default=False))
 SEARCH, CHANCE = Group.create_ordered("Search"), Group.create_ordered("Chance")
 RUNS = "runs"
 BUNDLE = "Folder that `regard train` wrote, or a model that comes along: spelling, spelling-recurrent."
-STANDARD_INPUT = "./-"  # what "-" becomes: it is Path("-"), and reads as no option
 
 
 @app.command(sort_key=2)
@@ -141,7 +141,7 @@ def predict(
         from regard.commands.predict import Job
         from regard.commands.predict import predict as answer
 
-    given = [] if texts == (STANDARD_INPUT,) else list(texts)
+    given = [] if texts == ("-",) else list(texts)
     inputs = Inputs(given, [str(path) for path in input or []], column_of(column))
     asked = (form or Form(), search or Search(), draw or Draw())
     answer(Job(located(bundle), inputs, output, *asked, long=long, device=device, restart=restart))
@@ -262,7 +262,7 @@ def bench(
 def main(arguments: list[str] | None = None) -> None:
     """The command line as a program."""
     words = sys.argv[1:] if arguments is None else arguments
-    words = [STANDARD_INPUT if word == "-" else word for word in words]
+    words = [DASH if word == "-" else word for word in words]
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()  # what cannot be written is said here, not by the interpreter at its exit
@@ -270,7 +270,7 @@ def main(arguments: list[str] | None = None) -> None:
         _drain()
     except (RegardError, CycloptsError, OSError) as error:
         _drain()
-        print(f"regard: {error}", file=sys.stderr)
+        print(f"regard: {error}".replace(DASH, "-").replace(repr(DASH)[1:-1], "-"), file=sys.stderr)
         sys.exit(130 if type(error).__name__ == "Interrupted" else 2)
     sys.exit(0)
 

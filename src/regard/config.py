@@ -14,7 +14,7 @@ from regard.errors import RegardError, suggestion
 class Settings(BaseModel):
     """A group of settings; unknown names are errors, and nothing changes after it is made."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class Transformer(Settings):
@@ -87,7 +87,7 @@ class Text(Settings):
 class Train(Settings):
     """How a model learns. Of `minutes`, `steps` and `epochs`, one at most is given."""
 
-    seed: int = 1
+    seed: int = Field(1, ge=0, lt=2**63)
     """What every random choice comes from."""
     minutes: float | None = Field(None, gt=0)
     """Stop after about so much time: the rate is measured first, and fixes a number of steps."""

@@ -65,7 +65,7 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Remember the points, and find the bandwidth if it is not given."""
         normaliser = _normaliser(self.kernel)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        self.X_, self.y_ = X, y.astype(np.float64)
+        self.X_, self.y_ = X.copy(), y.astype(np.float64)
         if isinstance(self.bandwidth, str):
             pooling = _Pooling(torch.tensor(X), torch.tensor(self.y_).reshape(len(X), -1), normaliser)
             self.bandwidth_ = self._search(pooling)

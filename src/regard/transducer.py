@@ -73,7 +73,7 @@ def load(
 ) -> Transducer:
     """The transducer of a bundle that `regard train` wrote, or of a shipped model by its name; of several, that of
     their ensemble. `long`: what to do with a source longer than any learned from: warn, refuse or allow. `precision`:
-    what searches compute in; with bfloat16 a GPU is faster, and a few answers come out otherwise."""
+    what searches compute in; with bfloat16 a GPU is faster, and close calls fall otherwise, perhaps by their batch."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     folders = [folder] if isinstance(folder, str | os.PathLike) else folder
@@ -116,8 +116,8 @@ class Transducer:
     ) -> Search:
         """A search from plain words and numbers. `length` is the α of the length penalty; left out it is 1 for running
         text, where answers differ in length, and 0 (the likeliest answer) for symbols."""
-        if length is None:
-            length = 1.0 if self.bundle.card.get("task") == "text" else 0.0
+        usual = 1.0 if self.bundle.card.get("task") == "text" else 0.0
+        ranked = Length(usual if length is None else length, penalty)  # looked at even where greedy search needs none
         kept = self.restrictions(
             shortest=shortest, longest=longest, prefix=prefix, banned=banned, repetition=repetition, no_repeat=no_repeat
         )
@@ -126,7 +126,7 @@ class Transducer:
             raise RegardError(f"a beam is at least 1 wide; got {beam}")
         if beam == 1 and best == 1 and needed is None:
             return Greedy(kept)
-        return Beam(max(beam, best), best, Length(length, penalty), kept, needed)
+        return Beam(max(beam, best), best, ranked, kept, needed)
 
     def restrictions(self, **asked: Any) -> tuple[rules.Rule, ...]:
         """What every answer must keep to, for any search, in words: see search.worded.restrictions."""

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from regard import Cache, MultiHead, attend, debug, prefix
-from regard.attention import Attention
+from regard.attention import Attention, causal, everything
 from regard.attention.normalisers import Epanechnikov, Positive
 from regard.attention.scores import Additive, ScaledDot
-from regard.errors import RegardError
-from regard.positions import Alibi, Learned, Rotary, Shaw
+from regard.errors import BackendError, RegardError
+from regard.positions import T5, Alibi, Distance, Learned, Rotary, Shaw
 
 BATCH, HEADS, QUERIES, KEYS, DIM, OUT = 2, 3, 5, 7, 4, 6
 
@@ -136,3 +136,32 @@ def test_a_gaussian_over_a_wide_range_is_as_exact_on_auto_as_by_definition():
     values = torch.randn(1, 1, 1001, 6)
     exact = attend(queries.double(), keys.double(), values.double(), score="gaussian", backend="reference")
     torch.testing.assert_close(attend(queries, keys, values, score="gaussian").double(), exact, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [lambda: Alibi(HEADS), lambda: Distance(HEADS, DIM), lambda: T5(HEADS)])
+@pytest.mark.parametrize("mask", [everything, causal], ids=repr)
+@pytest.mark.parametrize("backend", ["auto", "sdpa"])
+def test_double_inputs_beside_a_float32_bias(bias, mask, backend: str):
+    """torch's own kernel takes a float32 map beside float64 queries and computes something else."""
+    q, k, v = (x.double() for x in inputs())
+    own = bias()
+    expected = attend(q, k, v, bias=own, mask=mask, backend="reference")
+    torch.testing.assert_close(attend(q, k, v, bias=own, mask=mask, backend=backend), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "bias", [lambda: Alibi(HEADS), lambda: Distance(HEADS, DIM), lambda: T5(HEADS), lambda: Shaw(DIM)]
+)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@torch.no_grad()
+def test_the_definition_takes_inputs_of_another_precision_than_its_bias(bias, dtype: torch.dtype):
+    own, whole = bias(), inputs()
+    made = attend(*(x.to(dtype) for x in whole), bias=own, backend="reference")
+    assert made.dtype == dtype
+    torch.testing.assert_close(made.float(), attend(*whole, bias=own, backend="reference"), rtol=0, atol=0.05)
+
+
+def test_flex_on_a_cpu_refuses_gradients_of_keys_too():
+    q, k, v = inputs()
+    with pytest.raises(BackendError, match="gives no gradients"):
+        attend(q, k.requires_grad_(), v, backend="flex")

@@ -66,6 +66,10 @@ def test_a_zero_vector_is_a_point():
     assert [float(x[0]) for x in points[0]._offsets3d] == [0, 0, 0]
 
 
+def test_seen_from_above_where_no_lift_moves_a_label_it_ends():
+    assert plots.arrows(torch.eye(3), list("abc"), view=(90, -90)).axes
+
+
 def test_equal_vectors_keep_their_labels_apart():
     figure = plots.arrows(torch.ones(4, 3), ["same"] * 4)
     assert [text.get_text() for text in figure.axes[0].texts] == ["same₀", "same₁", "same₂", "same₃"]

@@ -182,6 +182,17 @@ def test_a_patch_brings_another_traces_numbers(kind):
         ({"kind": "unmasked", "attention": "dec.0.cross"}, "dec.0.cross has no mask; nothing to switch off"),
         ({"kind": "patch", "name": "dec.0.nor", "values": [1.0]}, "unknown tensor 'dec.0.nor'; did you mean"),
         ({"kind": "patch", "name": "dec.0.norm1", "values": [[1.0], [1.0, 2.0]]}, "the values of a patch must be"),
+        ({"kind": "patch", "name": "src.embed", "values": [[1.0]]}, "src.embed is (6, 24); the patch for it is (1, 1)"),
+        ({"kind": "patch", "name": "src.embed", "values": []}, "src.embed is (6, 24); the patch for it is (0,)"),
+        (
+            {"kind": "patch", "name": "enc.0.self.weights", "values": [1.0]},
+            "enc.0.self.weights is (4, 6, 6); the patch",
+        ),
+        ({"kind": "patch", "name": "out.score", "values": [1.0]}, "out.score is one number, made of others; patch"),
+        ({"kind": "force", "step": 0, "token": 99}, "token 99 forced at step 0 is not in the vocabulary"),
+        ({"kind": "force", "step": 50, "token": 4}, "a token is forced at step 50; the target has steps 0 to 2"),
+        ({"kind": "temperature", "value": 1e-40}, "edit.temperature.value: "),
+        ({"kind": "shuffled", "seed": 10**30}, "edit.shuffled.seed: "),
     ],
 )
 def test_a_wrong_edit_is_said_in_one_line(change, message):
@@ -191,7 +202,45 @@ def test_a_wrong_edit_is_said_in_one_line(change, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "name", ["dec.0.self.weights", "dec.0.self.scores", "dec.0.cross.weights", "enc.0.self.weights"]
+)
+def test_a_trace_patched_with_its_own_numbers_answers_the_same_while_the_answer_grows(name):
+    t = made("rotary")
+    said = record(t, SOURCE, edits=[{"kind": "temperature", "value": 1.0}])  # greedily, as every edited model
+    again = record(t, SOURCE, edits=[{"kind": "patch", "name": name, "values": said[name].tolist()}])
+    assert again.answer.ids == said.answer.ids
+    torch.testing.assert_close(again["out.logits"], said["out.logits"])
+
+
+def test_an_edit_under_a_patch_leaves_the_patch():
+    zeros = {"kind": "patch", "name": "enc.0.self.scores", "values": torch.zeros(4, 6, 6).tolist()}
+    both = record(made("rotary"), SOURCE, TARGET, edits=[zeros, {"kind": "unscaled"}])
+    assert not both["enc.0.self.scores"].any()
+    assert both["enc.0.self.scores.own"].any()
+    assert "not divided" in str(both.explain("enc.0.self.scores.own", (0, 0, 0)))
+
+
+def test_a_head_that_looks_anew_at_each_step_has_no_mean():
+    with pytest.raises(RegardError, match="attn looks anew at each step and has no mean before the last"):
+        record(
+            made("additive"),
+            SOURCE,
+            TARGET,
+            edits=[{"kind": "knock-out", "attention": "attn", "head": 0, "by": "mean"}],
+        )
+
+
+def test_an_edited_answer_keeps_to_the_longest():
+    t = made("rotary")
+    whole, short = (record(t, SOURCE, edits=[{"kind": "unscaled"}], longest=most).answer.ids for most in (None, 2))
+    assert len(whole) > 2
+    assert short == whole[:2]
+
+
 def test_what_a_model_has_not_cannot_be_switched_off():
+    with pytest.raises(RegardError, match="this model has no position encoding to shuffle"):
+        record(made("additive"), SOURCE, TARGET, edits=[{"kind": "shuffled"}])
     for change in ("unpositioned", "unscaled", "unmasked"):
         with pytest.raises(RegardError, match=r"(nothing to switch off|no position encoding to switch off)$"):
             record(made("additive"), SOURCE, TARGET, edits=[{"kind": change}])

@@ -25,8 +25,7 @@ def sized(tokens: int, kind: str = "characters") -> Mock:
     """Prepared data of so many tokens, half of them on each side."""
     lengths = np.full(100, tokens // 200)
     source, target = (MagicMock(kind=kind, __len__=Mock(return_value=size)) for size in (30, 40))
-    pairs = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
-    return Mock(spec=Prepared, pairs=pairs, exam=SimpleNamespace(source=source, target=target))
+    return Mock(spec=Prepared, lengths=(lengths, lengths), exam=SimpleNamespace(source=source, target=target))
 
 
 def planned(tokens: int, world: World, kind: str = "characters", **train):
@@ -108,11 +107,19 @@ def test_what_was_decided_over_a_size_stays_decided(tmp_path):
     assert first.model.tied == "all"
 
 
-def test_a_run_of_an_older_version_is_refused_with_a_line(tmp_path):
+def test_settings_of_others_are_refused_with_a_line(tmp_path):
     path = tmp_path / "settings.json"
-    path.write_text('{"model": {"kind": "transformer"}, "train": {}, "text": {}}')
-    with pytest.raises(RegardError, match="an older version of Regard; use another --out"):
-        decided(path, ("transformer", "tiny", {}, Train()), Text(), sized(1_000_000), CPU)
+    for held in ('{"model": {"kind": "transformer"}, "train": {}, "text": {}}', "{", "[]", ""):
+        path.write_text(held)
+        with pytest.raises(RegardError, match="was not written by this version of Regard, or is damaged"):
+            decided(path, ("transformer", "tiny", {}, Train()), Text(), sized(1_000_000), CPU)
+
+
+def test_two_vocabularies_as_large_as_each_other_are_not_tied():
+    data = sized(1_000_000)
+    data.exam.target.__len__ = data.exam.source.__len__
+    with pytest.raises(RegardError, match=r"model\.tied = 'all' needs one vocabulary for both sides"):
+        plan("transformer", "tiny", {"tied": "all"}, Train(), data, CPU)
 
 
 @pytest.mark.parametrize(("given", "told"), [({}, 0.0), ({"consistency": 2.0}, 2.0)])

@@ -11,6 +11,7 @@ from regard.config import Text
 from regard.errors import RegardError
 from regard.search.grouped import limits
 from regard.text import Corpus
+from regard.train import prepare as prepare_module
 from regard.train.prepare import prepare
 from tests.commands.small import pairs, written
 
@@ -59,6 +60,43 @@ def test_held_out_sources_beyond_the_limit_are_not_asked_and_that_is_said(tmp_pa
     (tmp_path / "other").mkdir()
     with pytest.raises(RegardError, match=r"all sources of the held-out part are longer than text\.limit = 50"):
         prepared(tmp_path / "other", PAIRS, [("a" * 60, "b")], text=Text(limit=50))
+
+
+def test_pairs_beyond_the_limit_count_nowhere(tmp_path):
+    made = prepared(tmp_path, [*PAIRS[:70], ("a" * 60, "b")], PAIRS[70:], text=Text(limit=50))
+    assert [len(lengths) for lengths in made.lengths] == [70, 70]
+    assert made.lengths[0].max() == max(len(source) for source, _ in PAIRS[:70])
+    assert made.exam.longest == 2 * max(len(target) for _, target in PAIRS[:70]) + 10
+
+
+@pytest.mark.parametrize("place", ["ids/mine.txt", "notes.txt"])
+def test_what_belongs_to_no_run_is_left_alone(tmp_path, place):
+    mine = tmp_path / "data" / place
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious")
+    with pytest.raises(RegardError, match="belongs to no run, and would be lost; use another --out"):
+        prepared(tmp_path)
+    assert mine.read_text() == "precious"
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [place.split("/")[0]]
+
+
+def test_damaged_notes_of_a_run_are_one_line(tmp_path):
+    prepared(tmp_path)
+    (tmp_path / "data/prepared.json").write_text("{")
+    with pytest.raises(RegardError, match="was not written by this version of Regard, or is damaged"):
+        prepared(tmp_path)
+
+
+def test_one_huge_line_does_not_hold_up_the_tokenisers(tmp_path, monkeypatch):
+    seen = []
+    train_tokenizer = prepare_module.train_tokenizer
+    monkeypatch.setattr(
+        prepare_module,
+        "train_tokenizer",
+        lambda kind, lines, **k: seen.extend(lines) or train_tokenizer(kind, lines, **k),
+    )
+    prepared(tmp_path, [*PAIRS, ("a" * 300_000, "b")])
+    assert max(map(len, seen)) <= prepare_module.CLIPPED
 
 
 @pytest.mark.parametrize("asked", [{"source": "words"}, {"target": "words"}, {"source": "words", "target": "words"}])

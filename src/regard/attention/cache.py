@@ -20,7 +20,8 @@ class _Store:
 class Cache:
     """Keys and values so far, row by row. Handed over, never changed: `append` and `select` give a new one.
 
-    Rows may hold different lengths. Room doubles when it runs out, but never passes `limit`. Caches share their
+    Rows may hold different lengths. Room doubles when it runs out, up to `limit` (or what uneven rows
+    need: the longest row and the most that any brings). Caches share their
     room: appending writes behind what is there, and appending twice to one cache copies, so no cache ever changes.
     """
 

@@ -81,7 +81,7 @@ def steps(
     biased = scores if parts.bias is None else parts.bias.bind(queries)(scores, site)
     allowed = mask(site)
     weights = parts.normaliser(biased, allowed)
-    return Steps(scores, biased, allowed, weights, drop(weights) @ values)
+    return Steps(scores, biased, allowed, weights, drop(weights).to(values.dtype) @ values)
 
 
 def spread(grouped: GroupedKeys, heads: int) -> Keys:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -71,20 +72,23 @@ def evaluate(
 ) -> None:
     """Answer every source of the corpus, compare, and print what came of it."""
     transducer = opened(folder, device=device, long="allow", precision=search.precision)
-    reading = corpus.read()
-    questions = variants(reading)
-    with Progress(lambda: len(questions)) as progress:
-        if reading.problems:
-            progress.say(reading.summary())
-        start = time.perf_counter()
-        said, unknown = answered(transducer, list(questions), search, progress)
-        seconds = time.perf_counter() - start
-    counts: dict[str, Any] = {"bundle": str(folder), "pairs": reading.pairs, "unknown": unknown}
-    speed: dict[str, Any] = {"seconds": seconds, "per_second": len(said) / max(1e-9, seconds)}
-    report = Report(**counts, **speed, **judged(transducer, questions, said))
-    if output is not None:
-        _write(output, transducer, questions, said)
-    print(json.dumps(asdict(report), ensure_ascii=False) if as_json else told(report))
+    with nullcontext() if output is None else _Answers(output) as kept:
+        reading = corpus.read()
+        questions = variants(reading)
+        with Progress(lambda: len(questions)) as progress:
+            if reading.problems:
+                progress.say(reading.summary())
+            start = time.perf_counter()
+            said, unknown = answered(transducer, list(questions), search, progress)
+            seconds = time.perf_counter() - start
+        counts: dict[str, Any] = {"bundle": str(folder), "pairs": reading.pairs, "unknown": unknown}
+        speed: dict[str, Any] = {"seconds": seconds, "per_second": len(said) / max(1e-9, seconds)}
+        report = Report(**counts, **speed, **judged(transducer, questions, said))
+        try:
+            if kept is not None:
+                kept.write(transducer, questions, said)
+        finally:  # a disk that is full by now takes the file, not the metrics
+            print(json.dumps(asdict(report), ensure_ascii=False) if as_json else told(report))
 
 
 def answered(
@@ -161,17 +165,43 @@ def _span(part: dict[str, Any]) -> str:
     return f"{least}+" if most is None else f"{least}" if least == most else f"{least}–{most}"
 
 
-def _write(path: Path, transducer: Transducer, questions: dict[str, list[str]], said: Sequence[str]) -> None:
-    """The answers as a table that every command can read again: source and target, then the nearest right answer."""
-    found = metrics.compared(said, list(questions.values()), kind=transducer.bundle.target.kind)
-    rows = (
-        (source, answer, one.right, str(one.edits)) for source, answer, one in zip(questions, said, found, strict=True)
-    )
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write("source\ttarget\tright\tedits\n")
-            file.writelines("\t".join(cell.translate(SPACES) for cell in row) + "\n" for row in rows)
-        partial.replace(path)
-    except OSError as error:
-        raise RegardError(f"cannot write {str(path)!r}: {error.strerror}") from None
+class _Answers:
+    """The file of answers, opened before there are any: a place that cannot be written to is said at once."""
+
+    def __init__(self, path: Path) -> None:
+        # Hidden, for NAME.partial may hold what a killed `regard predict` answered so far.
+        self._path, self._partial = path, path.with_name(f".{path.name}.partial")
+        self._file: TextIO
+
+    def __enter__(self) -> _Answers:
+        if self._path.is_dir():
+            raise RegardError(f"cannot write {str(self._path)!r}: it is a folder; name a file in it")
+        try:
+            self._file = open(self._partial, "w", encoding="utf-8")
+        except OSError as error:
+            raise self._failed(error) from None
+        return self
+
+    def write(self, transducer: Transducer, questions: dict[str, list[str]], said: Sequence[str]) -> None:
+        """A table that every command can read again: source and target, then the nearest right answer."""
+        found = metrics.compared(said, list(questions.values()), kind=transducer.bundle.target.kind)
+        rows = (
+            (source, answer, one.right, str(one.edits))
+            for source, answer, one in zip(questions, said, found, strict=True)
+        )
+        try:
+            with self._file as file:
+                file.write("source\ttarget\tright\tedits\n")
+                file.writelines("\t".join(cell.translate(SPACES) for cell in row) + "\n" for row in rows)
+            self._partial.replace(self._path)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # what went wrong was said before
+            self._file.close()
+        with suppress(OSError):
+            self._partial.unlink(missing_ok=True)  # gone already when the table is whole
+
+    def _failed(self, error: OSError) -> RegardError:
+        return RegardError(f"cannot write {str(self._path)!r}: {error.strerror}")

@@ -32,6 +32,8 @@ def settings(config: Path | None, overrides: list[str]) -> dict[str, dict[str, A
             put(group, {key: tomllib.loads(f"x = {value}")["x"]}, "--set")
         except tomllib.TOMLDecodeError:
             put(group, {key: value}, "--set")  # a bare word is a string
+    if not isinstance(kind := groups["model"].get("kind", ""), str):
+        raise RegardError(f"model.kind is a word, transformer or recurrent; got {kind!r}")
     return groups
 
 

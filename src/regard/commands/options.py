@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+DASH = "\0"  # stands for "-" while words are told from options, which "-" would be taken for; nobody can type it
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Search:
     """How answers are found, and what they must keep to."""
 
     beam: int | None = None
-    """Beginnings kept side by side; 1 is greedy search. Default: 4, or as many as --n-best."""
+    """Beginnings kept side by side; 1 is greedy search. Default: 4, or as many as there are answers to give."""
 
     length: float | None = None
     """α of the length penalty: score = log p / lengthᵅ. Default: 1 for running text, 0 for symbols."""
@@ -38,13 +42,15 @@ class Search:
     """The fewest tokens an answer may have."""
 
     longest: int | None = None
-    """The most tokens an answer may have. Default: by the source's length and what the model has seen."""
+    """An answer has at most so many tokens; never more than the model's own limit, which is by the source's length and
+    what the model has seen."""
 
     prefix: str | None = None
     """What every answer begins with."""
 
     ban: list[str] | None = None
-    """A word that no answer may hold (repeatable)."""
+    """A word that no answer may hold (repeatable). Its usual spelling in pieces is banned: with bpe, another
+    spelling of it could pass."""
 
     require: list[str] | None = None
     """A word that every answer must hold (repeatable); needs a beam."""
@@ -56,7 +62,8 @@ class Search:
     """No sequence of so many tokens is said twice."""
 
     precision: str = "float32"
-    """float32, or bfloat16: faster on a GPU, and a few answers in a thousand come out otherwise."""
+    """float32, or bfloat16: faster on a GPU, but a few answers in a thousand come out otherwise, and close calls may
+    then fall otherwise in another batch."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +87,9 @@ class Draw:
 
     seed: int = 1
     """The same seed draws the same answers, whatever the other lines are."""
+
+
+def dashed(app: object, commands: object, arguments: Iterable[Any]) -> None:
+    """Dashes as they were typed, be they texts or paths; the parser calls this before it makes values of its tokens."""
+    for argument in arguments:
+        argument.tokens = [token.evolve(value="-") if token.value == DASH else token for token in argument.tokens]

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from regard.bundle import to_disk
 from regard.commands.inputs import Line, Windows
@@ -75,14 +75,25 @@ class Stream(Output):
             self._stream.close()
 
 
+class Held(NamedTuple):
+    """What of a file is whole: so many lines and bytes, and the running sha256 of the sources that they answer.
+
+    The three are exchanged together and never changed, so that an interrupt cannot fall between them.
+    """
+
+    lines: int
+    bytes: int
+    sources: Any
+
+
 class Kept(Output):
     """A file, written whole or gone on with. `asked` is all that the answers depend on beside the lines."""
 
     def __init__(self, path: Path, asked: Mapping[str, Any], *, restart: bool = False) -> None:
         self._path, self._asked = path, dict(asked)
         self._partial, self._progress = (path.with_name(f"{path.name}.{role}") for role in ("partial", "progress"))
-        self._sources, self._size, self._noted = hashlib.sha256(), 0, float("-inf")
-        self._finished = False
+        self._held, self._noted = Held(0, 0, hashlib.sha256()), float("-inf")
+        self._checked = self._finished = False
         try:
             self._file = self._opened()
             with ExitStack() as unless_begun:
@@ -94,24 +105,25 @@ class Kept(Output):
 
     def left(self, windows: Windows) -> Windows:
         """The windows after those that were answered; an error when those are not the same lines as then."""
-        skip = self.done
+        skip, sources = self._held.lines, hashlib.sha256()
         for window in windows:
             if skip:
-                self._seen(window[:skip])
+                sources = _seen(sources, window[:skip])
                 skip, window = skip - len(window[:skip]), window[skip:]
                 if not skip:
-                    self._same()
+                    self._same(sources)
             if window:
                 yield window
         if skip:
-            self._same()
+            self._same(sources)
 
     def write(self, window: Sequence[Line], text: str) -> None:
         written = text.encode()
         try:
             self._file.write(written)
-            self._seen(window)
-            self.done, self._size = self.done + len(window), self._size + len(written)
+            lines, size, sources = self._held
+            self._held = Held(lines + len(window), size + len(written), _seen(sources, window))
+            self.done = self._held.lines
             if time.monotonic() - self._noted >= EVERY:
                 self._note()
         except OSError as error:
@@ -129,7 +141,8 @@ class Kept(Output):
 
     def close(self) -> None:
         with suppress(OSError):  # what went wrong was said before
-            if not self._finished and not self._file.closed:
+            # What was not compared with the input yet is as it was noted: a new note could only spoil it.
+            if self._checked and not self._finished and not self._file.closed:
                 self._note()
         with suppress(OSError):
             self._file.close()
@@ -155,12 +168,14 @@ class Kept(Output):
         size = self._file.seek(0, os.SEEK_END)
         noted = None if restart else self._read(size)
         if noted is not None and size >= noted["bytes"]:
-            self.done, self._size, self._expected = noted["lines"], noted["bytes"], noted["sources"]
+            self._held, self._expected = Held(noted["lines"], noted["bytes"], hashlib.sha256()), noted["sources"]
         elif noted is not None and size:
             raise self._unlike(f"it has {size:,} bytes, fewer than the {noted['bytes']:,} that were noted")
-        self._file.seek(self._size)
+        self.done = self._held.lines
+        self._file.seek(self._held.bytes)
         self._file.truncate()
         if not self.done:
+            self._checked = True
             self._note()
 
     def _read(self, size: int) -> dict[str, Any] | None:
@@ -179,13 +194,11 @@ class Kept(Output):
                 raise self._unlike(f"{what}{'' if name == 'bundle' else f' and is {now.get(name)!r}'}")
         return noted
 
-    def _seen(self, window: Sequence[Line]) -> None:
-        for line in window:
-            self._sources.update(line.text.encode(errors="replace") + b"\0")
-
-    def _same(self) -> None:
-        if self._sources.hexdigest() != self._expected:
+    def _same(self, sources: Any) -> None:
+        if sources.hexdigest() != self._expected:
             raise self._unlike(f"the first {self.done:,} lines of the input were others")
+        self._held = self._held._replace(sources=sources)
+        self._checked = True
 
     def _note(self) -> None:
         """Note how far the file is, after making sure that it is."""
@@ -193,9 +206,9 @@ class Kept(Output):
         os.fsync(self._file.fileno())
         note = {
             "asked": self._asked,
-            "lines": self.done,
-            "bytes": self._size,
-            "sources": self._sources.hexdigest(),
+            "lines": self._held.lines,
+            "bytes": self._held.bytes,
+            "sources": self._held.sources.hexdigest(),
         }
         fresh = self._progress.with_name(f".{self._progress.name}")
         fresh.write_text(json.dumps(note))
@@ -210,6 +223,14 @@ class Kept(Output):
         return RegardError(
             f"cannot go on with {str(self._partial)!r}: {why}; ask as before, or begin anew with --restart"
         )
+
+
+def _seen(sources: Any, window: Sequence[Line]) -> Any:
+    """A sha256 that has these lines too; the given one stays as it is."""
+    more = sources.copy()
+    for line in window:
+        more.update(line.text.encode(errors="replace") + b"\0")
+    return more
 
 
 def output(path: Path | None, asked: Mapping[str, Any], *, restart: bool = False) -> Output:

@@ -12,17 +12,19 @@ from pathlib import Path
 from regard.commands.opened import opened
 from regard.commands.progress import Progress
 from regard.commands.records import SPACES, number
-from regard.text import UNKNOWN, Pair
+from regard.text import UNKNOWN, Corpus, Pair
 
 
 def score(folder: Path, pairs: Iterable[Pair], *, device: str = "auto", as_json: bool = False) -> None:
     """A line for each pair as it is scored: log-probability, source, target; the perplexity at the end."""
     transducer = opened(folder, device=device)
+    reading = pairs.read() if isinstance(pairs, Corpus) else None  # which knows what was left out
     count = tokens = 0
     total = 0.0
     out = sys.stdout.buffer
     with Progress() as progress:
-        given, asked = tee(pairs)  # an answer holds what the tokeniser makes of a target, not the target itself
+        # Twice, for an answer holds what the tokeniser makes of a target, not the target itself.
+        given, asked = tee(pairs if reading is None else reading)
         for pair, answer in zip(given, transducer.scores(asked), strict=True):
             count, tokens, total = count + 1, tokens + len(answer.logps), total + answer.logp
             if UNKNOWN in answer.ids or answer.unknown:
@@ -42,6 +44,8 @@ def score(folder: Path, pairs: Iterable[Pair], *, device: str = "auto", as_json:
             out.write(f"{line}\n".encode())
             progress.advance(1)
         out.flush()
+        if reading is not None and reading.problems:
+            progress.say(reading.summary())
         perplexity = math.exp(min(700.0, -total / max(1, tokens)))
         progress.say(
             f"{count:,} pairs, {tokens:,} tokens (each end counts), log-probability {total:,.2f}, "

@@ -109,7 +109,7 @@ class Traces:
         start = time.perf_counter()
         longest = None if transducer.most is not None and transducer.most <= TOKENS else TOKENS
         search = transducer.search(beam=ask.decode.width, longest=longest) if ask.target is None else None
-        trace = record(transducer, ask.source, target=ask.target, search=search, edits=ask.edits)
+        trace = record(transducer, ask.source, target=ask.target, search=search, edits=ask.edits, longest=TOKENS)
         seconds = time.perf_counter() - start
         return Held(ask, model, trace, seconds, sum(trace[name].nbytes for name in trace.names))
 

@@ -25,8 +25,10 @@ from regard.models.held import HeldState, Room
 from regard.models.layers import FeedForward, Sublayer
 from regard.models.linear import Linear, Vectors
 from regard.models.transformer import Transformer
-from regard.positions import Added
+from regard.positions import Added, Learned
 from regard.ragged import Layout, Ragged
+
+SOME = 64  # positions that are laid out at first
 
 
 def swift(model: Model) -> Model:
@@ -94,7 +96,7 @@ class Swift(Model):
         self.tables = [side.table.detach() * side.scale for side in (model.source, model.target)]
         self.adding = model.source.position, model.target.position
         self.turns: dict[int, Tensor] = {}  # by position, made when first needed
-        self.places: dict[tuple[int, int, int], Tensor] = {}
+        self.places: dict[int, Tensor] = {}  # by encoding: the first positions, as many as were needed yet or more
 
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
         """The original's."""
@@ -208,12 +210,15 @@ class Swift(Model):
         return found.transpose(1, 2).reshape(x.size(0), -1)
 
     def _added(self, position: Added, start: int, count: int) -> Float[Tensor, "time width"]:
-        """What so many positions from `start` on add to embeddings; computed once."""
-        key = (id(position), start, count)
-        if key not in self.places:
-            places = torch.arange(start, start + count, device=self.tables[0].device)
-            self.places[key] = position(places).to(self.tables[0].dtype)
-        return self.places[key]
+        """What so many positions from `start` on add to embeddings: part of one table, which doubles when it must."""
+        table, end = self.places.get(id(position)), start + count
+        if table is None or len(table) < end:
+            room = max(SOME, 1 << (end - 1).bit_length())
+            if isinstance(position, Learned):
+                room = max(end, min(room, position.longest))  # one past those that were learned: it says so itself
+            table = position(torch.arange(room, device=self.tables[0].device)).detach().to(self.tables[0].dtype)
+            self.places[id(position)] = table
+        return table.narrow(0, start, count)
 
     def _turned(self, time: int) -> Float[Tensor, "dim dim"] | None:
         """Turning is linear: one matrix, the same for all heads and layers, turns what stands at a position."""

@@ -78,6 +78,9 @@ def _draw(axes: Axes3D, table: Numbers, labels: Sequence[str]) -> None:
     _move_apart(axes, texts)
 
 
+HIGHEST = 400  # lifts; seen from above, none of them moves a label
+
+
 def _move_apart(axes: Axes3D, texts: Sequence[Any]) -> None:
     """Labels stand over the tips of their arrows; each is lifted until it covers no tip and no label below it."""
     projection, lift = axes.get_proj(), 0.01 * axes.get_zlim()[1]
@@ -87,7 +90,10 @@ def _move_apart(axes: Axes3D, texts: Sequence[Any]) -> None:
         extent = texts[i].get_window_extent()
         half = np.array([extent.width / 2 + 6, extent.height / 2 + 5])  # and the frame around it
         x, y, z = texts[i].get_position_3d()
-        while any((np.abs(_seen(axes, (x, y, z), projection) - other) < half + size).all() for other, size in taken):
+        for _ in range(HIGHEST):
+            here = _seen(axes, (x, y, z), projection)
+            if not any((np.abs(here - other) < half + size).all() for other, size in taken):
+                break
             z += lift
         texts[i].set_position_3d((x, y, z))
         taken.append((_seen(axes, (x, y, z), projection), half))

@@ -115,7 +115,7 @@ class Shaw(Biasing):
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
         """One product of queries and table; a place then looks its number up."""
-        terms = torch.einsum("bhqd,rd->bhqr", queries, self.vectors(queries)) * self.scale
+        terms = torch.einsum("bhqd,rd->bhqr", queries, self.vectors(queries).to(queries.dtype)) * self.scale
 
         def bias(scores: Tensor, site: Site) -> Tensor:
             apart = (site.key - site.query).clamp(-self.reach, self.reach) + self.reach

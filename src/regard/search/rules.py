@@ -23,6 +23,7 @@ Scores = Float[Tensor, "row vocabulary"]
 Said = Int[Tensor, "row time"]
 Rule = Callable[[Scores, Said], Scores]
 NEVER = float("-inf")
+LEAST, MOST = 1e-6, 1e6  # a penalty of repetition: float32 holds it and what it makes of any log-probability
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class shortest:  # noqa: N801 (a rule is written as it is said)
     """No end before `count` tokens were said."""
 
     count: int
+
+    def __post_init__(self) -> None:
+        _counted("shortest", self.count)
 
     def __call__(self, scores: Scores, said: Said) -> Scores:
         return _without(scores, END) if said.shape[1] < self.count else scores
@@ -40,6 +44,9 @@ class longest:  # noqa: N801
     """Nothing but the end after `count` tokens."""
 
     count: int
+
+    def __post_init__(self) -> None:
+        _counted("longest", self.count)
 
     def __call__(self, scores: Scores, said: Said) -> Scores:
         return _only(scores, END) if said.shape[1] >= self.count else scores
@@ -76,6 +83,8 @@ def repetition(penalty: float) -> Rule:
     """What was said once is `penalty` times as improbable in log-probability (Keskar et al. 2019, §4.1)."""
     if penalty <= 0:
         raise RegardError(f"a repetition penalty is above 0 (1 changes nothing); got {penalty}")
+    if not LEAST <= penalty <= MOST:  # nor is nan between them
+        raise RegardError(f"a repetition penalty is from {LEAST:f} to {MOST:.0f} (1 changes nothing); got {penalty}")
 
     def rule(scores: Scores, said: Said) -> Scores:
         if not said.shape[1]:
@@ -106,6 +115,12 @@ def applied(rules: Sequence[Rule], scores: Scores, said: Said, last: Bool[Tensor
     for rule in rules:
         scores = rule(scores, said)
     return torch.where(last[:, None], _only(scores, END), scores) if bool(last.any()) else scores
+
+
+def _counted(name: str, count: int) -> None:
+    """Raise for what no answer could have."""
+    if count < 0:
+        raise RegardError(f"{name} counts the tokens of an answer, from 0 on; got {count}")
 
 
 def _without(scores: Scores, token: int) -> Scores:

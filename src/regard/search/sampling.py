@@ -18,6 +18,8 @@ from regard.search.noise import gumbel
 from regard.search.rules import NEVER, Rule, Scores
 from regard.search.walk import walk
 
+COLDEST, HOTTEST = 1e-6, 1e6  # temperatures: float32 holds what any log-probability becomes
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -41,6 +43,7 @@ class Sampling:
         for name, good, wanted in (
             ("count", self.count >= 1, "at least 1"),
             ("temperature", self.temperature > 0, "above 0; for the likeliest answer use greedy search"),
+            ("temperature", COLDEST <= self.temperature <= HOTTEST, f"from {COLDEST:f} to {HOTTEST:.0f}"),
             ("top_k", self.top_k is None or self.top_k >= 1, "at least 1"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),

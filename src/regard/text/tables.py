@@ -26,7 +26,7 @@ class Tabbed(Format):
 
     def rows(self, lines: Iterator[Line]) -> Iterator[Row]:
         if self.columns.header:
-            next(lines, None)
+            next((raw for _, raw in lines if raw.strip()), None)  # the names stand in the first line that is not blank
         for number, raw in lines:
             text = decoded(number, raw)
             yield text if isinstance(text, Row) else picked(number, raw, text.split("\t"), self.columns)
@@ -64,8 +64,8 @@ class Quoted(Format):
             except csv.Error as error:
                 yield Row(taken[0][0], _raw(taken), problem="broken CSV", detail=_csv_error(error))
                 continue
-            if header:
-                header = False
+            if header:  # up to the first line that is not blank, where the names stand
+                header = not _raw(taken).strip()
                 continue
             text = decoded(taken[0][0], _raw(taken))
             yield text if isinstance(text, Row) else picked(taken[0][0], _raw(taken), cells, self.columns)

@@ -45,6 +45,10 @@ class KnockOut(Change):
         if self.by == "uniform":
             seen = _into_softmax(program, self.attention)
             return program.overlaid(f"{self.attention}.weights", lambda own: hand.Uniform((own, seen), (), self.head))
+        if self.by == "mean" and program.walks(f"{self.attention}.context"):
+            raise RegardError(
+                f"{self.attention} looks anew at each step and has no mean before the last; use zero or uniform"
+            )
         silence = hand.Cut if self.by == "zero" else hand.Averaged
         return program.overlaid(f"{self.attention}.context", lambda own: silence((own,), (), self.head))
 
@@ -83,7 +87,7 @@ class Unscaled(Change):
         for name in _attentions(program, self.attention):
             if f"{name}.scores" not in {step.name for step in program.steps}:
                 raise RegardError(f"{name} does not scale its scores; nothing to switch off")
-            program = program.renewed(f"{name}.scores", single.Scale((f"{name}.dots",), (), 1.0))
+            program = program.renewed(program.own(f"{name}.scores"), single.Undivided((f"{name}.dots",)))
         return program
 
     @property
@@ -99,7 +103,7 @@ class Unmasked(Change):
 
     def apply(self, program: Program) -> Program:
         masks = {step.name: step.operation for step in program.steps if isinstance(step.operation, shares.Causal)}
-        wanted = [f"{name}.masked" for name in _attentions(program, self.attention)]
+        wanted = [program.own(f"{name}.masked") for name in _attentions(program, self.attention)]
         found = [name for name in wanted if name in masks]
         if not found:
             raise RegardError(f"{self.attention or 'this model'} has no mask; nothing to switch off")
@@ -140,7 +144,12 @@ class Shuffled(Change):
     """Positions told in another order, drawn by a seed; the tokens stay where they are."""
 
     kind: Literal["shuffled"] = "shuffled"
-    seed: int = 1
+    seed: int = Field(1, ge=0, lt=2**63)
+
+    def apply(self, program: Program) -> Program:
+        if not any(name.endswith(".positions") for step in program.steps for name in step.operation.inputs):
+            raise RegardError("this model has no position encoding to shuffle")
+        return program
 
     @property
     def label(self) -> str:
@@ -152,7 +161,7 @@ class Temperature(Change):
 
     kind: Literal["temperature"] = "temperature"
     at: str = "out"
-    value: float = Field(gt=0, le=1000)
+    value: float = Field(ge=1e-6, le=1000)
 
     def apply(self, program: Program) -> Program:
         if self.at == "out":
@@ -187,13 +196,16 @@ class Patch(Change):
     def apply(self, program: Program) -> Program:
         try:
             given = torch.tensor(self.values, dtype=torch.float32)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RuntimeError):
             raise RegardError(
                 f"the values of a patch must be a full grid of numbers; those for {self.name} are not"
             ) from None
-        time = next((step.operation.time for step in program.steps if step.name == self.name), 0)
-        kind = hand.PatchedHeads if time else hand.Patched
-        return program.overlaid(self.name, lambda own: kind((own,), (), given))
+        step = next((step for step in program.steps if step.name == self.name), None)
+        if step is not None and not step.axes:
+            raise RegardError(f"{self.name} is one number, made of others; patch those")
+        kind = hand.PatchedHeads if step is not None and step.operation.time else hand.Patched
+        square = step is not None and step.axes[-2:] == ("target", "target")
+        return program.overlaid(self.name, lambda own: kind((own,), (), given, square))
 
     @property
     def label(self) -> str:

@@ -102,6 +102,17 @@ class Program:
             own += ".own"
         return self.changed(name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own))))
 
+    def own(self, name: str) -> str:
+        """Where the model's own numbers of a tensor are made, under all edits."""
+        names = {step.name for step in self.steps}
+        while f"{name}.own" in names:
+            name += ".own"
+        return name
+
+    def walks(self, name: str) -> bool:
+        """Whether a tensor is made position by position."""
+        return any(step.name == name for part in self.parts if isinstance(part, Walk) for step in part.steps)
+
     def run(self, at: Numbers, *, start: int = 0) -> None:
         """Make every tensor from part `start` on, in place."""
         for part in self.parts[start:]:

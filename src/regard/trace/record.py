@@ -40,20 +40,29 @@ def record(
     *,
     search: Search | None = None,
     edits: Iterable[Mapping[str, Any] | Change] = (),
+    longest: int | None = None,
 ) -> Trace:
     """Every number of a sentence's way through the model, for a given target or for the model's own answer.
 
-    Without a target the answer is searched for as usual (or by `search`). An edited model answers greedily.
+    Without a target the answer is searched for as usual (or by `search`). An edited model answers greedily, with at
+    most `longest` tokens if that is given.
     """
     changes = tuple(edit(one) for one in edits)
     asked = [*transducer.bundle.source.encode(source.strip()), END]
     program = edited(written(transducer.model), changes)
     running = Running(transducer, program, changes, asked)
     forced = {one.step: one.token for one in changes if isinstance(one, Force)}
+    vocabulary = len(transducer.bundle.target)
+    for step, token in forced.items():
+        if token >= vocabulary:
+            raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
     if target is not None:
-        said = [forced.get(step, token) for step, token in enumerate(transducer.bundle.target.encode(target))]
+        said = transducer.bundle.target.encode(target)
+        if any(step >= len(said) for step in forced):
+            raise RegardError(f"a token is forced at step {max(forced)}; the target has steps 0 to {len(said) - 1}")
+        said = [forced.get(step, token) for step, token in enumerate(said)]
     elif changes:
-        said = running.decode(forced)
+        said = running.decode(forced, longest)
     else:
         said = transducer(source, search).ids
     penalty = _length(transducer, search).penalty(len(said) + 1)
@@ -94,15 +103,11 @@ class Running:
         self.program.run(self.at, start=self.program.decoding)
         return tensors["out.logprobs"]
 
-    def decode(self, forced: Mapping[int, int]) -> list[int]:
+    def decode(self, forced: Mapping[int, int], longest: int | None = None) -> list[int]:
         """The edited model's own answer, greedily, with some tokens forced."""
-        vocabulary = len(self.transducer.bundle.target)
-        for step, token in forced.items():
-            if token >= vocabulary:
-                raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
         said: list[int] = []
-        longest = int(limits(torch.tensor([len(self.asked)]), **self.transducer.reach)[0])
-        while len(said) < longest:
+        most = int(limits(torch.tensor([len(self.asked)]), **self.transducer.reach)[0])
+        while len(said) < (most if longest is None else min(most, longest)):
             token = forced[len(said)] if len(said) in forced else int(self.see(said)[-1].argmax())
             if token == END:
                 break

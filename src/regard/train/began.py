@@ -20,7 +20,7 @@ Asked = tuple[str, str, dict[str, Any], Train]  # the family, the size, settings
 
 def decided(path: Path, asked: Asked, text: Text, data: Prepared, here: World) -> Plan:
     """The plan of a run, from `path` if it is there; else made for this machine, and written down."""
-    began = here.agreed(json.loads(path.read_text()) if path.exists() else None)
+    began = here.agreed(_read(path))
     if began is not None:
         found = again(began, *asked)
     else:
@@ -34,13 +34,24 @@ def decided(path: Path, asked: Asked, text: Text, data: Prepared, here: World) -
 
 def again(began: dict[str, Any], family: str, size: str, overrides: dict[str, Any], train: Train) -> Plan:
     """The plan that a run began with, wherever it goes on, and what is asked for now over it."""
-    if "name" not in began:
-        raise RegardError("this run was begun by an older version of Regard; use another --out")
     was = began["model"] if began["model"]["kind"] == family else {}
     sizes = {} if size == "auto" or began["name"] == f"{family} {size}" else PRESETS[family][size]
     model = parse(Model, {"kind": family, **was, **sizes, **overrides}, "model")
     given = {name: value for name, value in train.model_dump().items() if value is not None}
     return Plan(began["name"], model, parse(Train, {**began["train"], **given}, "train"), began["decisions"])
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What was written down; None where a run is yet to begin."""
+    if not path.exists():
+        return None
+    try:
+        began: dict[str, Any] = json.loads(path.read_text())
+        if {"name", "model", "train", "text", "decisions"} <= began.keys():
+            return began
+    except (ValueError, AttributeError):
+        pass
+    raise RegardError(f"{str(path)!r} was not written by this version of Regard, or is damaged; use another --out")
 
 
 def _same(path: Path, was: dict[str, Any] | None, found: Plan, text: Text) -> None:

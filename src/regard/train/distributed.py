@@ -88,7 +88,11 @@ def world(device: str = "auto") -> Iterator[World]:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise RegardError("device 'cuda' is asked for, but torch sees no GPU; use --device cpu")
-    place = torch.device(f"cuda:{local}" if device == "cuda" else device)
+    try:
+        place = torch.device(f"cuda:{local}" if device == "cuda" else device)
+        torch.empty(0, device=place).numpy(force=True)  # what holds no numbers, or is not there, trains nothing
+    except (RuntimeError, NotImplementedError, AssertionError):
+        raise RegardError(f"device {device!r} is not here; use cpu, or cuda where there is one") from None
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if size > 1:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from regard.errors import RegardError
 from regard.models import Model, swift
 from regard.search import Greedy, search_all
 from regard.search.grouped import RATIO
@@ -53,3 +54,11 @@ def decode(
     found = search_all(Greedy(), swift(model), [source.encode(line) for line in lines], **reach, device=device)
     model.train(training)
     return [target.decode(some.hypotheses[0].ids) for some in found]
+
+
+def finite(model: Model, step: int) -> None:
+    """Raise where weights have run away: search would find nothing to say."""
+    if not torch.stack([weight.isfinite().all() for weight in model.parameters()]).all():
+        raise RegardError(
+            f"weights are not finite at step {step:,}; lower train.rate or train.decay, and use another --out"
+        )

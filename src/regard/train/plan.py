@@ -54,7 +54,7 @@ def check(family: str, size: str, overrides: dict[str, Any], train: Train) -> No
 
 def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: Prepared, world: World) -> Plan:
     """Fill in what was left to us, from the size of the data and the machine."""
-    tokens = int(data.pairs.source_lengths.sum() + data.pairs.target_lengths.sum())
+    tokens = int(sum(lengths.sum() for lengths in data.lengths))
     decisions = []
     if size == "auto":
         size = _size(tokens, world)
@@ -63,6 +63,8 @@ def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: 
     dropout = {} if "dropout" in overrides else {"dropout": _dropout(tokens, size, train)}
     tied = {} if "tied" in overrides or data.exam.source is not data.exam.target else {"tied": "all"}
     model = parse(Model, {"kind": family, **sizes, **dropout, **tied, **overrides}, "model")
+    if model.tied == "all" and data.exam.source is not data.exam.target:  # as large as each other or not
+        raise RegardError("model.tied = 'all' needs one vocabulary for both sides; add text.shared = true")
     with torch.device("meta"):  # what cannot be built is refused before anything is written down
         build(model, len(data.exam.source), len(data.exam.target))
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # found at width 64; wider models want less

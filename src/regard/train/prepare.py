@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ from regard.train import metrics
 from regard.train.evaluate import Exam
 
 MOST_QUESTIONS = {"cpu": 2_000, "cuda": 10_000}  # which weights are the best is decided on these
+OWN = {"ids", "ids.partial", "prepared.json", "prepared.partial", "bad-lines.txt"} | {
+    f"{side}.tokenizer.json" for side in ("source", "target")
+}
+CLIPPED = 20_000  # letters of a line that tokenisers are trained on
 MOST_RATIO = 16.0  # an answer that much longer than its source is a mistake in the data, or the model's
 
 
@@ -49,24 +54,25 @@ class Prepared:
     fingerprint: dict[str, str]
     limit: int
 
+    @cached_property
+    def lengths(self) -> tuple[Int32[np.ndarray, " pair"], Int32[np.ndarray, " pair"]]:
+        """Of both sides of the pairs that are read."""
+        return _within(self.pairs, self.limit)
+
     def batches(self, train: Train, budget: int, world: int = 1, rank: int = 0) -> Batches:
         """What is read step by step, pieces respelt by chance where that is asked for."""
-        sides = (self.exam.source, self.pairs.source_lengths), (self.exam.target, self.pairs.target_lengths)
+        sides = tuple(zip((self.exam.source, self.exam.target), self.lengths, strict=True))
         chance = train.respelling or 0.0
         if chance and not any(tokenizer.kind == "bpe" for tokenizer, _ in sides):
             raise RegardError(f"train.respelling = {chance:g} respells pieces of bpe, and neither side has any")
         respelt = [
-            Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=self._longest(lengths))
+            Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=int(lengths.max()))
             if chance and tokenizer.kind == "bpe"
             else None
             for side, (tokenizer, lengths) in enumerate(sides)
         ]
         told = {"seed": train.seed, "limit": self.limit, "world": world, "rank": rank}
         return Batches(self.pairs, budget=budget, respelt=respelt, **told)
-
-    def _longest(self, lengths: Int32[np.ndarray, " pair"]) -> int:
-        """Of the texts that are read."""
-        return min(self.limit, int(lengths.max()))
 
 
 def prepare(
@@ -81,24 +87,19 @@ def prepare(
 ) -> Prepared:
     """Tokenisers trained, ids written under `home`, at `most` so many questions kept: once. A second call only opens
     what is there."""
-    for kind in (text.source, text.target):
-        choose({"auto": None, **TOKENIZERS}, kind, "tokeniser")
-    if text.shared and len({text.source, text.target} - {"auto"}) > 1:
-        raise RegardError(
-            f"text.shared makes one vocabulary of one kind, but text.source is {text.source} and text.target is "
-            f"{text.target}; make them the same, or leave one to auto"
-        )
+    _check(text)
     prints = corpus.fingerprint()
     if held_out is not None:
         prints |= {f"held out: {name}": value for name, value in held_out.fingerprint().items()}
     asked = {"train.seed": seed, **{f"text.{name}": value for name, value in text.model_dump().items()}}
     known = home / "prepared.json"
     if known.exists():
-        facts = json.loads(known.read_text())
+        facts = _known(known)
         _unchanged(facts["fingerprint"], prints)
         _as_asked(facts["asked"], asked)
         seen = None
     else:
+        _no_strangers(home)
         shutil.rmtree(home / "ids", ignore_errors=True)  # of a run that ended before it could say what it had read
         home.mkdir(parents=True, exist_ok=True)
         reading = corpus.read(home / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
@@ -127,16 +128,28 @@ def prepare(
         raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
     questions, said = _short(questions, source, text.limit)
     task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])
-    longest = int(min(text.limit, 2 * int(pairs.target_lengths.max()) + 10))
-    exam = Exam(source, target, questions, task, longest, _ratio(pairs))
+    sources, targets = _within(pairs, text.limit)
+    longest = int(min(text.limit, 2 * int(targets.max()) + 10))
+    exam = Exam(source, target, questions, task, longest, _ratio(sources, targets))
     return Prepared(pairs, exam, [*facts["decisions"], *said], prints, text.limit)
+
+
+def _check(text: Text) -> None:
+    """Raise for what is wrong whatever the data are."""
+    for kind in (text.source, text.target):
+        choose({"auto": None, **TOKENIZERS}, kind, "tokeniser")
+    if text.shared and len({text.source, text.target} - {"auto"}) > 1:
+        raise RegardError(
+            f"text.shared makes one vocabulary of one kind, but text.source is {text.source} and text.target is "
+            f"{text.target}; make them the same, or leave one to auto"
+        )
 
 
 def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[str, Any]:
     """Choose and train the tokenisers; say why."""
-    sides = {"source": seen.sources, "target": seen.targets}
+    sides = {"source": _clipped(seen.sources), "target": _clipped(seen.targets)}
+    every = [line for lines in sides.values() for line in lines]
     if text.shared:  # one choice, of all lines
-        every = [*seen.sources, *seen.targets]
         asked = text.source if text.source != "auto" else text.target
         kind, size, reason = _chosen(asked, text, every, 2 * seen.pairs)
         decisions.append(f"tokeniser of both sides {reason}")
@@ -150,7 +163,7 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
     pieces = chosen[0][0] in ("bpe", "unigram") and chosen[0] == chosen[1]
     shared = text.shared if text.shared is not None else pieces
     if shared:
-        made = train_tokenizer(chosen[0][0], [*seen.sources, *seen.targets], size=chosen[0][1])
+        made = train_tokenizer(chosen[0][0], every, size=chosen[0][1])
         for side in sides:
             made.save(home / f"{side}.tokenizer.json")
         decisions.append("one vocabulary for both sides")
@@ -165,6 +178,33 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
     }
 
 
+def _clipped(lines: list[str]) -> list[str]:
+    """Lines no longer than tokenisers can be trained on: one of a million letters would take minutes, and no model."""
+    return [line[:CLIPPED] for line in lines]
+
+
+def _known(path: Path) -> dict[str, Any]:
+    """What an earlier part of the run wrote down."""
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text())
+        if {"decisions", "shared", "threshold", "fingerprint", "asked"} <= facts.keys():
+            return facts
+    except (ValueError, AttributeError):
+        pass
+    raise RegardError(f"{str(path)!r} was not written by this version of Regard, or is damaged; use another --out")
+
+
+def _no_strangers(home: Path) -> None:
+    """Raise where a run would write over what no run has written."""
+    inside = {"source.ids", "target.ids", "source.offsets", "target.offsets", "ids.json"}
+    for folder, own in ((home, OWN), (home / "ids", inside)):
+        if folder.exists() and not folder.is_dir():
+            raise RegardError(f"{str(folder)!r} is a file, where a run keeps its data; use another --out")
+        for path in sorted(folder.iterdir()) if folder.exists() else ():
+            if path.name not in own:
+                raise RegardError(f"{str(path)!r} belongs to no run, and would be lost; use another --out")
+
+
 def _chosen(wanted: str, text: Text, lines: list[str], total: int) -> tuple[str, int | None, str]:
     """A tokeniser's kind, size and why."""
     if wanted == "auto":
@@ -173,6 +213,13 @@ def _chosen(wanted: str, text: Text, lines: list[str], total: int) -> tuple[str,
     else:
         kind, size, reason = wanted, default_size(wanted, lines, total=total), f"{wanted}: as you asked"
     return kind, text.vocabulary if kind in ("bpe", "unigram") and text.vocabulary else size, reason
+
+
+def _within(pairs: Pairs, limit: int) -> tuple[Int32[np.ndarray, " pair"], Int32[np.ndarray, " pair"]]:
+    """The lengths of both sides of the pairs that are read: those beyond the limit are left out."""
+    sources, targets = pairs.source_lengths, pairs.target_lengths
+    read = (sources <= limit) & (targets <= limit)
+    return (sources, targets) if read.all() else (sources[read], targets[read])
 
 
 def _some(questions: dict[str, list[str]], most: int) -> dict[str, list[str]]:
@@ -190,9 +237,9 @@ def _short(questions: dict[str, list[str]], source: Tokenizer, limit: int) -> tu
     return short, [f"{long:,} held-out sources have over {limit} tokens and are not asked (text.limit)"] if long else []
 
 
-def _ratio(pairs: Pairs) -> float:
+def _ratio(sources: Int32[np.ndarray, " pair"], targets: Int32[np.ndarray, " pair"]) -> float:
     """How many times as long as its source an answer may be: what nearly all pairs need, and no less than usual."""
-    needed = (pairs.target_lengths - SOME) / (pairs.source_lengths + 1)
+    needed = (targets - SOME) / (sources + 1)
     return float(min(MOST_RATIO, max(RATIO, np.percentile(needed, 99.9, method="higher"))))
 
 

@@ -21,6 +21,7 @@ from regard.text import Corpus
 from regard.train import checkpoint, metrics
 from regard.train.began import decided
 from regard.train.distributed import World, whole, world
+from regard.train.evaluate import finite
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
 from regard.train.plan import Plan, check
@@ -61,6 +62,7 @@ class Job:
 def run(job: Job, view: View | None = None) -> dict[str, Any]:
     """Train, and leave a bundle in `job.out / "bundle"`. Returns the facts of its card."""
     check(job.family, job.size, job.model, job.train)
+    bundle.check_place(job.out / "bundle")
     with world(job.device) as here, view or live() as view:
         say = view.said if here.first else (lambda text: None)
         if not here.first:  # the first process writes the data; the others open it
@@ -157,6 +159,7 @@ class Running:
         with trainer.average.lent():
             model = self._whole()
             if self.here.first:
+                finite(model, trainer.step)
                 found, samples = self.data.exam.take(model, self.here.device)
                 _, value, higher = metrics.main(found)
                 gain = 0.0 if facts["best"] is None else value - facts["best"] if higher else facts["best"] - value
@@ -187,17 +190,17 @@ class Running:
         return bundle.Bundle(model, exam.source, exam.target, self.plan.model, self._card(trainer, found))
 
     def _card(self, trainer: Trainer, found: dict[str, Any]) -> dict[str, Any]:
-        pairs, exam = self.data.pairs, self.data.exam
+        exam, (sources, targets) = self.data.exam, self.data.lengths
         return {
             "metrics": found,
             "task": exam.task,
             "held_out": len(exam.questions),
-            "pairs": len(pairs),
+            "pairs": len(sources),
             "decisions": [*self.data.decisions, *self.plan.decisions],
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "longest": {
-                "source": int(pairs.source_lengths.max()),
-                "target": int(pairs.target_lengths.max()),
+                "source": int(sources.max()),
+                "target": int(targets.max()),
                 "ratio": exam.ratio,
             },
             "steps": trainer.step,
@@ -218,7 +221,7 @@ class Running:
         facts = {
             "model": self.plan.name,
             "parameters": f"{sum(p.numel() for p in self.model.parameters()):,}",
-            "pairs": f"{len(self.data.pairs):,} to learn from, {len(self.data.exam.questions):,} held out",
+            "pairs": f"{len(self.data.lengths[0]):,} to learn from, {len(self.data.exam.questions):,} held out",
             "steps": f"{trainer.total:,} of about {self.plan.budget:,} tokens on {self.here.device}",
         }
         if resumed:
@@ -228,6 +231,10 @@ class Running:
 
     def _end(self, trainer: Trainer) -> dict[str, Any]:
         self.here.wait()
+        if not (self.job.out / "bundle").exists():
+            raise RegardError(
+                f"this run is done and its bundle was moved from {str(self.job.out)!r}; use another --out"
+            )
         card = bundle.load(self.job.out / "bundle").card
         if self.here.first:
             self.journal.write("finished", step=trainer.step, metrics=card["metrics"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from regard import bundle
-from regard.config import Train
+from regard.config import Train, parse
 from regard.ragged import Ragged
 from regard.search import Greedy, alignment, limits, looks
 from regard.text import Corpus, begun, ended, variants
@@ -22,7 +22,7 @@ SHADES = " ░▒▓█"
 def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
     """Train (or go on, or only show what is there), then print the test errors, ten words and an alignment."""
     parts = unpack(out / "dictionary")
-    train = Train(minutes=minutes, evaluations=4)
+    train = parse(Train, {"minutes": minutes, "evaluations": 4}, "train")
     command = ["regard", *sys.argv[1:]]
     job = Job(
         Corpus(parts["train"]), out, Corpus(parts["dev"]), family=family, train=train, device=device, command=command

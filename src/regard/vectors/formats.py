@@ -191,7 +191,7 @@ def _lines(file: BufferedIOBase, name: str, dim: int, start: int) -> Contents:
     words, numbers = [], bytearray()
     for number, line in enumerate(file, start):
         word, *fields = line.rsplit(None, dim) or [b""]
-        if len(fields) < dim or (b" " in word and trailing_numbers(line) > dim):
+        if len(fields) < dim or (len(word.split()) > 1 and trailing_numbers(line) > dim):
             if not line.strip() and not file.read().strip():  # blank lines may end a file
                 break
             raise RegardError(f"{name}:{number}: {trailing_numbers(line)} numbers where {dim} are due")

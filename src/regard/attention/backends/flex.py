@@ -35,7 +35,8 @@ def cannot(
         return f"it knows no dropout on weights, and dropout is {parts.dropout.p}"
     if example is None:
         return None
-    learning = torch.is_grad_enabled() and (example.requires_grad or any(p.requires_grad for p in parts.parameters()))
+    wanted = (x.requires_grad for x in (example, *others, *parts.parameters()))
+    learning = torch.is_grad_enabled() and any(wanted)
     if example.device.type == "cpu" and learning:
         return "on a CPU it gives no gradients (run it under torch.no_grad())"
     if example.is_cuda and example.shape[-1] < _NARROWEST:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.trace.explanation import Index, Stage, Working, copied, product_sum
 from regard.trace.operations.operation import ALL, Numbers, Operation, constant
 
@@ -125,9 +126,11 @@ class Nothing(Operation):
 
 @dataclass(frozen=True)
 class Patched(Operation):
-    """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay the model's own."""
+    """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay the model's own;
+    where rows and columns are of the same sequence (`square`), columns too."""
 
     given: Tensor | None = None
+    square: bool = False
 
     kind = "patched"
     formula = "taken from another trace"
@@ -135,13 +138,23 @@ class Patched(Operation):
     def compute(self, at: Numbers, rows: slice) -> Tensor:
         assert self.given is not None
         own = at[self.inputs[0]].clone()
-        size = min(own.shape[self.time], self.given.shape[self.time])
-        own.narrow(self.time, 0, size).copy_(self.given.narrow(self.time, 0, size))
+        self._check(own)
+        there = tuple(slice(min(sizes)) for sizes in zip(own.shape, self.given.shape, strict=True))
+        own[there] = self.given[there]
         return own[rows] if self.time == 0 else own[:, rows]
+
+    def _check(self, own: Tensor) -> None:
+        """Raise unless what was given has the shape of what is there, but for sizes that follow the text."""
+        assert self.given is not None
+        free = (self.time, self.time + 1) if self.square else (self.time,)
+        shapes = [[size for axis, size in enumerate(one.shape) if axis not in free] for one in (own, self.given)]
+        if own.ndim != self.given.ndim or shapes[0] != shapes[1]:
+            name = self.inputs[0].removesuffix(".own")
+            raise RegardError(f"{name} is {tuple(own.shape)}; the patch for it is {tuple(self.given.shape)}")
 
     def explain(self, at: Numbers, index: Index) -> Working:
         assert self.given is not None
-        if index[self.time] >= self.given.shape[self.time]:
+        if any(place >= size for place, size in zip(index, self.given.shape, strict=True)):
             return copied(at.one(self.inputs[0], *index))
         return copied(constant("patched", float(self.given[index])))
 

@@ -121,6 +121,14 @@ class Scale(Operation):
 
 
 @dataclass(frozen=True)
+class Undivided(Scale):
+    """Scores as they are, where a model would divide them."""
+
+    kind = "not scaled"
+    formula = "score, not divided by √dim"
+
+
+@dataclass(frozen=True)
 class Same(Operation):
     """A copy under another name, for a part that is switched off or stands for itself."""
 

@@ -1,0 +1,55 @@
+"""Settings that no run can use are refused with a line before anything is written; weights that run away are named."""
+
+import pytest
+
+from regard.config import Train, parse
+from regard.errors import RegardError
+from regard.train.run import run
+from tests.commands.small import Quiet, arguments, job, regard, written
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", "inf"),
+        ("minutes", "inf"),
+        ("clip", "inf"),
+        ("rate", "nan"),
+        ("decay", "inf"),
+        ("seed", str(2**70)),
+        ("seed", "-1"),
+    ],
+)
+def test_numbers_without_end_are_refused(name: str, value: str):
+    with pytest.raises(RegardError, match=f"train.{name}"):
+        parse(Train, {name: float(value) if name != "seed" else int(value)}, "train")
+
+
+@pytest.mark.parametrize("device", ["tpu", "meta", "foo:1"])
+def test_a_device_that_is_not_here_is_one_line(tmp_path, capsys, device: str):
+    data = written(tmp_path / "pairs.tsv")
+    _, said = regard(capsys, *arguments(data, tmp_path / "out", "--steps", "2", "--device", device), code=2)
+    assert said.strip().splitlines()[-1].endswith(f"device {device!r} is not here; use cpu, or cuda where there is one")
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_run_away_are_named(tmp_path):
+    with pytest.raises(RegardError, match=r"(not finite|became (nan|inf)) at step"):
+        run(job(written(tmp_path / "pairs.tsv"), tmp_path / "out", rate=1e30), Quiet())
+
+
+def test_a_strange_file_where_the_bundle_goes_is_told_before_training(tmp_path):
+    mine = tmp_path / "out/bundle/mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious")
+    with pytest.raises(RegardError, match=r"mine\.txt"):
+        run(job(written(tmp_path / "pairs.tsv"), tmp_path / "out"), Quiet())
+    assert not (tmp_path / "out/data").exists()
+
+
+def test_a_bundle_that_was_moved_is_said(tmp_path):
+    asked = job(written(tmp_path / "pairs.tsv"), tmp_path / "out")
+    run(asked, Quiet())
+    (tmp_path / "out/bundle").rename(tmp_path / "elsewhere")
+    with pytest.raises(RegardError, match="this run is done and its bundle was moved"):
+        run(asked, Quiet())
