@@ -25,11 +25,11 @@ from regard import bundle
 from regard.errors import RegardError, choose
 from regard.models import Ensemble, Model, swift
 from regard.ragged import Ragged
-from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Required, Sampling, Search, rules
+from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Sampling, Search, rules
 from regard.search.grouped import RATIO, limits, search_all
 from regard.search.looks import alignment as aligned
 from regard.search.looks import looks
-from regard.search.worded import restrictions, spellings
+from regard.search.worded import requirement, restrictions
 from regard.shipped import located
 from regard.text import UNKNOWN, begun, ended
 
@@ -116,12 +116,12 @@ class Transducer:
     ) -> Search:
         """A search from plain words and numbers. `length` is the α of the length penalty; left out it is 1 for running
         text, where answers differ in length, and 0 (the likeliest answer) for symbols."""
-        usual = 1.0 if self.bundle.card.get("task") == "text" else 0.0
+        usual = float(self.bundle.card.get("task") == "text")
         ranked = Length(usual if length is None else length, penalty)  # looked at even where greedy search needs none
         kept = self.restrictions(
             shortest=shortest, longest=longest, prefix=prefix, banned=banned, repetition=repetition, no_repeat=no_repeat
         )
-        needed = Required([spellings(self.bundle.target, word)[-1] for word in required]) if required else None
+        needed = requirement(self.bundle.target, required)
         if beam < 1:
             raise RegardError(f"a beam is at least 1 wide; got {beam}")
         if beam == 1 and best == 1 and needed is None:

@@ -5,6 +5,8 @@ import torch
 
 from regard.search import Beam, Length, Required
 from regard.search.rules import longest
+from regard.search.worded import requirement
+from regard.text import train_tokenizer
 from tests.search.test_rules import answers, contains
 from tests.search.trees import END, Chance, ragged, ranked, sentences, sources
 
@@ -18,6 +20,17 @@ WORDS = {
     "a start that is seen twice": [[3, 3, 4]],
 }
 every_word = pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+
+
+def test_a_word_may_be_the_first_that_is_said():
+    """[3, 6] inside a text, [4, 5] at its beginning, as where pieces carry the space before a word."""
+    required = Required([[3, 6], [7]], [[4, 5], [8]])
+    said = [[], [4], [4, 5], [1, 4, 5], [4, 5, 7], [3, 6, 7], [8], [8, 3], [8, 3, 6]]
+    assert [required.met(ids) for ids in said] == [0, 1, 2, 0, 3, 3, 1, 2, 3]
+    assert required.needed([]) == {3, 7, 4, 8}
+    assert required.needed([4]) == {3, 7, 5}
+    assert required.needed([4, 5]) == {7}
+    assert required.needed([1]) == {3, 7}
 
 
 def test_what_was_met_by_hand():
@@ -92,3 +105,13 @@ def test_they_are_searched_alone():
     """Banks are filled by comparing many numbers; no margin is kept of that, so no batch is trusted."""
     for some in Beam(3, required=Required([[3]]))(Chance(6), ragged(*sources(3)), torch.full((3,), 6)):
         assert some.close
+
+
+def test_a_required_word_is_there_when_it_stands_first():
+    target = train_tokenizer("bpe", ["The cat sat on The mat"] * 20, size=300)
+    required = requirement(target, ["The"])
+    assert required is not None
+    for text in ("The cat sat", "on The mat"):
+        assert required.met(target.encode(text)) == required.all
+    assert required.met(target.encode("cat sat on")) < required.all
+    assert requirement(target, []) is None

@@ -17,10 +17,14 @@ Scored = tuple[float, int]  # a total, and its place in (beam × vocabulary)
 
 class Required:
     """The beam is shared out among banks of hypotheses by how much of what is required they have said, so that one that
-    says a required word is not pushed out by likelier ones that do not (Post & Vilar 2018)."""
+    says a required word is not pushed out by likelier ones that do not (Post & Vilar 2018).
 
-    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
+    `opening` has, for each sequence, how it is said as the very first thing: where pieces carry the space before a
+    word, that is otherwise than inside a text."""
+
+    def __init__(self, sequences: Sequence[Sequence[int]], opening: Sequence[Sequence[int]] | None = None) -> None:
         self.sequences = [list(sequence) for sequence in sequences]
+        self.opening = [list(sequence) for sequence in opening or sequences]
         if not all(self.sequences):
             raise RegardError("a required sequence has no tokens; leave it out")
         self.all = sum(map(len, self.sequences))
@@ -34,13 +38,26 @@ class Required:
 
     def met(self, ids: Sequence[int]) -> int:
         """How many required tokens were said: those of whole sequences, and of the one that has just begun."""
-        missing = [sequence for sequence in self.sequences if not _contains(ids, sequence)]
-        return self.all - sum(map(len, missing)) + max((_begun(ids, sequence) for sequence in missing), default=0)
+        missing = self._missing(ids)
+        begun = max((self._of(ids, *pair) for pair in missing), default=0)
+        return self.all - sum(len(sequence) for sequence, _ in missing) + begun
 
     def needed(self, ids: Sequence[int]) -> set[int]:
         """The tokens that would begin a missing sequence, or go on with one."""
-        missing = [sequence for sequence in self.sequences if not _contains(ids, sequence)]
-        return {sequence[_begun(ids, sequence)] for sequence in missing} | {sequence[0] for sequence in missing}
+        missing = self._missing(ids)
+        opened = {opening[len(ids)] for _, opening in missing if _opens(ids, opening)}
+        return opened | {token for sequence, _ in missing for token in (sequence[_begun(ids, sequence)], sequence[0])}
+
+    def _missing(self, ids: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+        """What was not said yet, and how it would be said first."""
+        both = zip(self.sequences, self.opening, strict=True)
+        return [(one, first) for one, first in both if not _contains(ids, one) and list(ids[: len(first)]) != first]
+
+    @staticmethod
+    def _of(ids: Sequence[int], sequence: list[int], opening: list[int]) -> int:
+        """How many tokens of a missing sequence were said just now; never all."""
+        opened = min(len(ids), len(sequence) - 1) if _opens(ids, opening) else 0
+        return max(opened, _begun(ids, sequence))
 
     def pick(
         self, totals: Float[Tensor, "source place"], said: Int[Tensor, "source beam time"], size: int, vocabulary: int
@@ -73,6 +90,11 @@ class Required:
 
 def _contains(ids: Sequence[int], sequence: list[int]) -> bool:
     return any(list(ids[i : i + len(sequence)]) == sequence for i in range(len(ids) - len(sequence) + 1))
+
+
+def _opens(ids: Sequence[int], opening: list[int]) -> bool:
+    """Whether all that was said is the first of these tokens, with some to come."""
+    return len(ids) < len(opening) and list(ids) == opening[: len(ids)]
 
 
 def _begun(ids: Sequence[int], sequence: list[int]) -> int:

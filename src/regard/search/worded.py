@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from regard.errors import RegardError
 from regard.search import rules
+from regard.search.required import Required
 from regard.text import UNKNOWN, Tokenizer
 
 
@@ -34,6 +35,12 @@ def restrictions(
     if no_repeat:
         found.append(rules.no_repeat(no_repeat))
     return tuple(found)
+
+
+def requirement(target: Tokenizer, words: Sequence[str]) -> Required | None:
+    """That every answer has these words, at its beginning or inside; None where there are none."""
+    spelled = [spellings(target, word) for word in words]
+    return Required([forms[-1] for forms in spelled], [forms[0] for forms in spelled]) if spelled else None
 
 
 def spellings(target: Tokenizer, word: str) -> list[list[int]]:
