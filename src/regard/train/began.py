@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from regard.config import PRESETS, Model, Text, Train, parse
 from regard.errors import RegardError
+from regard.train import notes
 from regard.train.distributed import World
 from regard.train.plan import Plan, plan
 from regard.train.prepare import Prepared
 from regard.train.room import fitted
 
 UNSEEN = {"save_seconds", "capture"}  # settings that may change between one part of a run and the next
+NOTED = {"name", "model", "train", "text", "decisions"}
 Asked = tuple[str, str, dict[str, Any], Train]  # the family, the size, settings of the model, of training
 
 
 def decided(path: Path, asked: Asked, text: Text, data: Prepared, here: World) -> Plan:
     """The plan of a run, from `path` if it is there; else made for this machine, and written down."""
-    began = here.agreed(_read(path))
+    began = here.agreed(notes.read(path, NOTED))
     if began is not None:
         found = again(began, *asked)
     else:
@@ -41,27 +42,12 @@ def again(began: dict[str, Any], family: str, size: str, overrides: dict[str, An
     return Plan(began["name"], model, parse(Train, {**began["train"], **given}, "train"), began["decisions"])
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """What was written down; None where a run is yet to begin."""
-    if not path.exists():
-        return None
-    try:
-        began: dict[str, Any] = json.loads(path.read_text())
-        if {"name", "model", "train", "text", "decisions"} <= began.keys():
-            return began
-    except (ValueError, AttributeError):
-        pass
-    raise RegardError(f"{str(path)!r} was not written by this version of Regard, or is damaged; use another --out")
-
-
 def _same(path: Path, was: dict[str, Any] | None, found: Plan, text: Text) -> None:
     """Write the plan down. The settings of a run may not change under it; what differs is named."""
     train = found.train.model_dump(exclude=UNSEEN)
     now = json.loads(json.dumps({"model": found.model.model_dump(), "train": train, "text": text.model_dump()}))
     if was is None:
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps({**now, "name": found.name, "decisions": found.decisions}, indent=1))
-        os.replace(partial, path)
+        notes.write(path, {**now, "name": found.name, "decisions": found.decisions})
         return
     changed = [
         f"{group}.{name} was {was[group].get(name)!r} and is {now[group].get(name)!r}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,13 +31,14 @@ from regard.text import (
     train_tokenizer,
     variants,
 )
-from regard.train import metrics
+from regard.train import metrics, notes
 from regard.train.evaluate import Exam
 
 MOST_QUESTIONS = {"cpu": 2_000, "cuda": 10_000}  # which weights are the best is decided on these
 OWN = {"ids", "ids.partial", "prepared.json", "prepared.partial", "bad-lines.txt"} | {
     f"{side}.tokenizer.json" for side in ("source", "target")
 }
+NOTED = {"decisions", "shared", "threshold", "fingerprint", "asked"}
 CLIPPED = 20_000  # letters of a line that tokenisers are trained on
 MOST_RATIO = 16.0  # an answer that much longer than its source is a mistake in the data, or the model's
 
@@ -93,8 +92,7 @@ def prepare(
         prints |= {f"held out: {name}": value for name, value in held_out.fingerprint().items()}
     asked = {"train.seed": seed, **{f"text.{name}": value for name, value in text.model_dump().items()}}
     known = home / "prepared.json"
-    if known.exists():
-        facts = _known(known)
+    if (facts := notes.read(known, NOTED)) is not None:
         _unchanged(facts["fingerprint"], prints)
         _as_asked(facts["asked"], asked)
         seen = None
@@ -120,7 +118,7 @@ def prepare(
     )
     if seen is not None:
         _report(pairs, text, facts)
-        _write(known, facts)
+        notes.write(known, facts)
     questions = _some(
         variants(split.held_out(corpus) if split is not None else held_out or ()), facts.get("most", most)
     )
@@ -181,17 +179,6 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
 def _clipped(lines: list[str]) -> list[str]:
     """Lines no longer than tokenisers can be trained on: one of a million letters would take minutes, and no model."""
     return [line[:CLIPPED] for line in lines]
-
-
-def _known(path: Path) -> dict[str, Any]:
-    """What an earlier part of the run wrote down."""
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-        if {"decisions", "shared", "threshold", "fingerprint", "asked"} <= facts.keys():
-            return facts
-    except (ValueError, AttributeError):
-        pass
-    raise RegardError(f"{str(path)!r} was not written by this version of Regard, or is damaged; use another --out")
 
 
 def _no_strangers(home: Path) -> None:
@@ -270,9 +257,3 @@ def _as_asked(was: dict[str, Any], now: dict[str, Any]) -> None:
     if changed:
         what = "; ".join(changed)
         raise RegardError(f"the data were prepared with other settings: {what}. Use the old ones, or another --out")
-
-
-def _write(path: Path, facts: dict[str, Any]) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(facts, indent=1, ensure_ascii=False))
-    os.replace(partial, path)
