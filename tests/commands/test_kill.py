@@ -1,6 +1,6 @@
 """`regard train` from outside: killed at any moment it goes on by the same command, and ends in the same bits.
 
-REGARD_KILLS=20 pytest tests/commands/test_kill.py     kills twenty times instead of four
+REGARD_KILLS=20 pytest tests/commands/test_kill.py     kills twenty times instead of three
 """
 
 import os
@@ -13,8 +13,8 @@ import pytest
 from regard.train.journal import read
 from tests.commands.small import arguments, left_by, start, strange_files, written
 
-KILLS = int(os.environ.get("REGARD_KILLS", "4"))
-STEPS = 40 + 10 * KILLS
+KILLS = int(os.environ.get("REGARD_KILLS", "3"))
+STEPS = 30 + 10 * KILLS
 MORE = ("--steps", str(STEPS), "--set", "train.save_seconds=0.05", "--set", "train.average=ema")
 
 

@@ -32,7 +32,7 @@ def test_a_server_says_where_it_is_answers_and_ends(running):
     with urllib.request.urlopen(asked, timeout=60) as answer:
         assert json.load(answer)["tokens"]["source"][0]["text"] == "z"
     running.send_signal(signal.SIGINT)
-    out, said = running.communicate(timeout=5)
+    out, said = running.communicate(timeout=30)
     assert (running.returncode, out, said) == (0, "", "")
 
 
@@ -42,7 +42,7 @@ def test_it_ends_at_once_while_torch_is_still_loading(running, number, code):
     if number == signal.SIGTERM:  # which it knows how to take once it runs
         urllib.request.urlopen(url + "healthz", timeout=20).close()
     running.send_signal(number)
-    out, said = running.communicate(timeout=5)
+    out, said = running.communicate(timeout=30)
     assert (running.returncode, out, said) == (code, "", "")
 
 
