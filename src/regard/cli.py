@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from regard.commands.given import settings, stem
 from regard.commands.options import DASH, Draw, Form, Search, dashed
 from regard.errors import RegardError
 from regard.shipped import located
+from regard.terminal import drain
 
 app = App(
     name="regard",
@@ -267,9 +267,9 @@ def main(arguments: list[str] | None = None) -> None:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()  # what cannot be written is said here, not by the interpreter at its exit
     except BrokenPipeError:
-        _drain()
+        drain(sys.stdout)
     except (RegardError, CycloptsError, OSError) as error:
-        _drain()
+        drain(sys.stdout)
         print(f"regard: {error}".replace(DASH, "-").replace(repr(DASH)[1:-1], "-"), file=sys.stderr)
         sys.exit(130 if type(error).__name__ == "Interrupted" else 2)
     sys.exit(0)
@@ -283,16 +283,6 @@ def _importing() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _drain() -> None:
-    """Send what is left for a closed or full standard output nowhere, or the interpreter fails over it at its exit."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):
-        return
 
 
 if __name__ == "__main__":

@@ -55,10 +55,10 @@ class Quiet(View):
     def started(self, facts):
         self.lines += [f"{name}: {value}" for name, value in facts.items()]
 
-    def step(self, number, total, loss, rate, tokens_per_second, seconds_left=None):
-        self.losses.append(loss)
+    def step(self, pace):
+        self.losses.append(pace.loss)
         if self.at is not None:
-            self.at(number)
+            self.at(pace.step)
 
     def evaluated(self, step, metrics, samples=()):
         pass

@@ -3,11 +3,11 @@
 import io
 import os
 import pty
-import select
 
 import pytest
 
 from regard.commands.progress import Progress
+from tests.terminal import shown
 
 
 class Clock:
@@ -53,19 +53,14 @@ def test_what_was_done_before_counts_as_done_and_not_as_speed(clock):
 
 def test_a_terminal_gets_one_line_in_place(clock):
     ours, theirs = pty.openpty()
-    last = "\r\x1b[Kregard: warning: look out\r\n\r\x1b[K400 lines in 4 s, 100 lines/s\r\n"
-    with os.fdopen(theirs, "w") as file:
-        with Progress(lambda: 400, file=file, clock=clock) as progress:
-            for _ in range(4):
-                clock.now += 1
-                progress.advance(100)
-            progress.warn("more", "look out")
-        seen = ""
-        while not seen.endswith(last) and select.select([ours], [], [], 10)[0]:  # a terminal hands its text on in parts
-            seen += os.read(ours, 10_000).decode()
-    os.close(ours)
+    with os.fdopen(theirs, "w") as file, Progress(lambda: 400, file=file, clock=clock) as progress:
+        for _ in range(4):
+            clock.now += 1
+            progress.advance(100)
+        progress.warn("more", "look out")
+    seen = shown(ours)
     assert seen.startswith("\r\x1b[K100 of 400 lines (25 %), 100 lines/s, 3 s left\r\x1b[K200 of 400")
-    assert seen.endswith(last)
+    assert seen.endswith("\r\x1b[Kregard: warning: look out\r\n\r\x1b[K400 lines in 4 s, 100 lines/s\r\n")
 
 
 def test_a_person_who_types_sees_no_progress(clock):

@@ -10,7 +10,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from regard.train.view import Guarded, Live, Plain, View, clean, duration, live
+from regard.terminal import clean, duration
+from regard.train.view import Guarded, Live, Pace, Plain, View, live
+from tests.terminal import shown
 
 SAMPLES = [
     ("hello", "HH AH L OW", "HH AH L OW"),
@@ -24,7 +26,7 @@ METRICS = {"ser": 8.254, "wer": 33.1, "count": 1200, "bleu_signature": "nrefs:1"
 def trained(view: View, tick=lambda: None) -> None:
     view.started({"model": "transformer", "parameters": 240_000})
     for step in range(1, 31):
-        view.step(step, 1500, 2.5 / step, 1e-3, 12_345.6, 125.0)
+        view.step(Pace(step, 1500, 2.5 / step, 1e-3, 12_345.6, 125.0))
         tick()
     view.evaluated(30, METRICS, SAMPLES)
     view.said("memory ran out; the batch is halved")
@@ -66,7 +68,7 @@ def test_plain_lines_to_the_letter():
 
 def test_time_left_may_be_unknown():
     file = io.StringIO()
-    Plain(file).step(1, 10, 1.0, 0.1, 5.0)
+    Plain(file).step(Pace(1, 10, 1.0, 0.1, 5.0))
     assert file.getvalue() == "step 1 of 10 (10 %), loss 1.0000, rate 1.00e-01, 5 tokens/s\n"
 
 
@@ -93,7 +95,7 @@ def test_the_live_picture():
     console = recorded()
     view = Live(console)
     view.started({"parameters": 240_000})
-    view.step(750, 1500, 1.25, 1e-3, 12_345.6, 61.0)
+    view.step(Pace(750, 1500, 1.25, 1e-3, 12_345.6, 61.0))
     view.evaluated(700, METRICS, SAMPLES)
     view.close()
     with console.capture() as capture:
@@ -130,7 +132,7 @@ def test_the_picture_is_drawn_only_as_often_as_eyes_follow(monkeypatch):
     drawn = []
     monkeypatch.setattr(view._screen, "refresh", lambda: drawn.append(clock.now))
     for step in range(30):
-        view.step(step, 30, 1.0, 1.0, 1.0)
+        view.step(Pace(step, 30, 1.0, 1.0, 1.0))
         clock.tick()
     assert drawn == [100.0, 110.0, 120.0]
 
@@ -226,20 +228,19 @@ def test_a_closed_pipe_does_not_end_a_run():
 def test_a_real_terminal_gets_the_picture_and_its_cursor_back():
     ours, theirs = pty.openpty()
     script = """
-from regard.train.view import live
+from regard.train.view import Pace, live
 with live() as view:
     view.started({})
-    view.step(1, 2, 1.0, 1.0, 1.0)
+    view.step(Pace(1, 2, 1.0, 1.0, 1.0))
     raise SystemExit(3)
 """
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
     process = subprocess.Popen([sys.executable, "-c", script], stderr=theirs, env=environment)
     assert process.wait() == 3
     os.close(theirs)
-    shown = os.read(ours, 1 << 16).decode()
-    os.close(ours)
-    assert "loss 1.0000" in shown
-    assert shown.rindex(SHOWN) > shown.rindex(HIDDEN)
+    seen = shown(ours)
+    assert "loss 1.0000" in seen
+    assert seen.rindex(SHOWN) > seen.rindex(HIDDEN)
 
 
 def test_a_dumb_terminal_gets_lines(monkeypatch):

@@ -10,8 +10,8 @@ from typing import Any
 from regard.commands.opened import opened
 from regard.commands.table import table
 from regard.models import Model
+from regard.terminal import duration, figure
 from regard.text import Tokenizer
-from regard.train.view import duration, figure
 
 
 def inspect(folder: Path, *, as_json: bool = False) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from regard.train.view import clean, duration
+from regard.terminal import clean, duration
 
 PATIENCE = {True: 1.0, False: 10.0}  # seconds before the first word, on a terminal and elsewhere
 EVERY = {True: 0.2, False: 30.0}

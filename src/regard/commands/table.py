@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.train.view import clean
+from regard.terminal import clean
 
 LONGEST = 60
 

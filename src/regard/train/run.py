@@ -26,7 +26,7 @@ from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
 from regard.train.plan import Plan, check
 from regard.train.prepare import MOST_QUESTIONS, Prepared, prepare
-from regard.train.view import View, live
+from regard.train.view import Pace, View, live
 
 LOOK = 16  # steps after which a GPU is asked for its losses: to ask is to wait for it
 
@@ -149,7 +149,7 @@ class Running:
             facts, last = trainer.facts, looks[-1]
             left = facts["seconds"] / trainer.step * (trainer.total - trainer.step)
             speed = facts["tokens"] / facts["seconds"]
-            self.view.step(trainer.step, trainer.total, self.smooth, last.rate, speed, left)
+            self.view.step(Pace(trainer.step, trainer.total, self.smooth, last.rate, speed, left))
         return []
 
     def _evaluate(self, trainer: Trainer) -> None:

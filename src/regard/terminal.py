@@ -1,0 +1,49 @@
+"""What people read on a terminal: numbers and times in their words, nothing that could move a cursor."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol, runtime_checkable
+
+JOINERS = "\u200c\u200d"  # invisible, yet part of how words are written
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Where text can be shown: standard output or error, or a file."""
+
+    def write(self, text: str, /) -> Any: ...
+    def flush(self) -> Any: ...
+    def isatty(self) -> bool: ...
+    def fileno(self) -> int: ...
+
+
+def figure(value: Any) -> str:
+    """A value as people write it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them, in two units at most."""
+    whole = max(0, round(seconds)) if seconds < float("inf") else 0
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def clean(text: str) -> str:
+    """Text that cannot move a cursor or change a colour: what is not printable becomes �."""
+    return "".join(c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def drain(file: Stream) -> None:
+    """Send what goes to a closed pipe nowhere, or the next to print there, and the interpreter at its exit, fails."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        return
