@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard import bundle as bundles
 from regard.bundle import Bundle, BundleError, check_place, load, save
 from regard.config import Recurrent, Transformer
 from regard.models import build
@@ -281,7 +280,7 @@ def full(*_):
 
 
 def test_a_full_disk_leaves_the_old_bundle_and_no_rest(folder, monkeypatch):
-    monkeypatch.setattr(bundles.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(BundleError, match=r"^cannot write bundle '.*': No space left on device; mend that and save"):
         save(folder, made(card={}))
     assert load(folder).card == CARD

@@ -18,7 +18,7 @@ LAYERS = [
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
-    {"search", "bundle"},
+    {"search", "bundle", "answer"},
     {"train", "hub", "transducer", "vectors", "pooling"},
     {"trace"},
     {"plots"},

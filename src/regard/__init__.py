@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.answer import Answer
     from regard.attention import Attention, Cache, MultiHead, attend, causal, everything, prefix, window
     from regard.errors import RegardError, debug
     from regard.explore.notebook import show
     from regard.ragged import Ragged
     from regard.trace.record import record
     from regard.trace.trace import Trace
-    from regard.transducer import Answer, Transducer, load
+    from regard.transducer import Transducer, load
 
 __version__ = "0.1.0"
 
@@ -39,7 +40,8 @@ _HOMES = {
     "ragged": ("Ragged",),
     "trace": ("Trace", "record"),
     "explore.notebook": ("show",),
-    "transducer": ("Answer", "Transducer", "load"),
+    "answer": ("Answer",),
+    "transducer": ("Transducer", "load"),
     "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
 }
 

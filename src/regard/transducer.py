@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard import bundle
+from regard.answer import EMPTY, Answer
 from regard.errors import RegardError, choose
 from regard.models import Ensemble, Model, swift
 from regard.ragged import Ragged
@@ -34,38 +35,8 @@ from regard.shipped import located
 from regard.text import UNKNOWN, begun, ended
 
 FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """One answer: its text, its tokens as people see them, and the model's log-probability of each and of the end.
-
-    `score` is what it was ranked by. `alignment` (answer token and end × source token and end) and `weights` (of every
-    attention, by name) are there when they were asked for.
-    """
-
-    source: str
-    text: str
-    ids: list[int]
-    tokens: list[str]
-    logps: list[float]
-    score: float
-    unknown: list[str] = field(default_factory=list)
-    alignment: Float[Tensor, "answer source"] | None = None
-    weights: dict[str, Float[Tensor, "_head _query _key"]] | None = None
-
-    @property
-    def logp(self) -> float:
-        """log p(answer | source), the end included."""
-        return sum(self.logps)
-
-    def __str__(self) -> str:
-        return self.text
-
-
 Folder = str | os.PathLike[str]
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-EMPTY = Answer("", "", [], [], [], 0.0)  # to an empty line
 
 
 def load(

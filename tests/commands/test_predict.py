@@ -11,9 +11,10 @@ import types
 import pytest
 import torch
 
+from regard.answer import Answer
 from regard.commands.options import Form
 from regard.commands.records import links, record
-from regard.transducer import Answer, load
+from regard.transducer import load
 from tests.commands.small import pairs, regard, start
 
 TEXTS = ["abc", "dab", "bbca"]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from regard.answer import Answer
 from regard.commands.inputs import Inputs, Line
 from regard.commands.opened import chosen, fingerprint, opened
 from regard.commands.options import Draw, Form, Search
 from regard.commands.output import output
 from regard.commands.progress import Progress
 from regard.commands.records import record
-from regard.transducer import Answer
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from regard.answer import Answer
 from regard.commands.options import Form
 from regard.search.looks import links as pairs
-from regard.transducer import Answer, Transducer
+from regard.transducer import Transducer
 
 SPACES = str.maketrans("\t\n\r", "   ")  # a line stays a line, and a column a column
 

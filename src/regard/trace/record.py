@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.answer import Answer
 from regard.errors import RegardError
 from regard.models import Model
 from regard.models.products import plain_products
@@ -28,7 +29,7 @@ from regard.trace.operations.operation import Numbers
 from regard.trace.operations.shares import Penalised
 from regard.trace.program import Program
 from regard.trace.trace import Trace
-from regard.transducer import Answer, Transducer
+from regard.transducer import Transducer
 
 
 @torch.no_grad()

@@ -8,13 +8,14 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.answer import Answer
 from regard.errors import RegardError, UnknownName, suggestion
 from regard.text import Piece
 from regard.trace.edits import Change
 from regard.trace.explanation import Explanation, Index
 from regard.trace.operations.operation import Numbers, Operation
 from regard.trace.program import Attended, Program, Step
-from regard.transducer import Answer, Transducer
+from regard.transducer import Transducer
 
 
 @dataclass(frozen=True, eq=False)

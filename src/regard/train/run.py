@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from regard import bundle
 from regard.config import Text, Train
@@ -20,26 +18,15 @@ from regard.models import Model, build
 from regard.text import Corpus
 from regard.train import checkpoint, metrics
 from regard.train.began import decided
+from regard.train.card import card
 from regard.train.distributed import World, whole, world
 from regard.train.evaluate import finite
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
+from regard.train.losses import Look, Losses
 from regard.train.plan import Plan, check
 from regard.train.prepare import MOST_QUESTIONS, Prepared, prepare
 from regard.train.view import Pace, View, live
-
-LOOK = 16  # steps after which a GPU is asked for its losses: to ask is to wait for it
-
-
-class Look(NamedTuple):
-    """A step as it is looked at later: where it stood, its loss, its rate, the tokens so far."""
-
-    step: int
-    epoch: int
-    at: int
-    loss: Tensor
-    rate: float
-    tokens: int
 
 
 @dataclass(frozen=True)
@@ -85,7 +72,7 @@ class Running:
         self.view, self.journal, self.checkpoints = view, journal, job.out / "checkpoints"
         self.batches = data.batches(plan.train, plan.budget, here.size, here.rank)
         self.model = self._model()
-        self.smooth: float | None = None
+        self.losses = Losses(self.batches, journal, here)
 
     def go(self, stopped: Any) -> dict[str, Any]:
         """Start or go on, to the end."""
@@ -110,47 +97,38 @@ class Running:
         """Update, look, evaluate and save, until the steps are done or nothing improves."""
         facts, settings = trainer.facts, self.plan.train
         since, mark = time.monotonic(), time.monotonic()
-        looks: list[Look] = []
         while trainer.step < trainer.total and not facts.get("stopped"):
             parts, rate = trainer.halvings, trainer.rate
             loss, read = trainer.advance()
             if trainer.halvings > parts and self.here.first:
                 self._halved(trainer)
             facts["tokens"] += read
-            looks.append(Look(trainer.step, trainer.epoch, trainer.at, loss, rate, facts["tokens"]))
+            self.losses.add(Look(trainer.step, trainer.epoch, trainer.at, loss, rate, facts["tokens"]))
             now = time.monotonic()
             facts["seconds"], mark = facts["seconds"] + now - mark, now
             due = _due(trainer.step, trainer.total, settings.evaluations)
-            if due or len(looks) >= (LOOK if self.here.device.type == "cuda" else 1):
-                looks = self._look(trainer, looks)
+            if due or self.losses.enough:
+                self._look(trainer)
             if due:
                 self._evaluate(trainer)
             # The first process decides for all: saving is done together, and clocks differ.
             late, signal = self.here.agreed((now - since >= settings.save_seconds, stopped()))
             if due or late or signal is not None:
-                looks = self._look(trainer, looks)  # what is not finite is not saved
+                self._look(trainer)  # what is not finite is not saved
                 self._save(trainer)
                 since = time.monotonic()
             if signal is not None:
                 self.journal.write("interrupted", step=trainer.step, signal=signal)
                 raise Interrupted(f"{signal}: saved at step {trainer.step:,}; the same command goes on from there")
 
-    def _look(self, trainer: Trainer, looks: list[Look]) -> list[Look]:
-        """Show how the latest steps went; the first of them that went wrong ends the run. None are left to look at."""
-        if not looks:
-            return looks
-        for look, value in zip(looks, torch.stack([look.loss for look in looks]).tolist(), strict=True):
-            if value != value or value in (float("inf"), float("-inf")):
-                self._stop_not_finite(look, value)
-            self.smooth = value if self.smooth is None else 0.98 * self.smooth + 0.02 * value
-            if self.here.first and look.step % 20 == 0:
-                self.journal.write("step", step=look.step, loss=value, rate=look.rate, tokens=look.tokens)
-        if self.here.first and self.smooth is not None:
-            facts, last = trainer.facts, looks[-1]
+    def _look(self, trainer: Trainer) -> None:
+        """Show how the latest steps went."""
+        last = self.losses.look()
+        if last is not None and self.here.first:
+            facts = trainer.facts
             left = facts["seconds"] / trainer.step * (trainer.total - trainer.step)
             speed = facts["tokens"] / facts["seconds"]
-            self.view.step(Pace(trainer.step, trainer.total, self.smooth, last.rate, speed, left))
-        return []
+            self.view.step(Pace(trainer.step, trainer.total, self.losses.smooth, last.rate, speed, left))
 
     def _evaluate(self, trainer: Trainer) -> None:
         """Decode the held-out part with the averaged weights; keep the best bundle."""
@@ -186,32 +164,9 @@ class Running:
         return model
 
     def _bundle(self, trainer: Trainer, model: Model, found: dict[str, Any]) -> bundle.Bundle:
-        exam = self.data.exam
-        return bundle.Bundle(model, exam.source, exam.target, self.plan.model, self._card(trainer, found))
-
-    def _card(self, trainer: Trainer, found: dict[str, Any]) -> dict[str, Any]:
-        exam, (sources, targets) = self.data.exam, self.data.lengths
-        return {
-            "metrics": found,
-            "task": exam.task,
-            "held_out": len(exam.questions),
-            "pairs": len(sources),
-            "decisions": [*self.data.decisions, *self.plan.decisions],
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "longest": {
-                "source": int(sources.max()),
-                "target": int(targets.max()),
-                "ratio": exam.ratio,
-            },
-            "steps": trainer.step,
-            "of": trainer.total,
-            "seconds": round(trainer.facts["seconds"], 1),
-            "tokens": trainer.facts["tokens"],
-            "settings": {"train": self.plan.train.model_dump(), "text": self.job.text.model_dump()},
-            "command": list(self.job.command),
-            "data": self.data.fingerprint,
-            "versions": {"python": sys.version.split()[0], "torch": str(torch.__version__)},
-        }
+        exam, job = self.data.exam, self.job
+        told = card(trainer, self.data, self.plan, found, text=job.text, command=job.command)
+        return bundle.Bundle(model, exam.source, exam.target, self.plan.model, told)
 
     def _begin(self, trainer: Trainer, *, resumed: bool) -> None:
         if not self.here.first:
@@ -235,27 +190,19 @@ class Running:
             raise RegardError(
                 f"this run is done and its bundle was moved from {str(self.job.out)!r}; use another --out"
             )
-        card = bundle.load(self.job.out / "bundle").card
+        told = bundle.load(self.job.out / "bundle").card
         if self.here.first:
-            self.journal.write("finished", step=trainer.step, metrics=card["metrics"])
-            shown = {k: v for k, v in card["metrics"].items() if not k.endswith("signature")}
+            self.journal.write("finished", step=trainer.step, metrics=told["metrics"])
+            shown = {k: v for k, v in told["metrics"].items() if not k.endswith("signature")}
             why = {"stopped": trainer.facts["stopped"]} if trainer.facts.get("stopped") else {}
             minutes = f"{trainer.facts['seconds'] / 60:.1f}"
             self.view.finished({**shown, **why, "minutes": minutes, "bundle": str(self.job.out / "bundle")})
-        return card
+        return told
 
     def _halved(self, trainer: Trainer) -> None:
         parts = 2**trainer.halvings
         self.view.said(f"memory ran out at step {trainer.step:,}: it was done again, and steps now go in {parts} parts")
         self.journal.write("halved", step=trainer.step, parts=parts)
-
-    def _stop_not_finite(self, look: Look, value: float) -> None:
-        batch = self.batches.plan(look.epoch).batch(look.at - 1)[:8].tolist()
-        self.journal.write("not finite", step=look.step, loss=str(value), pairs=batch)
-        raise RegardError(
-            f"the loss became {value} at step {look.step:,} (epoch {look.epoch}, pairs {batch} …); the last "
-            "good checkpoint is kept: lower train.rate, or train.clip, and use another --out"
-        )
 
     def _save(self, trainer: Trainer) -> None:
         trainer.save(self.checkpoints)
