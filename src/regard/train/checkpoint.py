@@ -23,7 +23,7 @@ from regard.bundle import to_disk
 from regard.errors import RegardError
 
 KEPT = 2  # should the newest be damaged, there is one more
-VERSION = 1
+VERSION = 2
 NAME = re.compile(r"(\d{8})\.(.+)\.safetensors")  # the number tells which is newest; a clock may not
 
 

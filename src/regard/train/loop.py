@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from regard.train import checkpoint
 from regard.train.ahead import Ahead, Prepared
 from regard.train.average import Average
 from regard.train.captured import Captured
+from regard.train.course import Course
 from regard.train.distributed import World, like, whole
 from regard.train.muon import optimizers
 from regard.train.objective import Objective
@@ -43,7 +44,8 @@ class Trainer:
     def __init__(
         self, model: Model, batches: Batches, settings: Train, total: int, world: World, *, rate: float
     ) -> None:
-        self.model, self.batches, self.settings, self.total, self.world = model, batches, settings, total, world
+        self.model, self.batches, self.settings, self.world = model, batches, settings, world
+        self.course = Course(total, total)
         self.half = halved(settings.precision, world.device)
         self.peak, self.warmup = rate, round(settings.warmup * total)
         self.objective = world.wrap(
@@ -65,9 +67,15 @@ class Trainer:
         self.moved = False  # whether this step has begun to change weights
 
     @property
+    def total(self) -> int:
+        """The step after which the run ends."""
+        return self.course.total
+
+    @property
     def rate(self) -> float:
         """The learning rate of the next step."""
-        return self.peak * share(self.settings.schedule, self.step, self.warmup, self.total)
+        course = self.course
+        return self.peak * share(self.settings.schedule, course.at(self.step), self.warmup, course.planned)
 
     def advance(self) -> tuple[Tensor, int]:
         """One update: its loss and the tokens it read."""
@@ -185,6 +193,7 @@ class Trainer:
         if not self.world.first:
             return
         facts = {"step": self.step, "epoch": self.epoch, "at": self.at, "halvings": self.halvings, **self.facts}
+        facts["course"] = asdict(self.course)
         checkpoint.write(folder, f"step-{self.step}", state, facts)
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
@@ -206,7 +215,7 @@ class Trainer:
         self.average.restore(saved.state["average"])
         facts = dict(saved.facts)
         self.step, self.epoch, self.at = (facts.pop(name) for name in ("step", "epoch", "at"))
-        self.halvings = facts.pop("halvings")
+        self.halvings, self.course = facts.pop("halvings"), Course(**facts.pop("course"))
         self.facts = facts
 
 

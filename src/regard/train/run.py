@@ -19,6 +19,7 @@ from regard.text import Corpus
 from regard.train import checkpoint, metrics
 from regard.train.began import decided
 from regard.train.card import card
+from regard.train.course import ROOM, Timer
 from regard.train.distributed import World, whole, world
 from regard.train.evaluate import finite
 from regard.train.journal import Journal
@@ -80,14 +81,15 @@ class Running:
         self.here.wait()  # one after another: reading sets a damaged one aside, and a new one is written next
         saved = saved if self.here.first else checkpoint.read(self.checkpoints)
         self.here.wait()
-        total = saved.facts["total"] if saved else self._total()
+        total, evaluating = (saved.facts["course"]["planned"], 0.0) if saved else self._total()
         trainer = self._trainer(self.model, total)
         if saved:
             trainer.restore(saved)
             if saved.warning:
                 self.view.said(saved.warning)
         else:
-            trainer.facts = {"total": total, "best": None, "since": 0, "tokens": 0, "seconds": 0.0, "history": []}
+            trainer.facts = {"best": None, "since": 0, "tokens": 0, "seconds": 0.0, "history": []}
+            trainer.facts["evaluating"] = evaluating
             self._save(trainer)  # so that a measured number of steps is never measured again
         self._begin(trainer, resumed=saved is not None)
         self._loop(trainer, stopped)
@@ -97,6 +99,7 @@ class Running:
         """Update, look, evaluate and save, until the steps are done or nothing improves."""
         facts, settings = trainer.facts, self.plan.train
         since, mark = time.monotonic(), time.monotonic()
+        timer = None if settings.minutes is None else Timer(settings.minutes, trainer.step, facts["seconds"])
         while trainer.step < trainer.total and not facts.get("stopped"):
             parts, rate = trainer.halvings, trainer.rate
             loss, read = trainer.advance()
@@ -106,13 +109,16 @@ class Running:
             self.losses.add(Look(trainer.step, trainer.epoch, trainer.at, loss, rate, facts["tokens"]))
             now = time.monotonic()
             facts["seconds"], mark = facts["seconds"] + now - mark, now
-            due = _due(trainer.step, trainer.total, settings.evaluations)
+            due = trainer.course.due(trainer.step, settings.evaluations)
+            total = None if timer is None else self._total_by(timer, trainer)
             if due or self.losses.enough:
                 self._look(trainer)
             if due:
-                self._evaluate(trainer)
+                self._evaluate(trainer, timer)
             # The first process decides for all: saving is done together, and clocks differ.
-            late, signal = self.here.agreed((now - since >= settings.save_seconds, stopped()))
+            late, signal, total = self.here.agreed((now - since >= settings.save_seconds, stopped(), total))
+            if total is not None:
+                trainer.course.move(trainer.step, total)
             if due or late or signal is not None:
                 self._look(trainer)  # what is not finite is not saved
                 self._save(trainer)
@@ -125,15 +131,17 @@ class Running:
         """Show how the latest steps went."""
         last = self.losses.look()
         if last is not None and self.here.first:
-            facts = trainer.facts
+            facts, minutes = trainer.facts, self.plan.train.minutes
             left = facts["seconds"] / trainer.step * (trainer.total - trainer.step)
+            if minutes is not None:
+                left = ROOM * 60 * minutes - facts["seconds"]
             speed = facts["tokens"] / facts["seconds"]
             self.view.step(Pace(trainer.step, trainer.total, self.losses.smooth, last.rate, speed, left))
 
-    def _evaluate(self, trainer: Trainer) -> None:
+    def _evaluate(self, trainer: Trainer, timer: Timer | None) -> None:
         """Decode the held-out part with the averaged weights; keep the best bundle."""
         trainer.average.evaluated()
-        facts = trainer.facts
+        facts, start = trainer.facts, time.monotonic()
         with trainer.average.lent():
             model = self._whole()
             if self.here.first:
@@ -152,6 +160,9 @@ class Running:
         facts["since"] = self.here.agreed(facts["since"])
         if self.plan.train.patience is not None and facts["since"] >= self.plan.train.patience:
             facts["stopped"] = f"no better for {facts['since']} evaluations"
+        facts["evaluating"] = time.monotonic() - start
+        if timer is not None:
+            timer.paused += facts["evaluating"]
 
     def _whole(self) -> Model:
         """The model, put together if it is sharded; all must call it."""
@@ -218,21 +229,28 @@ class Running:
         assert settings.rate is not None
         return Trainer(model, self.batches, settings, total, self.here, rate=settings.rate)
 
-    def _total(self) -> int:
-        """How many steps: as asked, or as many as the minutes allow at the rate measured now."""
+    def _total_by(self, timer: Timer, trainer: Trainer) -> int | None:
+        """Where a run of so many minutes should end, if its speed says that it is not where it was thought to be."""
+        facts = trainer.facts
+        reserved = facts["evaluating"] * max(1, self.plan.train.evaluations - len(facts["history"]))
+        return timer.total(trainer.course, trainer.step, facts["seconds"], reserved)
+
+    def _total(self) -> tuple[int, float]:
+        """How many steps: as asked, or as many as the minutes allow at the rate measured now; and, if that was
+        measured, how many seconds an evaluation takes."""
         settings = self.plan.train
         if settings.steps is not None:
-            return settings.steps
+            return settings.steps, 0.0
         if settings.minutes is None:
             assert settings.epochs is not None
-            return max(1, round(settings.epochs * self.batches.steps(0)))
+            return max(1, round(settings.epochs * self.batches.steps(0))), 0.0
         each = seconds_a_step(lambda: self._trainer(self._model(), 1_000))
         start = time.perf_counter()
         if self.here.first:
             self.data.exam.take(self._model(), self.here.device)
-        evaluating = (time.perf_counter() - start) * settings.evaluations
-        total = max(1, int((60 * settings.minutes * 0.97 - evaluating) / each))
-        return int(self.here.agreed(total))
+        evaluating = time.perf_counter() - start
+        total = max(1, int((60 * settings.minutes * ROOM - evaluating * settings.evaluations) / each))
+        return self.here.agreed((total, evaluating))
 
 
 def _journal(job: Job, here: World) -> Journal:
@@ -240,8 +258,3 @@ def _journal(job: Job, here: World) -> Journal:
     if not here.first:
         return Journal(os.devnull)
     return Journal(job.out / "journal.jsonl", tensorboard=job.out / "tensorboard" if job.tensorboard else None)
-
-
-def _due(step: int, total: int, times: int) -> bool:
-    """Whether one of so many evaluations, spread evenly and the last at the end, falls on this step."""
-    return step * times // total > (step - 1) * times // total
