@@ -79,7 +79,7 @@ class Bench:
         held = bundle.load(out / "bundle")
         words = list(self.questions)
         longest = 2 * max(map(len, words)) + 10
-        said = decode(held.model, held.source, held.target, words, longest=longest, device=torch.device("cpu"))
+        said = decode(held.model, held.source, held.target, words, reach={"most": longest}, device=torch.device("cpu"))
         right = [self.questions[word] for word in words]
         kind = held.target.kind
         buckets = metrics.by_length([len(word) for word in words], said, right, kind=kind, edges=EDGES)

@@ -56,7 +56,7 @@ def measure(folder: Path) -> dict[str, Any]:
     questions = variants(Corpus(demo.unpack(folder / "parts")["test"]))
     words, device = list(questions), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     longest = 2 * max(map(len, words)) + 10
-    said = decode(held.model.to(device), held.source, held.target, words, longest=longest, device=device)
+    said = decode(held.model.to(device), held.source, held.target, words, reach={"most": longest}, device=device)
     found = metrics.symbols(said, [questions[word] for word in words], kind=held.target.kind)
     tested = {"words": len(words), **{name: round(value, 2) for name, value in found.items()}}
     plain = json.loads(json.dumps(held.card).replace(f"{folder}/parts/", ""))  # a card names files, not machines

@@ -44,6 +44,7 @@ _HOMES = {
     "transducer": ("Transducer", "load"),
     "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
 }
+_PARTS = ("attention", "bundle", "plots", "pooling", "positions", "search", "text", "trace", "train", "vectors")
 
 
 def __getattr__(name: str) -> Any:
@@ -51,6 +52,6 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"regard.{home}"), name)
-        if name == home:
-            return import_module(f"regard.{home}")
+    if name in _PARTS:
+        return import_module(f"regard.{name}")
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -15,13 +15,10 @@ Queries = Float[Tensor, "batch head query dim"]
 Keys = Float[Tensor, "batch head key dim"]
 GroupedKeys = Float[Tensor, "batch group key dim"]  # a group of keys serves several heads
 GroupedValues = Float[Tensor, "batch group key out"]
-Values = Float[Tensor, "batch head key out"]
 Contexts = Float[Tensor, "batch head query out"]
 Scores = Float[Tensor, "batch head query key"]
 Weights = Float[Tensor, "batch head query key"]
 Allowed = Bool[Tensor, "#batch #head #query #key"]  # True = may attend; axes of size 1 stand for all
-Packed = Float[Tensor, "token head dim"]
-Positions = Int[Tensor, "*time"]
 Offset = int | Int[Tensor, " batch"]  # where the first query of each row stands among the keys
 
 

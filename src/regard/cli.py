@@ -12,12 +12,11 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from regard import __version__
-from regard.commands.given import column as column_of
 from regard.commands.given import settings, stem
 from regard.commands.options import DASH, Draw, Form, Search, dashed
 from regard.errors import RegardError
 from regard.shipped import located
-from regard.terminal import drain
+from regard.terminal import drain, hand_over
 
 app = App(
     name="regard",
@@ -28,6 +27,12 @@ app = App(
 )
 WRITTEN = Group.create_ordered("What is written", default_parameter=Parameter(show_default=False))
 SEARCH, CHANCE = Group.create_ordered("Search"), Group.create_ordered("Chance")
+Targets = Annotated[
+    list[Path] | None,
+    Parameter(help="Parallel target files: FILES then hold sources, line by line.", consume_multiple=True),
+]
+From = Annotated[str | None, Parameter(help="Column of the source: its name, or its number from 1.")]
+To = Annotated[str | None, Parameter(help="Column of the target.")]
 RUNS = "runs"
 BUNDLE = "Folder that `regard train` wrote, or a model that comes along: spelling, spelling-recurrent."
 
@@ -35,19 +40,18 @@ BUNDLE = "Folder that `regard train` wrote, or a model that comes along: spellin
 @app.command(sort_key=2)
 def train(
     *files: Annotated[Path, Parameter(help="Pairs: TSV, CSV or JSON lines, plain or compressed; - is standard input.")],
-    targets: Annotated[
-        list[Path] | None, Parameter(help="Parallel target files: FILES then hold sources, line by line.")
-    ] = None,
+    targets: Targets = None,
     held_out: Annotated[
-        list[Path] | None, Parameter(help="Pairs to measure with (default: split off by a fixed rule).")
+        list[Path] | None,
+        Parameter(help="Pairs to measure with (default: split off by a fixed rule).", consume_multiple=True),
     ] = None,
     out: Annotated[Path | None, Parameter(help="Folder of the run (default: runs/NAME of the first file).")] = None,
-    source: Annotated[str | None, Parameter(help="Column of the source: its name, or its number from 1.")] = None,
-    target: Annotated[str | None, Parameter(help="Column of the target.")] = None,
+    source: From = None,
+    target: To = None,
     bad_lines: Annotated[
         str, Parameter(help="stop: a bad line is an error; skip: it is counted and written aside.")
     ] = "stop",
-    family: Annotated[str, Parameter(help="transformer or recurrent.")] = "transformer",
+    family: Annotated[str | None, Parameter(help="transformer or recurrent (default: transformer).")] = None,
     size: Annotated[str, Parameter(help="auto, tiny, small, base or big.")] = "auto",
     minutes: Annotated[float | None, Parameter(help="Train about so long; the schedule ends there.")] = None,
     steps: Annotated[int | None, Parameter(help="Train for so many updates.")] = None,
@@ -73,14 +77,16 @@ def train(
         if value is not None:
             groups["train"][name] = value
 
+    kind = groups["model"].pop("kind", "transformer")
+
     def corpus(paths: list[Path], partners: list[Path] | None = None) -> Corpus:
-        return Corpus(paths, partners, source=column_of(source), target=column_of(target), bad_lines=bad_lines)
+        return Corpus(paths, partners, source=source, target=target, bad_lines=bad_lines)
 
     job = Job(
         corpus=corpus(list(files), targets),
         held_out=corpus(held_out) if held_out else None,
         out=out or Path(RUNS) / stem(files[0]),
-        family=groups["model"].pop("kind", family),
+        family=family or kind,
         size=size,
         model=groups["model"],
         text=parse(Text, groups["text"], "text"),
@@ -138,11 +144,13 @@ def predict(
     """
     with _importing():
         from regard.commands.inputs import Inputs
+        from regard.commands.output import check_apart
         from regard.commands.predict import Job
         from regard.commands.predict import predict as answer
 
+    check_apart(output, input or [])
     given = [] if texts == ("-",) else list(texts)
-    inputs = Inputs(given, [str(path) for path in input or []], column_of(column))
+    inputs = Inputs(given, [str(path) for path in input or []], column)
     asked = (form or Form(), search or Search(), draw or Draw())
     answer(Job(located(bundle), inputs, output, *asked, long=long, device=device, restart=restart))
 
@@ -152,9 +160,9 @@ def evaluate(
     bundle: Annotated[Path, Parameter(help=BUNDLE)],
     /,
     *files: Annotated[Path, Parameter(help="Pairs it has not learned from: TSV, CSV or JSON lines.")],
-    targets: Annotated[list[Path] | None, Parameter(help="Parallel target files: FILES then hold sources.")] = None,
-    source: Annotated[str | None, Parameter(help="Column of the source: its name, or its number from 1.")] = None,
-    target: Annotated[str | None, Parameter(help="Column of the target.")] = None,
+    targets: Targets = None,
+    source: From = None,
+    target: To = None,
     bad_lines: Annotated[str, Parameter(help="stop: a bad line is an error; skip: it is counted.")] = "stop",
     output: Annotated[Path | None, Parameter(help="Write source, answer, nearest right answer and edits here.")] = None,
     json: Annotated[bool, Parameter(help="One JSON object instead of tables.")] = False,
@@ -169,9 +177,11 @@ def evaluate(
     """
     with _importing():
         from regard.commands.evaluate import evaluate as measure
+        from regard.commands.output import check_apart
         from regard.text import Corpus
 
-    corpus = Corpus(list(files), targets, source=column_of(source), target=column_of(target), bad_lines=bad_lines)
+    check_apart(output, [*files, *(targets or [])])
+    corpus = Corpus(list(files), targets, source=source, target=target, bad_lines=bad_lines)
     measure(located(bundle), corpus, search=search or Search(), output=output, device=device, as_json=json)
 
 
@@ -183,9 +193,9 @@ def score(
     pair: Annotated[
         list[tuple[str, str]] | None, Parameter(help="A source and a target, instead of files (repeatable).")
     ] = None,
-    targets: Annotated[list[Path] | None, Parameter(help="Parallel target files: FILES then hold sources.")] = None,
-    source: Annotated[str | None, Parameter(help="Column of the source: its name, or its number from 1.")] = None,
-    target: Annotated[str | None, Parameter(help="Column of the target.")] = None,
+    targets: Targets = None,
+    source: From = None,
+    target: To = None,
     bad_lines: Annotated[str, Parameter(help="stop: a bad line is an error; skip: it is counted.")] = "stop",
     json: Annotated[bool, Parameter(help="JSON lines, with the log-probability of each token.")] = False,
     device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
@@ -202,7 +212,7 @@ def score(
     if bool(pair) == bool(files):
         raise RegardError("give files of pairs, or --pair SOURCE TARGET; one of the two")
     given = [Pair(*one) for one in pair or []] or Corpus(
-        list(files), targets, source=column_of(source), target=column_of(target), bad_lines=bad_lines
+        list(files), targets, source=source, target=target, bad_lines=bad_lines
     )
     judge(located(bundle), given, device=device, as_json=json)
 
@@ -269,9 +279,9 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         drain(sys.stdout)
     except (RegardError, CycloptsError, OSError) as error:
-        drain(sys.stdout)
+        hand_over(sys.stdout)  # what was answered before it
         print(f"regard: {error}".replace(DASH, "-").replace(repr(DASH)[1:-1], "-"), file=sys.stderr)
-        sys.exit(130 if type(error).__name__ == "Interrupted" else 2)
+        sys.exit(error.exit_code if isinstance(error, RegardError) else 2)
     sys.exit(0)
 
 

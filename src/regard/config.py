@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -154,8 +154,6 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
-T = TypeVar("T")
-
 
 def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
     """Settings from plain values, or one line that names what is wrong, by its dotted path."""
@@ -176,10 +174,15 @@ def _known(kind: Any, place: list[str]) -> list[str]:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = kind.model_fields[part].annotation
         else:  # the members of a union are told apart by their kind
-            kind = {"transformer": Transformer, "recurrent": Recurrent}.get(part, kind)
+            kind = _members(kind).get(part, kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return list(kind.model_fields)
-    return sorted({*Transformer.model_fields, *Recurrent.model_fields})
+    return sorted({name for member in _members(kind).values() for name in member.model_fields})
+
+
+def _members(kind: Any) -> dict[str, type[BaseModel]]:
+    """The members of an annotated union, by their kind."""
+    return {member.model_fields["kind"].default: member for member in get_args(get_args(kind)[0])}
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -13,7 +13,9 @@ _debugging: ContextVar[bool] = ContextVar("regard_debugging", default=False)
 
 
 class RegardError(ValueError):
-    """Any mistake of input or setting that a person can mend."""
+    """Any mistake of input or setting that a person can mend. `exit_code`: that of a program which ends by it."""
+
+    exit_code = 2
 
 
 class ShapeError(RegardError):

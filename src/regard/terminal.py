@@ -39,6 +39,14 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def hand_over(file: Stream) -> None:
+    """Write out what is still held for it; nowhere, if it takes no more."""
+    try:
+        file.flush()
+    except (OSError, ValueError):
+        drain(file)
+
+
 def drain(file: Stream) -> None:
     """Send what goes to a closed pipe nowhere, or the next to print there, and the interpreter at its exit, fails."""
     try:

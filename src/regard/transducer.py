@@ -23,6 +23,7 @@ from torch import Tensor
 
 from regard import bundle
 from regard.answer import EMPTY, Answer
+from regard.device import placed
 from regard.errors import RegardError, choose
 from regard.models import Ensemble, Model, swift
 from regard.ragged import Ragged
@@ -45,10 +46,9 @@ def load(
     """The transducer of a bundle that `regard train` wrote, or of a shipped model by its name; of several, that of
     their ensemble. `long`: what to do with a source longer than any learned from: warn, refuse or allow. `precision`:
     what searches compute in; with bfloat16 a GPU is faster, and close calls fall otherwise, perhaps by their batch."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    place = placed(device)
     folders = [folder] if isinstance(folder, str | os.PathLike) else folder
-    return Transducer(_joined([bundle.load(located(one), device) for one in folders]), long=long, precision=precision)
+    return Transducer(_joined([bundle.load(located(one), place) for one in folders]), long=long, precision=precision)
 
 
 class Transducer:
@@ -63,7 +63,9 @@ class Transducer:
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
         self.reach: dict[str, Any] = {"most": self.most, "ratio": longest.get("ratio", RATIO)}
-        self.usual = self.search()
+        usual = self.search()
+        assert isinstance(usual, Beam)
+        self.usual = usual
 
     @cached_property
     def swift(self) -> Model:
@@ -122,8 +124,10 @@ class Transducer:
     ) -> Iterator[list[Answer]]:
         """All answers that the search finds to each line, the best first and no text twice. The `first` lines are
         searched together, then twice as many, and so on to MOST_LINES."""
+        if isinstance(lines, str):
+            raise RegardError(f"lines are a list or a file of texts; for one text ask with [{_short(lines)}]")
         lines, count = iter(lines), first
-        while window := [line.rstrip("\r\n") for line in islice(lines, count)]:
+        while window := [_text(line).rstrip("\r\n") for line in islice(lines, count)]:
             yield from self._window(window, search or self.usual)
             count = min(2 * count, MOST_LINES)
 
@@ -182,8 +186,9 @@ class Transducer:
         found: list[Hypothesis] = []
         for token in logps.topk(min(n, len(logps))).indices.tolist():
             begin = rules.prefix([*best.ids[:position], token])
-            search = replace(self.usual, rules=(begin,)) if isinstance(self.usual, Beam) else Greedy((begin,))
-            (some,) = search_all(search, self.swift, [ids], **self.reach, device=self.device)
+            (some,) = search_all(
+                replace(self.usual, rules=(begin,)), self.swift, [ids], **self.reach, device=self.device
+            )
             found += some.hypotheses[:1]  # none where the answer may not become so long
         return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
@@ -264,6 +269,12 @@ def _joined(held: Sequence[bundle.Bundle]) -> bundle.Bundle:
     if (kinds := len({(one.source.fingerprint, one.target.fingerprint) for one in held})) != 1:
         raise RegardError(f"an ensemble needs models with the same tokenisers; got {kinds} kinds of {len(held)} models")
     return held[0] if len(held) == 1 else replace(held[0], model=Ensemble([one.model for one in held]))
+
+
+def _text(line: Any) -> str:
+    if not isinstance(line, str):
+        raise RegardError(f"a text is needed; got {line!r}")
+    return line
 
 
 def _short(line: str) -> str:

@@ -25,7 +25,7 @@ def nothing_in(folder) -> bool:
     return not [path for path in folder.rglob("*") if path.is_file()]
 
 
-MEND = "; mend the line, or go on without with bad lines 'skip'"
+MEND = "; mend the line, or go on without it: --bad-lines skip"
 BAD_DATA = {
     "missing column": (GOOD + b"lonely\n", "{}:41: 1 column only, but the target is column 2" + MEND),
     "extra column": (

@@ -141,7 +141,7 @@ def test_what_cannot_be_asked(bundle, tmp_path, capsys, monkeypatch, name):
 def test_pairs_that_cannot_be_read(bundle, tmp_path, capsys):
     data = tmp_path / "pairs.tsv"
     data.write_text("a\tb\nlonely\n")
-    mend = "1 column only, but the target is column 2; mend the line, or go on without with bad lines 'skip'"
+    mend = "1 column only, but the target is column 2; mend the line, or go on without it: --bad-lines skip"
     for command in ("evaluate", "score"):
         assert regard(capsys, command, bundle, data, code=2)[1].endswith(f"{data}:2: {mend}\n")
         assert refused(capsys, command, bundle, data, "--source", "word", "--target", "2") == (

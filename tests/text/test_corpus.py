@@ -190,7 +190,7 @@ def test_wrong_arguments(write: Callable[..., str]):
 # ---- bad lines
 
 GOOD = "a\tb\n"
-WAY_OUT = "; mend the line, or go on without with bad lines 'skip'"
+WAY_OUT = "; mend the line, or go on without it: --bad-lines skip"
 TABS, ARRAYS, OBJECTS = GOOD * 3, '["a", "b"]\n' * 3, as_json([("a", "b")]) * 3
 BAD = {
     "missing column": ("a.tsv", TABS + "only one\n", "1 column only, but the target is column 2"),

@@ -133,9 +133,9 @@ def attend(
     """
     check(queries, keys, values)
     if isinstance(score, str):
-        example = pad(queries).tensor
+        _, sizes = _sizes(queries)
         kind = choose(SCORES, score, "score")
-        score = kind(example.shape[1], example.shape[3])
+        score = kind(sizes["heads"], sizes["dim"])
         if next(score.parameters(), None) is not None:
             raise RegardError(
                 f"score {kind.__name__} learns weights; make it once, {kind.__name__}(heads, dim), and pass it in"

@@ -16,7 +16,8 @@ from rich.table import Table
 from regard.attention import BACKENDS, causal, everything
 from regard.commands.cases import Case, Finding, cases, measure
 from regard.commands.clock import copy_rate, matmul_rate, timer
-from regard.errors import RegardError, choose
+from regard.device import placed
+from regard.errors import choose
 from regard.models.products import plain_products
 
 TOLERATED = 1.1  # times as slow as the fastest: what nobody would notice
@@ -43,9 +44,7 @@ class Machine(NamedTuple):
 def bench(*, device: str = "auto", precision: str | None = None, masked: bool = False, as_json: bool = False) -> None:
     """Measure, and print tables for people or one JSON object."""
     choose({"auto": 0, "cpu": 0, "cuda": 0}, device, "device")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise RegardError("device 'cuda' is asked for, but torch sees no GPU; use --device cpu")
-    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    place = placed(device).type
     precision = precision or ("bfloat16" if place == "cuda" else "float32")
     choose(PRECISIONS, precision, "precision")
     with plain_products() if precision == "float32" else nullcontext():  # as in training

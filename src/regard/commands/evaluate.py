@@ -15,6 +15,7 @@ import numpy as np
 from regard.commands.intervals import intervals
 from regard.commands.opened import chosen, opened
 from regard.commands.options import Draw, Form, Search
+from regard.commands.output import no_file, real
 from regard.commands.progress import Progress
 from regard.commands.records import SPACES
 from regard.commands.table import table
@@ -170,7 +171,10 @@ class _Answers:
 
     def __init__(self, path: Path) -> None:
         # Hidden, for NAME.partial may hold what a killed `regard predict` answered so far.
-        self._path, self._partial = path, path.with_name(f".{path.name}.partial")
+        path = real(path)
+        self._path = self._partial = path
+        if not no_file(path):
+            self._partial = path.with_name(f".{path.name}.partial")
         self._file: TextIO
 
     def __enter__(self) -> _Answers:
@@ -193,15 +197,17 @@ class _Answers:
             with self._file as file:
                 file.write("source\ttarget\tright\tedits\n")
                 file.writelines("\t".join(cell.translate(SPACES) for cell in row) + "\n" for row in rows)
-            self._partial.replace(self._path)
+            if self._partial != self._path:
+                self._partial.replace(self._path)
         except OSError as error:
             raise self._failed(error) from None
 
     def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # what went wrong was said before
             self._file.close()
-        with suppress(OSError):
-            self._partial.unlink(missing_ok=True)  # gone already when the table is whole
+        if self._partial != self._path:
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)  # gone already when the table is whole
 
     def _failed(self, error: OSError) -> RegardError:
         return RegardError(f"cannot write {str(self._path)!r}: {error.strerror}")

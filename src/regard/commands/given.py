@@ -1,4 +1,4 @@
-"""Given: what stands on the command line, read: groups of settings, a column, the name of a run."""
+"""Given: what stands on the command line, read: groups of settings, the name of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def settings(config: Path | None, overrides: list[str]) -> dict[str, dict[str, A
     groups: dict[str, dict[str, Any]] = {"model": {}, "text": {}, "train": {}}
 
     def put(group: str, values: Any, where: str) -> None:
-        if group not in groups or not isinstance(values, dict):
+        if group in groups and not isinstance(values, dict):
+            raise RegardError(f"{group!r} in {where} is a group of settings, as [{group}]; got {values!r}")
+        if group not in groups:
             raise RegardError(f"unknown setting {group!r} in {where}; {suggestion(group, groups)}")
         groups[group].update(values)
 
@@ -35,11 +37,6 @@ def settings(config: Path | None, overrides: list[str]) -> dict[str, dict[str, A
     if not isinstance(kind := groups["model"].get("kind", ""), str):
         raise RegardError(f"model.kind is a word, transformer or recurrent; got {kind!r}")
     return groups
-
-
-def column(name: str | None) -> str | int | None:
-    """A column by its name, or by its number from 1."""
-    return int(name) if name is not None and name.isdecimal() else name
 
 
 def stem(path: Path) -> str:

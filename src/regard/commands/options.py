@@ -17,7 +17,8 @@ class Form:
     """Score before each answer: SCORE⇥ANSWER. What it was ranked by; log-probability unless --length divides it."""
 
     n_best: int = 1
-    """So many answers for each line, the best first: LINE⇥SCORE⇥ANSWER, LINE being the number of the input line."""
+    """So many answers for each line, the best first (with --sample as they were drawn): LINE⇥SCORE⇥ANSWER, LINE being
+    the number of the input line."""
 
     alignments: bool = False
     """Where each answer token looked, after the answer: ANSWER⇥0-0 1-1 3-2, source-answer in tokens from 0; a token

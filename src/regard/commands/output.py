@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -90,6 +90,7 @@ class Kept(Output):
     """A file, written whole or gone on with. `asked` is all that the answers depend on beside the lines."""
 
     def __init__(self, path: Path, asked: Mapping[str, Any], *, restart: bool = False) -> None:
+        path = real(path)
         self._path, self._asked = path, dict(asked)
         self._partial, self._progress = (path.with_name(f"{path.name}.{role}") for role in ("partial", "progress"))
         self._held, self._noted = Held(0, 0, hashlib.sha256()), float("-inf")
@@ -225,6 +226,23 @@ class Kept(Output):
         )
 
 
+def real(path: Path) -> Path:
+    """Where a file really is to be written: a link stays a link, and what it leads to is replaced."""
+    return Path(os.path.realpath(path)) if path.is_symlink() or not path.name else path
+
+
+def no_file(path: Path) -> bool:
+    """Whether it is there, and a pipe or a device: written to, never replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def check_apart(path: Path | None, inputs: Iterable[Path]) -> None:
+    """Raise where an output would take an input's place."""
+    for one in inputs:
+        if path is not None and path.is_file() and one.is_file() and path.samefile(one):
+            raise RegardError(f"--output {str(path)!r} is an input too, and would be lost; name another file")
+
+
 def _seen(sources: Any, window: Sequence[Line]) -> Any:
     """A sha256 that has these lines too; the given one stays as it is."""
     more = sources.copy()
@@ -237,6 +255,6 @@ def output(path: Path | None, asked: Mapping[str, Any], *, restart: bool = False
     """Where answers go: a file, or standard output when there is no path."""
     if path is None:
         return Stream(sys.stdout.buffer)
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device
+    if no_file(path):
         return Stream(open(path, "wb"))
     return Kept(path, asked, restart=restart)

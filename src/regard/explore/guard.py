@@ -59,7 +59,7 @@ class Guard:
         try:
             self._known(scope)
             if self._entered(scope):
-                await self._welcome(scope, carry)
+                await self._welcome(carry)
                 return
             receive = await _bounded(scope, receive)
         except Refusal as refusal:
@@ -85,7 +85,7 @@ class Guard:
         """Whether a person opened the printed address: the token then moves from the address to a cookie."""
         return self.token is not None and scope["path"] == "/" and self._is_token(_asked(scope))
 
-    async def _welcome(self, scope: Scope, send: Send) -> None:
+    async def _welcome(self, send: Send) -> None:
         cookie = f"{self.cookie}={self.token}; Path=/; Max-Age={YEAR}; HttpOnly; SameSite=Lax"
         headers = [(b"location", b"./"), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 303, "headers": headers})

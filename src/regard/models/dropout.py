@@ -17,7 +17,7 @@ class Dropout(nn.Module):
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
-        self.bytes = round(share * 256)
+        self.bytes = min(255, max(1, round(share * 256))) if share else 0
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or not self.share:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
 
+# The switch is the process's: of several threads the first inside turns it off, and the last outside on again.
+_LOCK, _INSIDE, _BEFORE = Lock(), list[None](), list[bool]()
 ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
@@ -19,10 +22,19 @@ def plain_products() -> Iterator[None]:
     There torch sends them through oneDNN, which prepares each new shape for about 0.1 ms: several times what a small
     product takes, and large ones gain nothing. Elsewhere nothing changes. Not for bfloat16: only oneDNN is fast in it.
     """
+    if not ARM:
+        yield
+        return
     onednn: Any = torch.backends.mkldnn  # torch does not say the types of its switches
-    before = onednn.enabled
-    onednn.enabled = before and not ARM
+    with _LOCK:
+        if not _INSIDE:
+            _BEFORE.append(onednn.enabled)
+        _INSIDE.append(None)
+        onednn.enabled = False
     try:
         yield
     finally:
-        onednn.enabled = before
+        with _LOCK:
+            _INSIDE.pop()
+            if not _INSIDE:
+                onednn.enabled = _BEFORE.pop()

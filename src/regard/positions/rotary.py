@@ -49,7 +49,7 @@ class Rotary(Turning):
             raise RegardError(f"factor = {factor} does nothing without a scaling; choose scaling='linear' or 'ntk'")
         if scaling == "ntk" and factor > 1:
             base = base * factor ** (turned / (turned - 2))
-        self.dim, self.turned, self.pairs, self.scaling, self.factor = dim, turned, pairs, scaling, factor
+        self.dim, self.turned, self.pairs = dim, turned, pairs
         slower = factor if scaling == "linear" else 1.0
         self.rates = tuple(base ** (-i / turned) / slower for i in range(0, turned, 2))
 

@@ -26,9 +26,8 @@ class Wanted:
     def __post_init__(self) -> None:
         if (self.source is None) != (self.target is None):
             given, missing = ("source", "target") if self.target is None else ("target", "source")
-            raise CorpusError(
-                f"the {given} column is {getattr(self, given)!r} but no {missing} column is named; name both or none"
-            )
+            column = _numbered(getattr(self, given))
+            raise CorpusError(f"the {given} column is {column!r} but no {missing} column is named; name both or none")
 
     @property
     def columns(self) -> tuple[str | int, str | int] | None:

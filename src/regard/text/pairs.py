@@ -41,7 +41,7 @@ class Pairs:
         """The pairs in a folder; when they come from other data than `fingerprint`, the error names the difference."""
         folder = Path(folder)
         try:
-            counts = json.loads((folder / "ids.json").read_text())
+            counts = json.loads((folder / "ids.json").read_text(encoding="utf-8"))
             version = counts["version"]
         except (OSError, ValueError, KeyError, TypeError):
             raise IdsError(f"{str(folder)!r} is no folder of ids: it has no whole ids.json; tokenise again") from None

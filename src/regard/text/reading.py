@@ -78,7 +78,7 @@ class Reading:
 
     def _refuse(self, name: str, row: Row, bad: _Aside | None) -> None:
         if not self._skip:
-            raise CorpusError(f"{name}:{row.line}: {row.detail}; mend the line, or go on without with bad lines 'skip'")
+            raise CorpusError(f"{name}:{row.line}: {row.detail}; mend the line, or go on without it: --bad-lines skip")
         self._count(name, row, bad)
 
     def _count(self, name: str, row: Row, bad: _Aside | None) -> None:

@@ -200,6 +200,10 @@ class Patch(Change):
             raise RegardError(
                 f"the values of a patch must be a full grid of numbers; those for {self.name} are not"
             ) from None
+        if not given.isfinite().all():
+            raise RegardError(
+                f"the values of a patch must be numbers that 32 bits can hold; those for {self.name} are not"
+            )
         step = next((step for step in program.steps if step.name == self.name), None)
         if step is not None and not step.axes:
             raise RegardError(f"{self.name} is one number, made of others; patch those")

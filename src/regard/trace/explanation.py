@@ -64,6 +64,11 @@ def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Line], float]:
     return lines, running
 
 
+def sigmoid(x: float) -> float:
+    """σ(x) of any number, however far from 0."""
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
 def copied(operand: Operand) -> Working:
     """A number that is taken over as it is."""
     return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])

@@ -104,10 +104,8 @@ class Program:
 
     def own(self, name: str) -> str:
         """Where the model's own numbers of a tensor are made, under all edits."""
-        names = {step.name for step in self.steps}
-        while f"{name}.own" in names:
-            name += ".own"
-        return name
+        own = f"{name}.own"  # those of edits that came later have longer names
+        return own if any(step.name == own for step in self.steps) else name
 
     def walks(self, name: str) -> bool:
         """Whether a tensor is made position by position."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -80,9 +81,9 @@ class Trace:
             raise RegardError(f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}")
         return pieces[position]
 
-    def explain(self, name: str, index: Index) -> Explanation:
+    def explain(self, name: str, index: Sequence[int]) -> Explanation:
         """Where one number comes from."""
-        tensor, operation = self[name], self.operation(name)
+        tensor, operation, index = self[name], self.operation(name), tuple(index)  # a list would gather
         if len(index) != tensor.ndim or not all(0 <= i < size for i, size in zip(index, tensor.shape, strict=True)):
             shape = tuple(tensor.shape)
             raise RegardError(f"{name} has shape {shape}; there is no number at {index}")

@@ -85,13 +85,13 @@ class Writer:
         self, sublayer: Sublayer, heads: MultiHead, name: str, x: str, place: int, memory: str | None = None
     ) -> list[Step]:
         """An attention with its norm and its residual."""
-        layer, kind = name.rsplit(".", 1)
+        layer = name.rsplit(".", 1)[0]
         side = "source" if layer.startswith("enc") else "target"
         axes, norm, sum_ = (side, "width"), f"{layer}.norm{place}", f"{layer}.resid{place}"
         first = [self.norm(sublayer.norm, norm, x, axes)] if sublayer.before else []
         asked = norm if sublayer.before else x
         known = asked if memory is None else memory
-        inner = list(self.heads(heads, name, asked, known, side, "source" if memory else side, kind == "self"))
+        inner = list(self.heads(heads, name, asked, known, side, "source" if memory else side))
         last = [Step(sum_, axes, single.Residual((x, f"{name}.out")))]
         return [*first, *inner, *last, *([] if sublayer.before else [self.norm(sublayer.norm, norm, sum_, axes)])]
 
@@ -109,9 +109,7 @@ class Writer:
         ]
         return [*first, *inner, *([] if sublayer.before else [self.norm(sublayer.norm, norm, sum_, axes)])]
 
-    def heads(
-        self, heads: MultiHead, name: str, asked: str, known: str, query: str, key: str, same: bool
-    ) -> Iterator[Step]:
+    def heads(self, heads: MultiHead, name: str, asked: str, known: str, query: str, key: str) -> Iterator[Step]:
         """Queries, keys and values, scores, weights, contexts and what they become."""
         cross = (query, key) == ("target", "source")
         q, k, v = (f"{name}.{letter}" for letter in "qkv")

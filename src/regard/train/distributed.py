@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from regard.errors import RegardError
+from regard.device import placed
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,9 @@ def world(device: str = "auto") -> Iterator[World]:
         int(os.environ.get(name, fallback))
         for name, fallback in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
     )
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise RegardError("device 'cuda' is asked for, but torch sees no GPU; use --device cpu")
-    try:
-        place = torch.device(f"cuda:{local}" if device == "cuda" else device)
-        torch.empty(0, device=place).numpy(force=True)  # what holds no numbers, or is not there, trains nothing
-    except (RuntimeError, NotImplementedError, AssertionError):
-        raise RegardError(f"device {device!r} is not here; use cpu, or cuda where there is one") from None
+    place = placed(device)
+    if place.type == "cuda" and place.index is None:
+        place = placed(f"cuda:{local}")
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if size > 1:

@@ -31,11 +31,27 @@ class Journal:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (it stays open for the run)
+            self._lock()
             cut = _mend(self.path)
         except OSError as error:
             raise self._failed(error) from None
         if cut or self.path.stat().st_size:
             self.write("continued", cut=cut)
+
+    def _lock(self) -> None:
+        """One process writes a journal: two in one folder would spoil each other's run."""
+        if not self.path.is_file():
+            return
+        try:
+            import fcntl
+
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # no such thing on Windows
+            return
+        except BlockingIOError:
+            self._file.close()
+            where = str(self.path.parent)
+            raise JournalError(f"another process trains in {where!r}; wait for it, or use another --out") from None
 
     def write(self, event: str, **fields: Any) -> None:
         """Add an event. A number that is not finite becomes its name, for JSON has none; an unknown thing its text."""

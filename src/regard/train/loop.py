@@ -36,6 +36,8 @@ from regard.train.schedule import share
 class Interrupted(RegardError):
     """A person or the system asked the run to stop; it was saved first."""
 
+    exit_code = 130
+
 
 class Trainer:
     """One run. Each step is a pure function of the settings, the step's number and the weights before it: the batch and

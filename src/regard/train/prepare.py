@@ -172,7 +172,6 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
         "decisions": decisions,
         "shared": shared,
         "threshold": None if seen.split is None else seen.split.threshold,
-        "pairs": seen.pairs,
     }
 
 

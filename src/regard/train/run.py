@@ -110,9 +110,10 @@ class Running:
             now = time.monotonic()
             facts["seconds"], mark = facts["seconds"] + now - mark, now
             due = trainer.course.due(trainer.step, settings.evaluations)
+            if not due and not self.losses.enough:  # to look, or to agree with other processes, is to wait for a GPU
+                continue
+            self._look(trainer)
             total = None if timer is None else self._total_by(timer, trainer)
-            if due or self.losses.enough:
-                self._look(trainer)
             if due:
                 self._evaluate(trainer, timer)
             # The first process decides for all: saving is done together, and clocks differ.

@@ -166,8 +166,8 @@ def line(bias: Any, reach: int, like: Tensor, first: int = 0) -> Tensor:
     known = _UNITS.setdefault(bias, {})
     place = (reach, first, like.device)
     if place not in known:
-        rows = torch.eye(table.shape[1], dtype=torch.float32, device=like.device)
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():  # who asks next may be learning
+            rows = torch.eye(table.shape[1], dtype=torch.float32, device=like.device)
             known[place] = torch.func.functional_call(
                 bias, {"table": rows}, _places(len(rows), reach, first, like.device)
             )

@@ -8,12 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.trace.explanation import Index, Line, Operand, Stage, Working, copied, product_sum
+from regard.trace.explanation import Index, Line, Operand, Stage, Working, copied, product_sum, sigmoid
 from regard.trace.operations.operation import Numbers, Operation, constant
-
-
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Gate(Operation):
     def explain(self, at: Numbers, index: Index) -> Working:
         seen, kept = self.terms(at, index)
         lines, total = product_sum([(seen,), (kept,)])
-        return Working(_sigmoid(total), ("term",), lines, [Stage("σ", _sigmoid(total))])
+        return Working(sigmoid(total), ("term",), lines, [Stage("σ", sigmoid(total))])
 
     def sums(self, at: Numbers, rows: slice) -> list[Tensor]:
         """What the input and what the state before bring to this gate."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.trace.explanation import Index, Line, Stage, Working, copied, product_sum
+from regard.trace.explanation import Index, Line, Stage, Working, copied, product_sum, sigmoid
 from regard.trace.operations.operation import Numbers, Operation, constant
 
 
@@ -270,7 +270,7 @@ class Swiglu(Operation):
     def explain(self, at: Numbers, index: Index) -> Working:
         row, j = index
         gate, inner = (at.one(self.inputs[0], row, i) for i in (j, j + at[self.inputs[0]].shape[1] // 2))
-        opened = gate.value / (1 + math.exp(-gate.value))
+        opened = gate.value * sigmoid(gate.value)
         result = opened * inner.value
         return Working(result, ("silu(gate)", "· inner"), [Line((gate, inner), (opened, result))])
 
