@@ -31,7 +31,7 @@ def test_what_was_scored_before_a_mistake_is_not_lost(bundle, tmp_path):
 def test_a_pipe_stays_a_pipe(bundle, test, tmp_path, capsys):
     pipe, seen = tmp_path / "pipe", []
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: seen.append(pipe.read_text()))
+    reader = threading.Thread(target=lambda: seen.append(pipe.read_text()), daemon=True)
     reader.start()
     regard(capsys, "evaluate", bundle, test, "--output", pipe)
     reader.join(20)
