@@ -39,6 +39,14 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def tell(file: Stream, *lines: str) -> None:
+    """Write lines, clean, in letters that it can show, and at once."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    for line in lines:
+        file.write(clean(line).encode(encoding, "replace").decode(encoding) + "\n")
+    file.flush()
+
+
 def hand_over(file: Stream) -> None:
     """Write out what is still held for it; nowhere, if it takes no more."""
     try:

@@ -13,7 +13,7 @@ from tests.commands.small import Quiet, arguments, job, pairs, regard, written
 
 
 @pytest.fixture
-def test(tmp_path):
+def gold(tmp_path):
     return written(tmp_path / "test.tsv", pairs(40, seed=9))
 
 
@@ -28,34 +28,34 @@ def test_what_was_scored_before_a_mistake_is_not_lost(bundle, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_pipe_stays_a_pipe(bundle, test, tmp_path, capsys):
+def test_a_pipe_stays_a_pipe(bundle, gold, tmp_path, capsys):
     pipe, seen = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: seen.append(pipe.read_text()), daemon=True)
     reader.start()
-    regard(capsys, "evaluate", bundle, test, "--output", pipe)
+    regard(capsys, "evaluate", bundle, gold, "--output", pipe)
     reader.join(20)
     assert pipe.is_fifo()
     assert len(seen[0].splitlines()) == 41
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
-def test_an_input_is_not_written_over(bundle, test, tmp_path, capsys, command):
-    before, link = test.read_text(), tmp_path / "link.tsv"
-    link.symlink_to(test)
-    words = {"evaluate": [test], "predict": ["--input", test]}[command]
-    for output in (test, link):
+def test_an_input_is_not_written_over(bundle, gold, tmp_path, capsys, command):
+    before, link = gold.read_text(), tmp_path / "link.tsv"
+    link.symlink_to(gold)
+    words = {"evaluate": [gold], "predict": ["--input", gold]}[command]
+    for output in (gold, link):
         _, said = regard(capsys, command, bundle, *words, "--output", output, code=2)
         assert said == f"regard: --output {str(output)!r} is an input too, and would be lost; name another file\n"
-    assert test.read_text() == before
+    assert gold.read_text() == before
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
-def test_a_link_leads_on(bundle, test, tmp_path, capsys, command):
+def test_a_link_leads_on(bundle, gold, tmp_path, capsys, command):
     real, link = tmp_path / "real.tsv", tmp_path / "link.tsv"
     real.write_text("old\n")
     link.symlink_to(real)
-    words = {"evaluate": [test], "predict": ["--input", test]}[command]
+    words = {"evaluate": [gold], "predict": ["--input", gold]}[command]
     regard(capsys, command, bundle, *words, "--output", link)
     assert link.is_symlink()
     assert "old" not in real.read_text()
@@ -63,7 +63,7 @@ def test_a_link_leads_on(bundle, test, tmp_path, capsys, command):
 
 
 @pytest.mark.parametrize("words", [["evaluate", "test.tsv"], ["predict", "ab"]])
-def test_this_folder_is_no_file(bundle, test, tmp_path, capsys, monkeypatch, words):
+def test_this_folder_is_no_file(bundle, gold, tmp_path, capsys, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     _, said = regard(capsys, words[0], bundle, words[1], "--output", ".", code=2)
     assert said.endswith("it is a folder; name a file in it\n")

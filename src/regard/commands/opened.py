@@ -9,7 +9,6 @@ from pathlib import Path
 from regard import search
 from regard.bundle import MANIFEST
 from regard.commands.options import Draw, Form, Search
-from regard.device import placed
 from regard.errors import RegardError, choose
 from regard.transducer import PRECISIONS, Transducer, load
 
@@ -21,7 +20,6 @@ def opened(folder: Path, *, device: str = "auto", long: str = "warn", precision:
     choose(LONG, long, "way with long sources")
     choose(PRECISIONS, precision, "precision")
     choose({"auto": 0, "cpu": 0, "cuda": 0}, device.split(":")[0], "device")
-    placed(device)
     inner = folder / "bundle"
     if (inner / MANIFEST).is_file() and not (folder / MANIFEST).exists():
         raise RegardError(f"{str(folder)!r} is the folder of a run; its bundle is {str(inner)!r}")

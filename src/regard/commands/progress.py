@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from regard.terminal import clean, duration
+from regard.terminal import duration, tell
 
 PATIENCE = {True: 1.0, False: 10.0}  # seconds before the first word, on a terminal and elsewhere
 EVERY = {True: 0.2, False: 30.0}
@@ -56,7 +56,7 @@ class Progress:
             self._file.write(f"\r\x1b[K{self._words[: width - 1]}")
             self._file.flush()
         else:
-            self._print(self._words)
+            tell(self._file, self._words)
         self._next = self._clock() + EVERY[self._terminal]
 
     def words(self) -> str:
@@ -78,7 +78,7 @@ class Progress:
         """A line that should not be missed."""
         if self._terminal and self._words:
             self._file.write("\r\x1b[K")
-        self._print(text)
+        tell(self._file, text)
 
     def __enter__(self) -> Progress:
         self._catching.__enter__()
@@ -98,8 +98,3 @@ class Progress:
             fresh = self._done - self._first
             rate = fresh / max(1e-9, took)
             self.say(f"{fresh:,} lines in {duration(took)}, {rate:,.0f} lines/s")
-
-    def _print(self, text: str) -> None:
-        encoding = getattr(self._file, "encoding", None) or "utf-8"
-        self._file.write(clean(text).encode(encoding, "replace").decode(encoding) + "\n")
-        self._file.flush()

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-# The switch is the process's: of several threads the first inside turns it off, and the last outside on again.
-_LOCK, _INSIDE, _BEFORE = Lock(), list[None](), list[bool]()
 ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
@@ -25,16 +23,32 @@ def plain_products() -> Iterator[None]:
     if not ARM:
         yield
         return
-    onednn: Any = torch.backends.mkldnn  # torch does not say the types of its switches
-    with _LOCK:
-        if not _INSIDE:
-            _BEFORE.append(onednn.enabled)
-        _INSIDE.append(None)
-        onednn.enabled = False
+    _DETOUR.close()
     try:
         yield
     finally:
-        with _LOCK:
-            _INSIDE.pop()
-            if not _INSIDE:
-                onednn.enabled = _BEFORE.pop()
+        _DETOUR.open()
+
+
+class _Detour:
+    """torch's switch for oneDNN, which is the process's: the first thread inside closes it, the last out opens it."""
+
+    def __init__(self) -> None:
+        self.switch: Any = torch.backends.mkldnn  # torch does not say the types of its switches
+        self.lock, self.inside, self.before = Lock(), 0, True
+
+    def close(self) -> None:
+        with self.lock:
+            if not self.inside:
+                self.before = self.switch.enabled
+            self.switch.enabled = False
+            self.inside += 1
+
+    def open(self) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                self.switch.enabled = self.before
+
+
+_DETOUR = _Detour()

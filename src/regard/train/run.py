@@ -112,7 +112,7 @@ class Running:
             due = trainer.course.due(trainer.step, settings.evaluations)
             if not due and not self.losses.enough:  # to look, or to agree with other processes, is to wait for a GPU
                 continue
-            self._look(trainer)
+            self._look(trainer)  # what is not finite is not evaluated, nor saved
             total = None if timer is None else self._total_by(timer, trainer)
             if due:
                 self._evaluate(trainer, timer)
@@ -121,7 +121,6 @@ class Running:
             if total is not None:
                 trainer.course.move(trainer.step, total)
             if due or late or signal is not None:
-                self._look(trainer)  # what is not finite is not saved
                 self._save(trainer)
                 since = time.monotonic()
             if signal is not None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from regard.terminal import Stream, clean, figure
+from regard.terminal import Stream, figure, tell
 from regard.train.view.view import SHOWN, Pace, Sample, View, scores
 
 
@@ -44,7 +44,4 @@ class Plain(View):
         self._file.flush()
 
     def _print(self, *lines: str) -> None:
-        encoding = getattr(self._file, "encoding", None) or "utf-8"
-        for line in lines:
-            self._file.write(clean(line).encode(encoding, "replace").decode(encoding) + "\n")
-        self._file.flush()
+        tell(self._file, *lines)
