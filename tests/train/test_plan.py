@@ -39,7 +39,7 @@ def planned(tokens: int, world: World, kind: str = "characters", **train):
         (1_000_000, "bpe", GPU, {}, 3.0, 0.1),
         (3_000_000, "bpe", GPU, {}, 1.0, 0.0),
         (1_000_000, "bpe", CPU, {}, 0.0, 0.0),  # steps are dear
-        (100_000_000, "bpe", GPU, {}, 0.0, 0.0),  # enough to learn from
+        (10_000_000, "bpe", GPU, {}, 0.0, 0.0),  # a run reads it twenty times
         (1_000_000, "bpe", GPU, {"minutes": 3}, 0.0, 0.0),  # time is
         (1_000_000, "bpe", GPU, {"consistency": 0}, 0.0, 0.1),
         (1_000_000, "bpe", GPU, {"respelling": 0}, 3.0, 0.0),
@@ -60,7 +60,7 @@ def test_little_data_is_read_twice_and_respelt_on_a_gpu(tokens, kind, world, giv
         (1_000_000, "characters", GPU, 40),
         (1_000_000, "bpe", GPU, 60),
         (1_000_000, "bpe", CPU, 40),
-        (10_000_000, "bpe", GPU, 12),
+        (10_000_000, "bpe", GPU, 24),
         (1_000_000_000, "bpe", GPU, 3),
         (3_000_000, "characters", CPU, 20),
     ],
@@ -69,6 +69,11 @@ def test_epochs_by_the_tokens_and_the_machine(tokens, kind, world, epochs):
     assert planned(tokens, world, kind).train.epochs == epochs
     assert planned(tokens, world, kind, epochs=7.5).train.epochs == 7.5
     assert planned(tokens, world, kind, steps=10).train.epochs is None
+
+
+@pytest.mark.parametrize(("tokens", "world", "dropout"), [(4e6, GPU, 0.3), (6e6, GPU, 0.1), (4e6, CPU, 0.1)])
+def test_dropout_is_for_what_could_be_learned_by_heart(tokens, world, dropout):
+    assert planned(int(tokens), world).model.dropout == dropout
 
 
 def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
