@@ -323,9 +323,37 @@ def test_fingerprints_tell_data_and_settings_apart(write: Callable[..., str]):
     path = write("a.tsv", GOOD * 2)
     first = Corpus(path).fingerprint()
     assert first == Corpus(path).fingerprint()
-    assert first.keys() == {path, "reading"}
+    assert first.keys() == {"a.tsv", "reading"}
     other = Corpus(path, source=2, target=1).fingerprint()
-    assert other[path] == first[path]
+    assert other["a.tsv"] == first["a.tsv"]
     assert other["reading"] != first["reading"]
     write("a.tsv", GOOD * 3)
-    assert Corpus(path).fingerprint()[path] != first[path]
+    assert Corpus(path).fingerprint()["a.tsv"] != first["a.tsv"]
+
+
+def test_the_same_file_by_another_path_is_the_same_data(write: Callable[..., str], tmp_path: Path, monkeypatch):
+    write("a.tsv", GOOD)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/a.tsv").write_text(GOOD * 2)
+    monkeypatch.chdir(tmp_path)
+    first = Corpus(["a.tsv", "more/a.tsv"]).fingerprint()
+    assert len(first) == 3
+    assert Corpus([tmp_path / "a.tsv", "./more/../more/a.tsv"]).fingerprint() == first
+    assert Corpus(["more/a.tsv", "a.tsv"]).fingerprint() != first
+
+
+@pytest.mark.parametrize("rest", ['"x",y\n' * 2, "c,d\n" * 2, "c,d\n" * 100_000])
+def test_a_stray_quote_takes_no_other_line_with_it(write: Callable[..., str], tmp_path: Path, rest: str):
+    path = write("a.csv", "a,b\n" * 3 + '"what,is this\n' + rest)
+    reading = Corpus(path, bad_lines="skip").read(tmp_path / "bad.txt")
+    assert len(list(reading)) == 3 + rest.count("\n")
+    assert reading.problems == {"broken CSV": 1}
+    assert (tmp_path / "bad.txt").read_text().endswith('\t"what,is this\n')
+
+
+def test_lines_that_end_in_carriage_returns_alone_are_refused(write: Callable[..., str]):
+    path = write("a.tsv", b"a\tb\rc\td\r")
+    with pytest.raises(CorpusError, match=rf"^{path} ends lines in carriage returns alone; mend it: tr "):
+        Corpus(path)
+    assert list(Corpus(write("b.tsv", b"a\tb\r\nc\td\r"))) == [("a", "b"), ("c", "d")]
+    assert list(Corpus(write("c.tsv", b"a\tb"))) == [("a", "b")]

@@ -53,6 +53,15 @@ def test_ones_own_held_out_part_is_asked_and_all_the_rest_learned(tmp_path):
     assert list(made.exam.questions) == [source for source, _ in PAIRS[70:]]
 
 
+def test_held_out_sources_that_are_learned_from_are_said(tmp_path):
+    (tmp_path / "one").mkdir()
+    held = [(PAIRS[3][0], "another answer"), ("never seen", "x"), *[PAIRS[5]] * 2]
+    said = "2 of 3 held-out sources are learned from, too: there memory is measured as well"
+    assert said in prepared(tmp_path / "one", held=held).decisions
+    assert said in prepared(tmp_path / "one", held=held).decisions  # when the run goes on, too
+    assert "learned from, too" not in " ".join(prepared(tmp_path, held=[("never seen", "x")]).decisions)
+
+
 def test_held_out_sources_beyond_the_limit_are_not_asked_and_that_is_said(tmp_path):
     made = prepared(tmp_path, PAIRS, [("abcd", "dcba"), ("a" * 60, "b")], text=Text(limit=50))
     assert list(made.exam.questions) == ["abcd"]

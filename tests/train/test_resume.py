@@ -162,7 +162,7 @@ def test_changed_data_are_refused_with_the_name_of_the_file(tmp_path):
     written(own, [*pairs(), ("dddddddd", "dddddddd")])
     with pytest.raises(RegardError) as refused:
         run(job(own, tmp_path / "run"), Quiet())
-    said = f"the data changed since this run began: {str(own)!r}; use the old data, or another --out"
+    said = "the data changed since this run began: 'own.tsv'; use the old data, or another --out"
     assert str(refused.value) == said
 
 

@@ -3,7 +3,7 @@
 from regard.text.auto import Choice, auto, default_size
 from regard.text.batches import Batch, Batches, begun, ended, split
 from regard.text.corpus import Corpus
-from regard.text.heldout import Split, variants
+from regard.text.heldout import Overlap, Split, variants
 from regard.text.ids import tokenise
 from regard.text.kinds import TOKENIZERS, train_tokenizer
 from regard.text.lessons import Lesson, Shape, filled, opened
@@ -23,6 +23,7 @@ __all__ = [
     "Choice",
     "Corpus",
     "Lesson",
+    "Overlap",
     "Pair",
     "Pairs",
     "Piece",

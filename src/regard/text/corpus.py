@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import PurePath
 
 from regard.errors import choose
 from regard.text.columns import Wanted
@@ -51,17 +52,21 @@ class Corpus:
             raise CorpusError("parallel files have neither columns, header nor format; leave these out")
         self.files = [file(name) for name in names]
         self.decisions: list[str] = []
+        self._ways: list[str] = []
         self._parts: list[Part] = []
         if partners is None:
             for one in self.files:
-                found, decision = detect(one, wanted, format)
-                self.decisions.append(decision)
+                found, way = detect(one, wanted, format)
+                self.decisions.append(f"{one.name}: {way}")
+                self._ways.append(f"{_last(one)}: {way}")
                 self._parts.append((one.name, partial(_rows, found.rows, one)))
             return
         for one, name in zip(list(self.files), partners, strict=True):
             other = file(name)
             self.files.append(other)
-            self.decisions.append(f"{one.name} and {other.name}: line by line, sources and targets")
+            way = "line by line, sources and targets"
+            self.decisions.append(f"{one.name} and {other.name}: {way}")
+            self._ways.append(f"{_last(one)} and {_last(other)}: {way}")
             self._parts.append((one.name, partial(parallel, one, other)))
 
     def read(self, aside: str | os.PathLike[str] | None = None) -> Reading:
@@ -72,17 +77,25 @@ class Corpus:
         return iter(self.read())
 
     def fingerprint(self) -> dict[str, str]:
-        """The sha256 of each file as it is stored, by its name, and how the files are read."""
-        prints = {}
+        """The sha256 of each file as it is stored, by its name, and how the files are read. Folders do not count: the
+        same file is the same data wherever it lies, and however one says where."""
+        prints: dict[str, str] = {}
         for one in self.files:
+            name = _last(one)
+            while name in prints:
+                name += "'"
             with one.open() as stored:
-                prints[one.name] = hashlib.file_digest(stored, "sha256").hexdigest()
-        prints["reading"] = "; ".join([*self.decisions, f"bad lines: {self.bad_lines}"])
+                prints[name] = hashlib.file_digest(stored, "sha256").hexdigest()
+        prints["reading"] = "; ".join([*self._ways, f"bad lines: {self.bad_lines}"])
         return prints
 
 
 def _rows(read: Callable[[Iterator[tuple[int, bytes]]], Iterator[Row]], one: File) -> Iterator[Row]:
     return read(lines(one))
+
+
+def _last(one: File) -> str:
+    return PurePath(one.name).name
 
 
 def _listed(paths: Paths) -> list[str]:

@@ -19,7 +19,7 @@ HEAD_LINES, HEAD_BYTES = 100, 1 << 20
 
 
 def detect(file: File, wanted: Wanted, format: str | None = None) -> tuple[Format, str]:
-    """The format of a file, asked for or found; and a sentence that says what was decided and by what."""
+    """The format of a file, asked for or found; and what was decided and by what, in words."""
     head = first_lines(file)
     if not head:
         raise CorpusError(f"{file.name} is empty")
@@ -30,7 +30,7 @@ def detect(file: File, wanted: Wanted, format: str | None = None) -> tuple[Forma
         if not kind:
             kind, by = _by_content(file.name, head), "by its first lines"
     settled = choose(FORMATS, kind, "format").settled(file.name, head, wanted)
-    return settled, f"{file.name}: {settled.said} ({by})"
+    return settled, f"{settled.said} ({by})"
 
 
 def first_lines(file: File) -> list[Line]:

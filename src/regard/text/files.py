@@ -117,6 +117,8 @@ def lines(file: File) -> Iterator[tuple[int, bytes]]:
                 number += 1
                 if number == 1:
                     line = line.removeprefix(UTF8_MARK)
+                    if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
+                        raise CorpusError(f"{file.name} ends lines in carriage returns alone; mend it: tr '\\r' '\\n'")
                 yield number, line.removesuffix(b"\n").removesuffix(b"\r")
         except EOFError:
             raise DamagedFile(f"{file.name} is cut short after line {number:,}; copy it anew") from None

@@ -70,6 +70,28 @@ class Splitter:
         return Split(self.seed, self._lowest + 1)  # tiny: the one source that hashes lowest
 
 
+class Overlap:
+    """Watches pairs go by and notes which of the held-out sources are among them."""
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self.sources = {nfc(source) for source in sources}
+        self.found: set[str] = set()
+
+    def watched(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """The same pairs."""
+        for pair in pairs:
+            if (source := nfc(pair.source)) in self.sources:
+                self.found.add(source)
+            yield pair
+
+    def said(self) -> list[str]:
+        """What people should know of it: a model may answer from memory what it has learned."""
+        if not self.found:
+            return []
+        count, every = len(self.found), len(self.sources)
+        return [f"{count:,} of {every:,} held-out sources are learned from, too: there memory is measured as well"]
+
+
 def place(source: str, seed: int) -> int:
     """Where a source falls among 2⁶⁴ places."""
     hashed = _started(seed).copy()

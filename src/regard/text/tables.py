@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from regard.text.columns import Columns, Wanted, settle
@@ -47,9 +47,10 @@ class Quoted(Format):
 
     def rows(self, lines: Iterator[Line]) -> Iterator[Row]:
         taken: list[Line] = []
+        again = deque[Line]()  # what a quote that should not be there took with it
 
         def fed() -> Iterator[str]:
-            for line in lines:
+            while line := again.popleft() if again else next(lines, None):
                 taken.append(line)
                 yield line[1].decode(errors="replace") + "\n"
 
@@ -61,8 +62,10 @@ class Quoted(Format):
                 cells: list[str] = next(reader)
             except StopIteration:
                 return
-            except csv.Error as error:
-                yield Row(taken[0][0], _raw(taken), problem="broken CSV", detail=_csv_error(error))
+            except csv.Error as error:  # one line is to blame; those after it are read anew
+                yield Row(taken[0][0], taken[0][1], problem="broken CSV", detail=_csv_error(error))
+                again.extendleft(reversed(taken[1:]))
+                reader = csv.reader(fed(), delimiter=self.delimiter, strict=True)
                 continue
             if header:  # up to the first line that is not blank, where the names stand
                 header = not _raw(taken).strip()

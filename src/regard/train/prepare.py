@@ -19,6 +19,7 @@ from regard.text import (
     TOKENIZERS,
     Batches,
     Corpus,
+    Overlap,
     Pairs,
     Respelling,
     Split,
@@ -101,8 +102,10 @@ def prepare(
         shutil.rmtree(home / "ids", ignore_errors=True)  # of a run that ended before it could say what it had read
         home.mkdir(parents=True, exist_ok=True)
         reading = corpus.read(home / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
-        seen = survey(reading, seed=seed, hold_out=held_out is None)
-        facts = _decide(seen, text, home, [*corpus.decisions, *([reading.summary()] if reading.problems else [])])
+        overlap = Overlap(() if held_out is None else (pair.source for pair in held_out))
+        seen = survey(overlap.watched(reading), seed=seed, hold_out=held_out is None)
+        bad = [reading.summary()] if reading.problems else []
+        facts = _decide(seen, text, home, [*corpus.decisions, *bad, *overlap.said()])
         facts |= {"fingerprint": prints, "asked": asked, "most": most}
     source, target = (Tokenizer.load(home / f"{side}.tokenizer.json") for side in ("source", "target"))
     if facts["shared"]:
