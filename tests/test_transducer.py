@@ -213,6 +213,12 @@ def test_rules_by_words(t):
     assert len(set(once)) == len(once) >= 4
 
 
+def test_one_word_may_be_given_alone(t):
+    for rule in ("banned", "required"):
+        alone, listed = (t.best("zebra", **{rule: words}) for words in ("IY", ["IY"]))
+        assert [answer.ids for answer in alone] == [answer.ids for answer in listed]
+
+
 def test_a_search_from_plain_words(t):
     assert isinstance(t.search(beam=1), Greedy)
     assert isinstance(t.search(beam=1, required=["AH"]), Beam)

@@ -1,5 +1,8 @@
 """What attention says to tensors that do not fit: one line that names the thing, the value and the way out."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor
@@ -157,3 +160,12 @@ def test_empty_sequences_are_allowed_and_give_nothing():
     assert out.unbind()[2].abs().sum() > 0
     nobody = attend(ragged([0, 0], 6, 4), ragged([0, 0], 3, 4), ragged([0, 0], 3, 9))
     assert nobody.values.shape == (0, 6, 9)
+
+
+def test_a_mask_that_is_none_of_ours():
+    """In a process of its own: here every call's types are checked, and it would not come so far."""
+    asked = "import torch, regard; x = torch.randn(1, 2, 3, 4); regard.attend(x, x, x, mask={})"
+    for mask, said in (("'causal'", "'causal'"), ("x[0, 0] > 0", "tensor([[")):
+        ended = subprocess.run([sys.executable, "-c", asked.format(mask)], capture_output=True, text=True, check=False)
+        last = ended.stderr.strip().split("RegardError: ")[-1]
+        assert last.startswith(f"a mask is causal, window(8) and the like, joined by & and |; got {said}")

@@ -1,11 +1,16 @@
 """The positions of the twin: one table for each encoding, and the very numbers that each position adds by itself."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 
 from regard.config import Transformer
 from regard.errors import RegardError
 from regard.models import build, swift
+from regard.models.embedding import Embedding
+from regard.positions import Learned
+from regard.ragged import Ragged
 from tests.models.test_matrix import SOURCE, TARGET, ids
 
 
@@ -48,3 +53,12 @@ def test_learned_positions_end_where_they_were_learned():
     with pytest.raises(RegardError, match=r"^position 100 is past the 100 that were learned; "):
         model._added(encoding, 100, 1)
     assert torch.equal(model._added(encoding, 99, 1), encoding.table[99:])
+
+
+def test_a_sequence_past_what_was_learned_is_refused_before_any_device_is_asked():
+    embedding = Embedding(10, 8, position=Learned(8, longest=5))
+    embedding(Ragged.of([torch.zeros(5, dtype=torch.long)]))
+    embedding.position.forward = Mock(side_effect=AssertionError("a GPU would abort"))
+    for length, offset in ((6, 0), (1, 5)):
+        with pytest.raises(RegardError, match=r"^position 5 is past the 5 that were learned; "):
+            embedding(Ragged.of([torch.zeros(length, dtype=torch.long)]), offset)

@@ -66,6 +66,8 @@ class Attention(nn.Module):
         """
         check(queries, keys, values)
         self._fits(queries)
+        if not isinstance(mask, Mask):
+            raise RegardError(f"a mask is causal, window(8) and the like, joined by & and |; got {mask!r:.80}")
         if turn is not None and (debugging() or isinstance(offset, Tensor)):
             queries, keys, turn = backends.turned(turn, queries, offset), backends.turned(turn, keys), None
         if debugging():

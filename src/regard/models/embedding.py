@@ -50,6 +50,7 @@ def _placed(position: Added, ids: Ragged, offset: Offset) -> Float[Tensor, "toke
     if isinstance(offset, Tensor):
         added: Tensor = position(ids.positions + offset[ids.layout.rows])
         return added
+    position.within(offset + ids.longest - 1)
     places = torch.arange(offset, offset + ids.longest, device=ids.values.device)
     return nn.functional.embedding(ids.positions, position(places))
 

@@ -46,12 +46,16 @@ class Learned(Added):
         self.longest = longest
         self.table = nn.Parameter(torch.randn(longest, width) * 0.02)
 
-    def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
-        if positions.numel() and not positions.is_cuda and int(positions.max()) >= self.longest:
+    def within(self, last: int) -> None:
+        if last >= self.longest:
             raise RegardError(
-                f"position {int(positions.max())} is past the {self.longest} that were learned; use a larger "
+                f"position {last} is past the {self.longest} that were learned; use a larger "
                 "'longest', or an encoding that is computed, such as 'sinusoidal' or 'rotary'"
             )
-        if positions.numel() and not positions.is_cuda and int(positions.min()) < 0:
-            raise RegardError(f"positions count from 0; got {int(positions.min())}")
+
+    def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
+        if positions.numel() and not positions.is_cuda:
+            self.within(int(positions.max()))
+            if int(positions.min()) < 0:
+                raise RegardError(f"positions count from 0; got {int(positions.min())}")
         return self.table[positions]

@@ -31,6 +31,9 @@ class Added(Position):
 
     place = "added"
 
+    def within(self, last: int) -> None:
+        """Raise if it does not know this position: a GPU that is asked for it could only abort."""
+
     def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
         raise NotImplementedError
 

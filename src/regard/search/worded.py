@@ -29,7 +29,7 @@ def restrictions(
     if prefix:
         found.append(rules.prefix(spellings(target, prefix)[0]))
     if banned:
-        found.append(rules.banned([ids for word in banned for ids in spellings(target, word)]))
+        found.append(rules.banned([ids for word in _words(banned) for ids in spellings(target, word)]))
     if repetition != 1.0:
         found.append(rules.repetition(repetition))
     if no_repeat:
@@ -39,8 +39,13 @@ def restrictions(
 
 def requirement(target: Tokenizer, words: Sequence[str]) -> Required | None:
     """That every answer has these words, at its beginning or inside; None where there are none."""
-    spelled = [spellings(target, word) for word in words]
+    spelled = [spellings(target, word) for word in _words(words)]
     return Required([forms[-1] for forms in spelled], [forms[0] for forms in spelled]) if spelled else None
+
+
+def _words(words: Sequence[str]) -> Sequence[str]:
+    """A text alone is one word, not its letters."""
+    return [words] if isinstance(words, str) else words
 
 
 def spellings(target: Tokenizer, word: str) -> list[list[int]]:
