@@ -1,6 +1,7 @@
 """Position encodings compared fairly: the same recipe, steps and seeds, with nothing changed but the encoding.
 
     python benchmarks/positions.py --data DIR --parallel 8 --keep   # all encodings on all sets, three seeds
+    python benchmarks/positions.py --data DIR --out RUNS --keep     # so that the same command goes on when interrupted
     python benchmarks/positions.py --join A.json B.json --keep      # parts that were run apart, as one
     python benchmarks/positions.py --draw                           # docs/pictures/positions.png from the kept results
 
@@ -156,6 +157,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--share", type=float, default=1.0, help="of the usual number of steps")
     parser.add_argument("--set", action="append", default=[], metavar="GROUP.NAME=VALUE", help="over all recipes")
     parser.add_argument("--parallel", type=int, default=1, help="trainings side by side")
+    parser.add_argument("--out", type=Path, help="keep the runs here; the same command goes on (default: nowhere)")
     parser.add_argument("--keep", type=Path, nargs="?", const=KEPT, help="write all results after each (results/)")
     parser.add_argument("--join", type=Path, nargs="+", default=[], metavar="FILE", help="kept results, train nothing")
     parser.add_argument("--draw", type=Path, nargs="?", const=PICTURE, help="draw the kept results, train nothing")
@@ -168,8 +170,8 @@ def arguments() -> argparse.Namespace:
 def trained(options: argparse.Namespace) -> list[Result]:
     """All results, each told and kept as it comes."""
     results: list[Result] = []
-    with tempfile.TemporaryDirectory() as folder:
-        asked = list(trials(options, Path(folder)))
+    with tempfile.TemporaryDirectory() as nowhere:
+        asked = list(trials(options, options.out or Path(nowhere)))
         print(f"{machine()}: {len(asked)} trainings", flush=True)
         for result in outcomes(asked, options.parallel):
             results.append(result)

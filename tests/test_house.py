@@ -14,7 +14,7 @@ SOURCE = ROOT / "src/regard"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = [
-    {"axes", "errors", "config", "ragged", "shipped", "terminal", "device"},
+    {"axes", "errors", "config", "ragged", "shipped", "terminal", "device", "disk"},
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},

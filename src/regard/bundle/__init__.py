@@ -10,6 +10,6 @@ Loading runs no code from the folder: it reads JSON and safetensors, and nothing
 """
 
 from regard.bundle.bundle import Bundle, check_place, load, save
-from regard.bundle.files import MANIFEST, BundleError, to_disk
+from regard.bundle.files import MANIFEST, BundleError
 
-__all__ = ["MANIFEST", "Bundle", "BundleError", "check_place", "load", "save", "to_disk"]
+__all__ = ["MANIFEST", "Bundle", "BundleError", "check_place", "load", "save"]

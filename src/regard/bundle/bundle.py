@@ -26,11 +26,11 @@ from regard.bundle.files import (
     listed,
     manifest,
     read_json,
-    to_disk,
     verify,
     write_json,
 )
 from regard.bundle.weights import Settings
+from regard.disk import to_disk
 from regard.errors import RegardError
 from regard.models import Model
 from regard.text.tokenizers import Tokenizer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +64,6 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """Names and values as a file that people can read."""
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk and not only in memory."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def unreadable(path: Path, error: OSError) -> BundleError:

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
-from regard.bundle import to_disk
 from regard.commands.inputs import Line, Windows
+from regard.disk import to_disk
 from regard.errors import RegardError
 
 EVERY = 1.0  # seconds between notes of what is on the disk: no more work than that is done twice after a kill

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from regard.disk import to_disk, write_whole
 from regard.text.pairs import OFFSET, SIDES, VERSION, IdsError, Pairs
 from regard.text.tokenizers import UNKNOWN, Tokenizer
 from regard.text.workers import Block, encoded
@@ -57,7 +58,7 @@ def tokenise(
         partial.mkdir(parents=True)
         _write(partial, pairs, source, target, prints, workers, progress)
         partial.rename(folder)
-        _settle(folder.parent)
+        to_disk(folder.parent)
     except OSError as error:
         raise IdsError(f"cannot write ids to {str(folder)!r}: {error.strerror}; nothing was left behind") from None
     finally:
@@ -91,9 +92,7 @@ def _write(
         raise IdsError("there are no pairs to tokenise")
     counts = {"version": VERSION, "pairs": done, "dtype": dtype.str, "fingerprint": dict(prints)}
     counts |= {name: tally.counts() for name, tally in zip(SIDES, tallies, strict=True)}
-    with open(folder / "ids.json", "w", encoding="utf-8") as file:
-        json.dump(counts, file, indent=2, ensure_ascii=False)
-        _settle(file.fileno())
+    write_whole(folder / "ids.json", json.dumps(counts, indent=2, ensure_ascii=False))
 
 
 class _Tally:
@@ -149,15 +148,3 @@ def _blocks(pairs: Iterable[tuple[str, str]]) -> Iterator[Block]:
             sources, targets, size = [], [], 0
     if sources:
         yield sources, targets
-
-
-def _settle(file: int | Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    if isinstance(file, int):
-        os.fsync(file)
-        return
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

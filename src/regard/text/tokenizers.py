@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Int64
 from tokenizers import Tokenizer as Library
 
+from regard.disk import write_whole
 from regard.errors import RegardError
 from regard.text.normal import origins
 
@@ -125,9 +126,7 @@ class Tokenizer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write tokenizer.json, whole or not at all."""
-        partial = Path(f"{os.fspath(path)}.partial")
-        partial.write_text(self.library.to_str(pretty=True), encoding="utf-8")
-        partial.replace(path)
+        write_whole(Path(path), self.library.to_str(pretty=True))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:

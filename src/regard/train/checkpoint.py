@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.bundle import to_disk
+from regard.disk import to_disk
 from regard.errors import RegardError
 
 KEPT = 2  # should the newest be damaged, there is one more

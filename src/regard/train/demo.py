@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
+from regard.disk import write_whole
+
 PARTS = {"test": 5, "dev": 2}  # of each hundred words; the rest is to learn from
 
 
@@ -39,7 +41,5 @@ def unpack(folder: Path) -> dict[str, Path]:
     for word, phones in dictionary():
         lines[part(word)].append(f"{word}\t{phones}\n")
     for name, path in paths.items():
-        partial = path.with_suffix(".partial")
-        partial.write_text("".join(lines[name]), encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, "".join(lines[name]))
     return paths

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from regard.bundle import to_disk
+from regard.disk import write_whole
 from regard.errors import RegardError
 
 
@@ -27,7 +26,4 @@ def read(path: Path, names: Set[str]) -> dict[str, Any] | None:
 
 def write(path: Path, facts: dict[str, Any]) -> None:
     """Write them down, on the disk before they have their name."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(facts, indent=1, ensure_ascii=False), encoding="utf-8")
-    to_disk(partial)
-    os.replace(partial, path)
+    write_whole(path, json.dumps(facts, indent=1, ensure_ascii=False))

@@ -36,8 +36,8 @@ from regard.train import metrics, notes
 from regard.train.evaluate import Exam
 
 MOST_QUESTIONS = {"cpu": 2_000, "cuda": 10_000}  # which weights are the best is decided on these
-OWN = {"ids", "ids.partial", "prepared.json", "prepared.partial", "bad-lines.txt"} | {
-    f"{side}.tokenizer.json" for side in ("source", "target")
+OWN = {"ids", "ids.partial", "prepared.json", "prepared.json.partial", "bad-lines.txt"} | {
+    f"{side}.tokenizer.json{ending}" for side in ("source", "target") for ending in ("", ".partial")
 }
 NOTED = {"decisions", "shared", "threshold", "fingerprint", "asked"}
 CLIPPED = 20_000  # letters of a line that tokenisers are trained on
