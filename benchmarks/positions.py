@@ -117,7 +117,7 @@ def draw(kept: dict[str, Any], path: Path) -> None:
         ("cmudict-short", " wer", "letters (8 at most in training)", "words wrong, %"),
         ("multi30k-en-de-tok", " bleu", "test set", "BLEU"),
     ]
-    for column, (name, ending, across, up) in enumerate(panels):
+    for column, (name, ending, across, up) in enumerate(panel for panel in panels if panel[0] in both):
         axes = place(figure, 4.6 * column, 0, 3.9, 3.2)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set(xlabel=across, ylabel=up, title=name)

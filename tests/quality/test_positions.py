@@ -51,7 +51,7 @@ def test_the_picture_has_a_line_for_every_encoding(tmp_path: Path, monkeypatch: 
     groups = {"test groups": {"30": 25.0, "27": 50.0}}
     results = [result("scan-length-26", name, 1, {"test exact": 1.0}, groups) for name in POSITIONS]
     positions.draw({"results": [*results, *WORDS]}, tmp_path / "positions.png")
-    scan, words, _ = drawn[0].axes
+    scan, words = drawn[0].axes  # and none for captions, of which nothing is known
     assert [one.get_label() for one in scan.containers] == list(POSITIONS)
     assert [one.get_label() for one in words.containers] == ["sinusoidal", "learned", "rotary"]
     assert scan.containers[0].lines[0].get_ydata().tolist() == [50.0, 25.0]  # 27 actions before 30

@@ -79,14 +79,13 @@ class Corpus:
     def fingerprint(self) -> dict[str, str]:
         """The sha256 of each file as it is stored, by its name, and how the files are read. Folders do not count: the
         same file is the same data wherever it lies, and however one says where."""
-        prints: dict[str, str] = {}
+        prints = {"reading": "; ".join([*self._ways, f"bad lines: {self.bad_lines}"])}
         for one in self.files:
             name = _last(one)
             while name in prints:
                 name += "'"
             with one.open() as stored:
                 prints[name] = hashlib.file_digest(stored, "sha256").hexdigest()
-        prints["reading"] = "; ".join([*self._ways, f"bad lines: {self.bad_lines}"])
         return prints
 
 

@@ -80,7 +80,7 @@ class Overlap:
     def watched(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The same pairs."""
         for pair in pairs:
-            if (source := nfc(pair.source)) in self.sources:
+            if self.sources and (source := nfc(pair.source)) in self.sources:
                 self.found.add(source)
             yield pair
 
