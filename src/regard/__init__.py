@@ -44,7 +44,22 @@ _HOMES = {
     "transducer": ("Transducer", "load"),
     "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
 }
-_PARTS = ("attention", "bundle", "plots", "pooling", "positions", "search", "text", "trace", "train", "vectors")
+_PARTS = (
+    "attention",
+    "bundle",
+    "explore",
+    "kernels",
+    "models",
+    "plots",
+    "pooling",
+    "positions",
+    "search",
+    "text",
+    "trace",
+    "train",
+    "transducer",
+    "vectors",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -35,4 +35,6 @@ class Answer:
         return self.text
 
 
-EMPTY = Answer("", "", [], [], [], 0.0)  # to an empty line
+def empty(source: str) -> Answer:
+    """The answer to a line that holds nothing: nothing."""
+    return Answer(source, "", [], [], [], 0.0)

@@ -65,9 +65,9 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Remember the points, and find the bandwidth if it is not given."""
         normaliser = _normaliser(self.kernel)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        self.X_, self.y_ = X.copy(), y.astype(np.float64)
+        self.X_, self.y_ = X.copy(order="C"), y.astype(np.float64, order="C")  # torch knows no reversed arrays
         if isinstance(self.bandwidth, str):
-            pooling = _Pooling(torch.tensor(X), torch.tensor(self.y_).reshape(len(X), -1), normaliser)
+            pooling = _Pooling(torch.tensor(self.X_), torch.tensor(self.y_).reshape(len(X), -1), normaliser)
             self.bandwidth_ = self._search(pooling)
         else:
             self.bandwidth_ = self._given(X.shape[1])
@@ -84,7 +84,8 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             empty += int(nothing.sum())
         if empty:
             message = f"{empty} of {sum(map(len, pooled))} queries have no training point within bandwidth "
-            message += f"{self.bandwidth_}; they are NaN: give a larger bandwidth or kernel='gaussian'"
+            message += f"{self.bandwidth_}; they are NaN: give a larger bandwidth"
+            message += "" if self.kernel == "gaussian" else " or kernel='gaussian'"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         prediction: NDArray[np.float64] = torch.cat(pooled).numpy().reshape(-1, *self.y_.shape[1:])
         return prediction
@@ -101,17 +102,18 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The attention map, some queries at a time, so that it is never whole unless someone asks."""
         normaliser = _normaliser(self.kernel)
         bandwidth = torch.tensor(self.bandwidth_, dtype=torch.float64)
-        queries = torch.tensor(validate_data(self, X, dtype=np.float64, reset=False)) / bandwidth
+        queries = torch.tensor(validate_data(self, X, dtype=np.float64, order="C", reset=False)) / bandwidth
         keys = torch.tensor(self.X_) / bandwidth
         everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
         for rows in _chunks(len(queries), keys):
-            yield normaliser(_scores(queries[rows], keys), everything)[0, 0]
+            # A query so far off that its distance overflows is supported by nothing.
+            yield normaliser(_scores(queries[rows], keys), everything)[0, 0].nan_to_num(nan=0.0)
 
     def _given(self, features: int) -> float | NDArray[np.float64]:
         wanted = f"bandwidth must be a number above 0, {features} of them (one for each feature), or one of "
         wanted += f"{', '.join(map(repr, SEARCHES))}; got {self.bandwidth!r}"
         try:
-            bandwidth = np.asarray(self.bandwidth, dtype=np.float64)
+            bandwidth = np.array(self.bandwidth, dtype=np.float64)
         except (TypeError, ValueError):
             raise RegardError(wanted) from None
         if bandwidth.shape not in ((), (features,)) or not (np.isfinite(bandwidth) & (bandwidth > 0)).all():

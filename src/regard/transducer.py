@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard import bundle
-from regard.answer import EMPTY, Answer
+from regard.answer import Answer, empty
 from regard.device import placed
 from regard.errors import RegardError, choose
 from regard.models import Ensemble, Model, swift
@@ -140,7 +140,7 @@ class Transducer:
         """n answers drawn by their probability: `temperature`, `top_k`, `top_p`, `min_p` as in search.Sampling."""
         search = Sampling(n, seed=seed, **options)  # type: ignore[arg-type]
         if not (ids := self._encoded(text)):
-            return [replace(EMPTY, source=text)] * n
+            return [empty(text) for _ in range(n)]
         return [self._answer(text, ids, found) for found in self._search([(text, ids)], search)[0].hypotheses]
 
     def stream(self, text: str, *, beam: int = 4, length: float | None = None) -> Iterator[str]:
@@ -168,6 +168,8 @@ class Transducer:
         """The same for many pairs, some at a time."""
         pairs = iter(pairs)
         while window := list(islice(pairs, FIRST_LINES)):
+            if alone := next((pair for pair in window if isinstance(pair, str)), None):
+                raise RegardError(f"a pair of texts is needed, source and target; got {alone!r}")
             yield from self._scored(window)
 
     def align(self, source: str, target: str | None = None) -> Answer:
@@ -178,6 +180,8 @@ class Transducer:
         """The best answers that go as the best one to `position` (from 0), and there with each of the n likeliest
         tokens; `logps[position]` is that token's. An answer may end there."""
         best = self(text)
+        if n < 1:
+            raise RegardError(f"n must be at least 1; got {n}")
         if not 0 <= position <= len(best.ids):
             raise RegardError(f"{best.text!r} has places 0 to {len(best.ids)} (the end); got {position}")
         if not (ids := self._ids(text)):
@@ -207,7 +211,7 @@ class Transducer:
         found = iter(self._search(asked, search))
         for line, ids in zip(lines, encoded, strict=True):
             if not ids:
-                yield [replace(EMPTY, source=line)]
+                yield [empty(line)]
                 continue
             answers: dict[str, Answer] = {}
             for hypothesis in next(found).hypotheses:
@@ -221,7 +225,7 @@ class Transducer:
         sources, targets = zip(*pairs, strict=True)
         encoded = [self._encoded(line) for line in sources]
         asked = [torch.tensor(ids, dtype=torch.long) for ids in encoded]
-        told = [torch.tensor(self.bundle.target.encode(line), dtype=torch.long) for line in targets]
+        told = [torch.tensor(self.bundle.target.encode(_text(line)), dtype=torch.long) for line in targets]
         batches = ended(Ragged.of(asked)), ended(Ragged.of(told)), begun(Ragged.of(told))
         source, said, prefix = (batch.to(self.device) for batch in batches)
         logps = self.model(source, prefix).values.float().log_softmax(-1)
@@ -239,7 +243,7 @@ class Transducer:
 
     def _ids(self, line: str) -> list[int]:
         """A source as the model has learned to read it: without white space around it."""
-        return self.bundle.source.encode(line.strip())
+        return self.bundle.source.encode(_text(line).strip())
 
     def _encoded(self, line: str) -> list[int]:
         ids = self._ids(line)
@@ -253,7 +257,7 @@ class Transducer:
     def _answer(self, source: str, asked: Sequence[int], found: Hypothesis) -> Answer:
         target = self.bundle.target
         tokens = [target.label(id) for id in found.ids]
-        unknown = self.bundle.source.unknown(source) if UNKNOWN in asked else []
+        unknown = self.bundle.source.unknown(source.strip()) if UNKNOWN in asked else []
         return Answer(source, target.decode(found.ids), found.ids, tokens, found.logps, found.score, unknown)
 
     def _after(self, asked: Sequence[int], said: Sequence[int]) -> Float[Tensor, " vocabulary"]:

@@ -45,9 +45,11 @@ def mean_scores(
         # Each axis both ways: any isotropic distribution has this mean, and it is exact.
         axis = torch.eye(dim, device=device) * dim**0.5
         contents = torch.cat([axis, -axis])
-    elif contents.shape[1] != dim:
-        raise ShapeError(f"contents must have dim {dim}; got {contents.shape[1]}")
+    elif contents.ndim != 2 or not len(contents) or contents.shape[1] != dim:
+        raise ShapeError(f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}")
     places = torch.arange(2 * reach + 1, device=device)  # so each distance is met at least reach + 1 times
+    if isinstance(position, Added) and (width := position(places[:1]).shape[-1]) != dim:
+        raise ShapeError(f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the same")
     attention = Attention(ScaledDot(heads, dim), bias=position if isinstance(position, Biasing) else None)
     total = torch.zeros(len(places), len(places), device=device)
     for content in contents.to(device):

@@ -36,9 +36,17 @@ _OTHER_SCRIPTS = (
 )
 
 
+def tensor(table: Table) -> Tensor:
+    """Any table as a tensor; of arrays that torch does not know (reversed, big-endian, read-only) a plain copy."""
+    if isinstance(table, np.ndarray):
+        native = np.dtype(np.float64) if table.dtype.kind == "f" else table.dtype.newbyteorder("=")
+        table = np.array(table, dtype=native, order="C")
+    return torch.as_tensor(table).detach()
+
+
 def numbers(name: str, table: Table, axes: str) -> Numbers:
     """The numbers of a tensor with these axes; an error says what it has instead."""
-    values = torch.as_tensor(table).detach().to("cpu", torch.float64).numpy()
+    values = tensor(table).to("cpu", torch.float64).numpy()
     wanted = axes.split()
     if values.ndim != len(wanted):
         extra = values.ndim - len(wanted)
@@ -56,7 +64,7 @@ def flags(name: str, table: Table | None, shape: Sequence[int]) -> Flags:
     """A boolean table spread to a shape; all True when there is none."""
     if table is None:
         return np.ones(shape, dtype=bool)
-    values = torch.as_tensor(table).detach().cpu()
+    values = tensor(table).cpu()
     if values.dtype != torch.bool:
         raise RegardError(f"{name} must be boolean, True = may attend; got {str(values.dtype).removeprefix('torch.')}")
     try:

@@ -83,12 +83,14 @@ def similarity(
     axes: Axes | None = None,
 ) -> Figure:
     """The cosines of vectors (vector, dimension) among themselves, or with `others`; −1 to 1."""
+    if (others is None) != (other_labels is None):
+        raise RegardError("others and other_labels come together: the other vectors, and what they are called")
     down = numbers("vectors", vectors, "vector dimension")
     across = down if others is None else numbers("others", others, "vector dimension")
     if down.shape[1] != across.shape[1]:
         raise ShapeError(f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}")
     table = similarities(torch.tensor(down), torch.tensor(across)).numpy()
-    rows, columns = _tokens("vectors", table, labels, other_labels if others is not None else None, None)
+    rows, columns = _tokens("vectors", table, labels, other_labels, None)
     everywhere = flags("allowed", None, table.shape)
     named = (rows, "vector"), (columns, "vector" if others is None else "other vector")
     return _picture(table, SIGNED, (-1, 1), *named, "cosine", everywhere, title, axes)

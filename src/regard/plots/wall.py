@@ -12,7 +12,7 @@ from matplotlib.image import AxesImage
 
 from regard.errors import RegardError, ShapeError
 from regard.plots import grid
-from regard.plots.figures import Table, blank, flags, numbers, place, trim
+from regard.plots.figures import Table, blank, flags, numbers, place, tensor, trim
 from regard.plots.labels import step_labels, token_labels
 from regard.plots.maps import ANSWERS, ASKS, check_weights
 from regard.plots.palette import INK, WEIGHTS, head_colour
@@ -38,7 +38,7 @@ def heads(
     Each head wears its colour and its number, counted from 0 as everywhere in the code. Other arguments as for
     `plots.weights`.
     """
-    given = torch.as_tensor(weights)
+    given = tensor(weights)
     layered = given.ndim == 4
     table = numbers("weights", given if layered else given[None], "layer head query key")
     layers, count, height, width = table.shape

@@ -224,6 +224,8 @@ Edit = Annotated[
 
 def edit(values: Mapping[str, Any] | Change) -> Change:
     """An edit from plain values, or one line that says what is wrong with them."""
+    if not isinstance(values, Mapping | Change):
+        raise RegardError(f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got {values!r}")
     return values if isinstance(values, Change) else parse(Edit, dict(values), "edit")
 
 

@@ -48,6 +48,9 @@ def record(
     Without a target the answer is searched for as usual (or by `search`). An edited model answers greedily, with at
     most `longest` tokens if that is given.
     """
+    for text in (source, "" if target is None else target):
+        if not isinstance(text, str):
+            raise RegardError(f"a text is needed; got {text!r}")
     changes = tuple(edit(one) for one in edits)
     asked = [*transducer.bundle.source.encode(source.strip()), END]
     program = edited(written(transducer.model), changes)
@@ -130,7 +133,7 @@ class Running:
         told = bundle.target.laid_out(said)
         logps = self.at["out.chosen"].tolist()
         score = float(self.at["out.score"])
-        answer = Answer(source, text, said, [p.text for p in told], logps, score, bundle.source.unknown(source))
+        answer = Answer(source, text, said, [p.text for p in told], logps, score, bundle.source.unknown(source.strip()))
         last = Piece(bundle.target.label(END), END, len(text), len(text))
         first = Piece(bundle.target.label(BEGIN), BEGIN, 0, 0)
         asked = [*read, Piece(bundle.source.label(END), END, end, end)]

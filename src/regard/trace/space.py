@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.trace.stream import STACKS
 from regard.trace.trace import Trace
 from regard.vectors import plane, similarities
@@ -26,6 +27,8 @@ class Placed(NamedTuple):
 
 def neighbours(trace: Trace, side: str, position: int, n: int = 10) -> list[tuple[int, float]]:
     """The n ids whose embeddings point most nearly where that of a token does, each with its cosine."""
+    if n < 1:
+        raise RegardError(f"n must be at least 1; got {n}")
     id, table = trace.piece(side, position).id, _table(trace, side)
     cosines = similarities(table[id : id + 1], table)[0]
     cosines[id] = -torch.inf  # itself

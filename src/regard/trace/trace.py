@@ -81,9 +81,10 @@ class Trace:
             raise RegardError(f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}")
         return pieces[position]
 
-    def explain(self, name: str, index: Sequence[int]) -> Explanation:
+    def explain(self, name: str, index: int | Sequence[int]) -> Explanation:
         """Where one number comes from."""
-        tensor, operation, index = self[name], self.operation(name), tuple(index)  # a list would gather
+        tensor, operation = self[name], self.operation(name)
+        index = (index,) if isinstance(index, int) else tuple(index)  # a list would gather
         if len(index) != tensor.ndim or not all(0 <= i < size for i, size in zip(index, tensor.shape, strict=True)):
             shape = tuple(tensor.shape)
             raise RegardError(f"{name} has shape {shape}; there is no number at {index}")

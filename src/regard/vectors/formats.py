@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from codecs import utf_8_decode
+from codecs import BOM_UTF8, utf_8_decode
 from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
 from typing import NamedTuple
@@ -131,7 +131,7 @@ FORMATS: dict[str, Format] = {"word2vec": Word2VecText(), "word2vec-binary": Wor
 
 def detect(file: BufferedIOBase, name: str) -> Format:
     """The format of a file, from its first line and the first vector."""
-    first = file.readline(_CHUNK)
+    first = file.readline(_CHUNK).removeprefix(BOM_UTF8)
     header = _HEADER.fullmatch(first)
     size = min(4 * int(header[2]), _CHUNK) if header else 1
     sample = file.read(1000 + size).partition(b" ")[2][:size]
@@ -179,7 +179,7 @@ def _decode(word: bytes) -> str:
 
 
 def _header(file: BufferedIOBase, name: str) -> tuple[int, int]:
-    line = file.readline(_CHUNK)
+    line = file.readline(_CHUNK).removeprefix(BOM_UTF8)
     match = _HEADER.fullmatch(line)
     if not match or int(match[2]) == 0:
         raise RegardError(f"{name}:1: expected the header 'words dim', two whole numbers; got {shown(line)}")
@@ -190,7 +190,7 @@ def _header(file: BufferedIOBase, name: str) -> tuple[int, int]:
 def _lines(file: BufferedIOBase, name: str, dim: int, start: int) -> Contents:
     words, numbers = [], bytearray()
     for number, line in enumerate(file, start):
-        word, *fields = line.rsplit(None, dim) or [b""]
+        word, *fields = (line.removeprefix(BOM_UTF8) if number == 1 else line).rsplit(None, dim) or [b""]
         if len(fields) < dim or (len(word.split()) > 1 and trailing_numbers(line) > dim):
             if not line.strip() and not file.read().strip():  # blank lines may end a file
                 break

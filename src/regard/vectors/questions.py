@@ -69,7 +69,7 @@ def read_questions(path: str | Path) -> dict[str, list[Question]]:
     with opened(path) as file:
         for number, line in enumerate(file, start=1):
             try:
-                words = line.decode("utf-8").split()
+                words = line.decode("utf-8-sig" if number == 1 else "utf-8").split()
             except UnicodeDecodeError as error:
                 raise RegardError(f"{path}:{number}: not UTF-8 text: {error.reason}") from None
             if not words:

@@ -27,7 +27,8 @@ class Vectors:
     asking for its own neighbours is an error.
 
     Lengths are kept beside the table, not a second table of unit vectors: a question reads the whole table once either
-    way, so the copy would double the memory and save nothing.
+    way, so the copy would double the memory and save nothing. The table itself is not copied either, unless it is still
+    being learned (a Parameter): what you gave must not change.
     """
 
     def __init__(self, words: Sequence[str], table: Tensor) -> None:
@@ -36,7 +37,7 @@ class Vectors:
                 f"a table has one vector for each word; got {len(words)} words, shape {tuple(table.shape)}"
             )
         self.words = list(words)
-        self.table: Float[Tensor, "word dim"] = table.detach()
+        self.table: Float[Tensor, "word dim"] = table.detach().clone() if table.requires_grad else table
         if table.dtype not in (torch.float32, torch.float64):
             self.table = self.table.float()
         self._row = {word: row for row, word in enumerate(self.words)}
@@ -71,8 +72,8 @@ class Vectors:
         return word in self._row
 
     def __getitem__(self, word: str) -> Float[Tensor, " dim"]:
-        """The vector of a word."""
-        return self.table[self._find(word)]
+        """The vector of a word, yours to change."""
+        return self.table[self._find(word)].clone()
 
     def cosine(self, a: Query, b: Query) -> float:
         """The cosine between two words, or vectors."""
@@ -131,7 +132,7 @@ class Vectors:
             vectors = self.table[rows[:, :3]]
             start, end, new = (unit(vectors) if normalised else vectors).unbind(1)
             directions = end - start + new
-            scores = self._scores(directions)
+            scores = self._scores(unit(directions))
             if excluding:
                 scores.scatter_(1, rows[:, :3], -torch.inf)
             best, found = scores.max(1)
