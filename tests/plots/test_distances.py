@@ -90,7 +90,7 @@ def test_no_two_of_many_curves_look_alike():
     [
         (lambda: plots.score_by_distance({}), "curves are empty"),
         (lambda: plots.score_by_distance({"a": torch.zeros(4)}), "'a' must run from −reach to reach.*got 4"),
-        (lambda: mean(Nowhere(), contents=torch.zeros(1, 3)), "contents must be .content, 16., one at least; got shape .1, 3."),
+        (lambda: mean(Nowhere(), contents=torch.zeros(1, 3)), r"contents must be .*; got shape \(1, 3\)"),
         (lambda: plots.mean_scores(Nowhere(), dim=2, heads=1, reach=0), "reach must be at least 1; got 0"),
     ],
 )
