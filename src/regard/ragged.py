@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import torch
@@ -29,23 +29,34 @@ class Layout:
     @cached_property
     def lengths(self) -> Int[Tensor, " batch"]:
         """How many tokens each sequence has."""
-        return self.offsets.diff()
+        return self._kept(self.offsets.diff)
 
     @cached_property
     def rows(self) -> Int[Tensor, " token"]:
         """Which sequence each token belongs to."""
-        sequence = torch.arange(len(self), device=self.offsets.device)
-        return sequence.repeat_interleave(self.lengths, output_size=self.tokens)
+
+        def computed() -> Tensor:
+            sequence = torch.arange(len(self), device=self.offsets.device)
+            return sequence.repeat_interleave(self.lengths, output_size=self.tokens)
+
+        return self._kept(computed)
 
     @cached_property
     def positions(self) -> Int[Tensor, " token"]:
         """Each token's place in its own sequence, from 0."""
-        return torch.arange(self.tokens, device=self.offsets.device) - self.offsets[self.rows]
+        return self._kept(lambda: torch.arange(self.tokens, device=self.offsets.device) - self.offsets[self.rows])
 
     @cached_property
     def slots(self) -> Int[Tensor, " token"]:
         """Each token's place in the flattened (batch × longest) table, for a backend that must pad."""
-        return self.rows * self.longest + self.positions
+        return self._kept(lambda: self.rows * self.longest + self.positions)
+
+    def _kept(self, computed: Callable[[], Tensor]) -> Tensor:
+        """What is kept of a lasting batch must last, too: who meets it next may be learning."""
+        if self.offsets.is_inference() or not torch.is_inference_mode_enabled():
+            return computed()
+        with torch.inference_mode(False):
+            return computed()
 
 
 class Ragged:
@@ -62,6 +73,11 @@ class Ragged:
         """Join sequences of any lengths. `Ragged.of([a, b]).unbind()` gives them back."""
         if not sequences:
             raise ShapeError("a batch needs at least one sequence (it may be empty); got none")
+        for one in sequences:
+            if not isinstance(one, Tensor) or not one.ndim:
+                raise ShapeError(f"sequences are tensors, time first; got {one!r:.80}")
+        if len(shapes := {tuple(one.shape[1:]) for one in sequences}) > 1:
+            raise ShapeError(f"a token has one shape in a batch; got {' and '.join(map(str, sorted(shapes)))}")
         ends = torch.tensor([0, *(len(sequence) for sequence in sequences)]).cumsum(0)
         return cls(torch.cat(list(sequences)), ends.to(sequences[0].device))
 
@@ -137,6 +153,8 @@ class Ragged:
 
 def _longest(offsets: Int[Tensor, " ends"], tokens: int) -> int:
     """The longest sequence of offsets found to be good."""
+    if not isinstance(offsets, Tensor) or offsets.ndim != 1 or offsets.is_floating_point() or offsets.is_complex():
+        raise ShapeError(f"offsets are whole numbers in a tensor of one axis; got {offsets!r:.80}")
     if len(offsets) == 0 or offsets[0] != 0:
         raise ShapeError(f"offsets must start with 0; got {offsets[:1].tolist() or 'no offsets'}")
     lengths = offsets.diff()

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -41,7 +40,11 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load(
-    folder: Folder | Sequence[Folder], *, device: str = "auto", long: str = "warn", precision: str = "float32"
+    folder: Folder | Sequence[Folder],
+    *,
+    device: str | torch.device = "auto",
+    long: str = "warn",
+    precision: str = "float32",
 ) -> Transducer:
     """The transducer of a bundle that `regard train` wrote, or of a shipped model by its name; of several, that of
     their ensemble. `long`: what to do with a source longer than any learned from: warn, refuse or allow. `precision`:
@@ -63,14 +66,24 @@ class Transducer:
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
         self.reach: dict[str, Any] = {"most": self.most, "ratio": longest.get("ratio", RATIO)}
+        self._twin: tuple[list[tuple[int, int]], Model] | None = None
         usual = self.search()
         assert isinstance(usual, Beam)
         self.usual = usual
 
-    @cached_property
+    @property
     def swift(self) -> Model:
-        """The model that is searched; made when first needed, for scores and weights are the plain one's."""
-        return swift(self.model if self.precision == torch.float32 else deepcopy(self.model).to(self.precision))
+        """The model that is searched; made when first needed, for scores and weights are the plain one's, and again
+        when its weights have changed."""
+        now = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.model.parameters()]
+        if self._twin is None or self._twin[0] != now:
+            plain = self.precision == torch.float32
+            self._twin = now, swift(self.model if plain else deepcopy(self.model).to(self.precision))
+        return self._twin[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the twin, which is made anew."""
+        return {**self.__dict__, "_twin": None}
 
     def search(
         self,

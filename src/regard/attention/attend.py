@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import backends
+from regard.attention import backends, masks
 from regard.attention.masks import Inside, Mask, everything
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.padded import Padded, Sequences, pad
@@ -66,8 +66,7 @@ class Attention(nn.Module):
         """
         check(queries, keys, values)
         self._fits(queries)
-        if not isinstance(mask, Mask):
-            raise RegardError(f"a mask is causal, window(8) and the like, joined by & and |; got {mask!r:.80}")
+        masks.check(mask)
         if turn is not None and (debugging() or isinstance(offset, Tensor)):
             queries, keys, turn = backends.turned(turn, queries, offset), backends.turned(turn, keys), None
         if debugging():
@@ -88,6 +87,8 @@ class Attention(nn.Module):
     ) -> Steps:
         """Every intermediate of the definition, dense, without gradients and before dropout: for those who look."""
         check(queries, keys, values)
+        self._fits(queries)
+        masks.check(mask)
         if turn is not None:
             queries, keys = backends.turned(turn, queries, offset), backends.turned(turn, keys)
         known = pad(keys)

@@ -23,12 +23,20 @@ class Mask:
         raise NotImplementedError
 
     def __and__(self, other: Mask) -> Mask:
+        check(other)
         if isinstance(self, Everything):
             return other
         return self if isinstance(other, Everything) else Both(self, other)
 
     def __or__(self, other: Mask) -> Mask:
+        check(other)
         return everything if everything in (self, other) else Either(self, other)
+
+
+def check(mask: object) -> None:
+    """Raise for what is none of these."""
+    if not isinstance(mask, Mask):
+        raise RegardError(f"a mask is causal, window(8) and the like, joined by & and |; got {mask!r:.80}")
 
 
 @dataclass(frozen=True)

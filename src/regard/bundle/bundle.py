@@ -30,6 +30,7 @@ from regard.bundle.files import (
     write_json,
 )
 from regard.bundle.weights import Settings
+from regard.device import placed
 from regard.disk import to_disk
 from regard.errors import RegardError
 from regard.models import Model
@@ -75,7 +76,7 @@ def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
 
 def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> Bundle:
     """The bundle in a folder, its model in eval mode. Every damage is one line that names the file."""
-    home = _home(Path(folder))
+    place, home = placed(device), _home(Path(folder))
     files = listed(home)
     settings, sizes, shared = _configured(home, files)
     names = [SHARED] if shared else [SOURCE, TARGET]
@@ -90,7 +91,7 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
         if len(tokenizer) != size:
             raise foreign(home / name, f"it has {len(tokenizer):,} ids where {CONFIG} says {size:,}")
     card = read_json(home / CARD)
-    return Bundle(weights.read(home, settings, sizes).to(device).eval(), source, target, settings, card)
+    return Bundle(weights.read(home, settings, sizes).to(place).eval(), source, target, settings, card)
 
 
 def check_place(folder: str | os.PathLike[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -21,10 +22,12 @@ def looks(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
     """For one source and one prefix, the weights of every attention in the model under its name, layer by layer.
     Row i of a decoder's weights belongs to the step after prefix token i."""
     seen: dict[str, list[Tensor]] = {}
+    here = get_ident()
 
     def watcher(name: str) -> Any:
-        def watch(attention: Attention, arguments: Any, options: Any) -> None:
-            seen.setdefault(name, []).append(attention.steps(*arguments, **options).weights[0])
+        def watch(attention: Attention, arguments: Any, options: Any = None) -> None:
+            if get_ident() == here:  # another thread may ask the same model, even while the hook is half in its place
+                seen.setdefault(name, []).append(attention.steps(*arguments, **options).weights[0])
 
         return watch
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from operator import index
+from typing import SupportsIndex
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -47,6 +49,7 @@ class Sampling:
             ("top_k", self.top_k is None or self.top_k >= 1, "at least 1"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
+            ("seed", isinstance(self.seed, SupportsIndex) and abs(self.seed) < 2**127, "a whole number below 2¹²⁷"),
         ):
             if not good:
                 raise RegardError(f"{name} must be {wanted}; got {getattr(self, name)}")
@@ -113,9 +116,9 @@ class Sampling:
 
     def _seeds(self, source: Ragged) -> Int[Tensor, " row"]:
         """A number for each answer, from the seed, the source's ids and the answer's place."""
-        seeds = []
+        seeds, own = [], index(self.seed).to_bytes(16, "little", signed=True)
         for ids in source.values.cpu().split(source.lengths.tolist()):
-            digest = hashlib.sha256(ids.numpy().tobytes() + self.seed.to_bytes(16, "little", signed=True)).digest()
+            digest = hashlib.sha256(ids.numpy().tobytes() + own).digest()
             chance = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
             seeds.append(torch.randint(1 << 62, (self.count,), generator=chance))
         return torch.cat(seeds).to(source.values.device)

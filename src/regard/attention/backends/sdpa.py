@@ -75,5 +75,6 @@ def _map(parts: Parts, queries: Padded, keys: Padded, mask: Mask, offset: Offset
     if parts.bias is None:
         return allowed.expand(-1, -1, -1, k.shape[2])
     bias = parts.bias.bind(q)(q.new_zeros(()), site)
-    bias = bias.to(torch.promote_types(bias.dtype, q.dtype))  # torch misreads a float32 map beside float64 queries
+    kind = torch.promote_types(bias.dtype, q.dtype)  # torch misreads a float32 map beside float64 queries,
+    bias = bias.to(torch.float32 if kind == torch.float64 != q.dtype else kind)  # and refuses the opposite
     return torch.where(allowed, bias, float("-inf"))

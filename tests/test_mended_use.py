@@ -1,0 +1,125 @@
+"""Faults that were found by using models as people do: each stays mended."""
+
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+import regard
+from regard import Ragged, attend, causal
+from regard.attention import Attention, ScaledDot
+from regard.config import Transformer
+from regard.errors import RegardError, ShapeError
+from regard.models import build
+from regard.positions import T5, Alibi
+from regard.search import Greedy, Sampling
+
+
+@pytest.fixture(params=["spelling", "spelling-recurrent"])
+def held(request):
+    return regard.load(request.param)
+
+
+def test_threads_do_not_see_what_others_look_at(held):
+    words = ["banana", "cabana", "banish", "bandit"]
+    alone = [held.align(word).alignment for word in words]
+
+    def looked(i: int) -> bool:
+        held("attention")
+        return torch.equal(held.align(words[i % 4]).alignment, alone[i % 4])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(looked, range(24)))
+
+
+def test_a_batch_that_was_searched_can_be_learned_from():
+    model = build(Transformer(width=16, heads=4, hidden=16, encoder=1, decoder=1), 10, 10)
+    source = Ragged.of([torch.tensor([4, 5, 3]), torch.tensor([4, 3])])
+    prefix = Ragged.of([torch.tensor([1, 5]), torch.tensor([1, 5, 6])])
+    Greedy()(model, source, torch.tensor([5, 5]))
+    with torch.inference_mode():
+        model(source, prefix)
+    model(source, prefix).values.sum().backward()
+    assert model.source.table.grad.abs().sum() > 0
+
+
+def test_weights_that_change_are_searched_with(held):
+    greedy = held.search(beam=1)
+    words = ["queue", "attention", "rhythm"]
+    for word in words:
+        held(word, greedy)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in held.model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3 * parameter.std())
+    for word in words:
+        answer, fresh = held(word, greedy), regard.Transducer(held.bundle)(word, greedy)
+        assert (answer.ids, answer.logps) == (fresh.ids, fresh.logps)
+
+
+def test_a_transducer_that_was_used_can_be_pickled(held):
+    answer = held("attention")
+    again = pickle.loads(pickle.dumps(held))("attention")
+    assert (again.ids, again.logps) == (answer.ids, answer.logps)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.float64])
+def test_a_bias_may_be_more_exact_than_what_it_is_added_to(kind):
+    x = torch.randn(1, 2, 3, 4).to(kind)
+    for bias in (Alibi(2), T5(2, causal=True)):
+        ours, plain = (attend(x, x, x, bias=bias.double(), mask=causal, backend=name) for name in ("sdpa", "reference"))
+        assert ours.dtype == plain.dtype == kind
+        torch.testing.assert_close(ours, plain, atol=2e-3 if kind == torch.float16 else 1e-6, rtol=0)
+
+
+def test_a_device_may_be_given_as_torch_has_it(tmp_path):
+    assert regard.load("spelling", device=torch.device("cpu")).device.type == "cpu"
+    with pytest.raises(RegardError, match=r"^device 'bogus' is not here"):
+        regard.bundle.load(regard.shipped.located("spelling"), "bogus")
+
+
+def test_a_default_of_half_the_size_is_no_matter():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        held = regard.load("spelling")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert held("attention").text == regard.load("spelling")("attention").text
+
+
+def test_seeds_are_whole_numbers():
+    with pytest.raises(RegardError, match=r"^seed must be a whole number below 2¹²⁷; got "):
+        Sampling(seed=2**130)
+
+
+def test_steps_are_as_strict_as_the_way_itself():
+    x = torch.randn(1, 2, 3, 4)
+    with pytest.raises(ShapeError, match="ScaledDot was made for 2 heads of 16"):
+        Attention(ScaledDot(2, 16)).steps(x, x, x)
+
+
+def test_batches_that_do_not_fit_together():
+    with pytest.raises(ShapeError, match=r"a token has one shape in a batch; got \(3,\) and \(4,\)"):
+        Ragged.of([torch.zeros(2, 3), torch.zeros(2, 4)])
+
+
+def test_what_is_of_another_type_is_one_line():
+    """In a process of its own: here every call's types are checked, and it would not come so far."""
+    program = "import numpy, torch, regard\nfrom regard import *\nfrom regard.search import Sampling\n"
+    program += "t = load('spelling')\n[a], [b] = t.sample('at', seed=3), t.sample('at', seed=numpy.int64(3))\n"
+    program += "assert a.ids == b.ids\n"
+    for ask in ("causal & torch.ones(2, 2) > 0", "causal | 'all'", "Ragged.of([[1, 2], [3]])",
+                "Ragged(torch.zeros(3), [0, 1, 3])", "Ragged(torch.zeros(3), torch.tensor([0.0, 3.0]))",
+                "Sampling(seed=1.5)"):  # fmt: skip
+        program += f"try:\n    {ask}; print('nothing')\nexcept regard.RegardError as error:\n    print(error)\n"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said = ended.stdout.splitlines()
+    assert [line.split(";")[0] for line in said if ";" in line] == [
+        *["a mask is causal, window(8) and the like, joined by & and |"] * 2,
+        "sequences are tensors, time first",
+        *["offsets are whole numbers in a tensor of one axis"] * 2,
+        "seed must be a whole number below 2¹²⁷",
+    ]
