@@ -66,6 +66,7 @@ class Transducer:
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
         self.reach: dict[str, Any] = {"most": self.most, "ratio": longest.get("ratio", RATIO)}
+        self._weights = [one for one in held.model.parameters() if not one.is_inference()]  # those can change
         self._twin: tuple[list[tuple[int, int]], Model] | None = None
         usual = self.search()
         assert isinstance(usual, Beam)
@@ -75,7 +76,7 @@ class Transducer:
     def swift(self) -> Model:
         """The model that is searched; made when first needed, for scores and weights are the plain one's, and again
         when its weights have changed."""
-        now = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.model.parameters()]
+        now = [(one.data_ptr(), one._version) for one in self._weights]
         if self._twin is None or self._twin[0] != now:
             plain = self.precision == torch.float32
             self._twin = now, swift(self.model if plain else deepcopy(self.model).to(self.precision))
