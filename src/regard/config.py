@@ -90,7 +90,7 @@ class Train(Settings):
     seed: int = Field(1, ge=0, lt=2**63)
     """What every random choice comes from."""
     minutes: float | None = Field(None, gt=0)
-    """Stop after about so much time: the rate is measured first, and fixes a number of steps."""
+    """Stop after about so much time: the speed is measured on the way, and the schedule ends there."""
     steps: int | None = Field(None, ge=1)
     """Stop after so many updates."""
     epochs: float | None = Field(None, gt=0)
