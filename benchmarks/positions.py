@@ -148,7 +148,9 @@ def keep(path: Path, options: argparse.Namespace, results: Sequence[Result]) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     thin = [{key: value for key, value in one.items() if key not in ("decisions", "settings")} for one in results]
     asked = {"seeds": options.seeds, "steps": STEPS, "share": options.share, "set": options.set}
-    path.write_text(json.dumps({"machine": where(options), **asked, "results": thin}, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(
+        json.dumps({"machine": where(options), **asked, "results": thin}, indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 def arguments() -> argparse.Namespace:

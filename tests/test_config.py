@@ -14,6 +14,7 @@ from regard.models import build
     [
         (Train, {"ratte": 1}, "train", "unknown setting train.ratte; did you mean 'rate'?"),
         (Train, {"stepz": 1}, "", "unknown setting stepz; did you mean 'steps'?"),
+        (Train, {"steps": True}, "train", "train.steps: input should be a number; got True"),
         (Train, {"steps": 0}, "train", "train.steps: input should be greater than or equal to 1; got 0"),
         (
             Train,

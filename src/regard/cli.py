@@ -16,7 +16,7 @@ from regard.commands.given import settings, stem
 from regard.commands.options import DASH, Draw, Form, Search, dashed
 from regard.errors import RegardError
 from regard.shipped import located
-from regard.terminal import drain, hand_over
+from regard.terminal import drain, hand_over, ready
 
 app = App(
     name="regard",
@@ -271,6 +271,7 @@ def bench(
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line as a program."""
+    ready()
     words = sys.argv[1:] if arguments is None else arguments
     words = [DASH if word == "-" else word for word in words]
     try:

@@ -158,7 +158,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
     """Settings from plain values, or one line that names what is wrong, by its dotted path."""
     try:
-        return TypeAdapter(kind).validate_python(values)
+        made = TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         place = [str(part) for part in first["loc"]]
@@ -166,6 +166,10 @@ def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
         if first["type"] == "extra_forbidden":
             raise RegardError(f"unknown setting {dotted}; {suggestion(place[-1], _known(kind, place))}") from None
         raise RegardError(f"{dotted}: {first['msg'].lower()}; got {first['input']!r}") from None
+    for name, value in values.items():
+        if isinstance(value, bool) and not isinstance(getattr(made, name), bool):  # it was taken for 1 or 0
+            raise RegardError(f"{path}.{name}: input should be a number; got {value!r}")
+    return made
 
 
 def _known(kind: Any, place: list[str]) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from typing import Any, Protocol, runtime_checkable
 
 JOINERS = "\u200c\u200d"  # invisible, yet part of how words are written
@@ -45,6 +47,16 @@ def tell(file: Stream, *lines: str) -> None:
     for line in lines:
         file.write(clean(line).encode(encoding, "replace").decode(encoding) + "\n")
     file.flush()
+
+
+def ready() -> None:
+    """Standard streams that can be used: nowhere for one that is closed (as daemons have them), and a letter that the
+    output cannot show becomes a question mark."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open, as they all do)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def hand_over(file: Stream) -> None:

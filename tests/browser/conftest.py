@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -63,6 +65,14 @@ def until(page, truth: str) -> None:
             return
         page.wait_for_timeout(25)
     raise AssertionError(f"never true: {truth}")
+
+
+def exported(page, label: str) -> bytes:
+    """What an entry of the Export menu saves."""
+    page.get_by_role("button", name=re.compile("^Export")).click()
+    with page.expect_download() as coming:
+        page.get_by_role("menuitem", name=re.compile(label)).first.click()
+    return Path(coming.value.path()).read_bytes()
 
 
 class Watched:

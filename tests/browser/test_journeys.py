@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from browser.conftest import until
+from browser.conftest import exported, until
 
 SOURCE = "attention"
 LONG = "internationalization" * 20
@@ -133,3 +133,133 @@ def test_a_dropped_trace_is_asked_for_again(visit, ids):
     page.locator("[data-heatmap]").first.wait_for()
     assert dropped
     assert page.locator("[role=alert]").count() == 0
+
+
+def test_the_page_follows_the_address_back_and_forth(visit, ids):
+    seen = visit()
+    page = seen.open(f"#/output?m={ids['spelling']}&s=cat")
+    page.get_by_role("link", name="Tokens").first.click()
+    box = page.get_by_role("textbox").first
+    box.fill("dog")
+    box.press("Enter")
+    until(page, "location.hash.includes('s=dog')")
+    page.go_back()
+    until(page, "document.querySelector('h1').textContent.includes('Output')")
+    page.go_forward()
+    until(page, "location.hash.includes('s=dog')")
+    until(page, "document.querySelector('h1').textContent.includes('Tokens')")
+    seen.settled()
+    assert page.get_by_role("textbox").first.input_value() == "dog"
+
+
+def test_edits_in_any_order_and_each_removed_by_its_name(visit, ids):
+    seen = visit()
+    row = "row~dec.0.cross~0~0~" + "_".join(["0.5", "0.5", *["0"] * 8])
+    page = seen.open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.0.cross&e={row}")
+    slider = page.get_by_role("slider", name=re.compile("[Tt]emperature")).first
+    for count in (2, 2):  # once after the row, and once more in its own place
+        slider.press("ArrowRight")
+        seen.settled()
+        assert page.locator(".chip").count() == count
+    assert page.locator("[role=alert]").count() == 0
+    page.locator(".chip", has_text="temperature").get_by_role("button").click()
+    seen.settled()
+    assert "by hand" in page.locator(".chip").inner_text()
+
+
+def test_a_saved_page_has_edits_and_no_way_to_remove_them(visit, ids, browser, tmp_path):
+    seen = visit()
+    page = seen.open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.1.cross&e=temperature~dec.1.cross~2")
+    file = tmp_path / "saved.html"
+    file.write_bytes(exported(page, "HTML"))
+    alone = browser.new_context(offline=True)
+    try:
+        opened = alone.new_page()
+        opened.goto(file.as_uri())
+        opened.locator(".chip").wait_for()
+        assert opened.locator(".chip button").count() == 0
+    finally:
+        alone.close()
+
+
+def test_a_link_whose_edits_do_not_fit_has_a_way_out(visit, ids):
+    seen = visit(clean=False)
+    page = seen.open("#/attention?m=other@12345678&s=cat&e=temperature~attn~2")
+    alert = page.get_by_role("alert").first
+    assert "unknown attention 'attn'" in alert.inner_text()
+    assert "other@12345678, which is not open here" in alert.inner_text()
+    alert.get_by_role("button", name="Remove all").click()
+    seen.settled()
+    assert page.locator("[data-heatmap]").count() > 0
+
+
+def test_a_text_that_was_refused_has_no_answer(visit, ids):
+    seen = visit(clean=False)
+    page = seen.open(f"#/attention?m={ids['spelling']}&s=attention")
+    box = page.get_by_role("textbox").first
+    box.fill("a" * 300)
+    box.press("Enter")
+    page.get_by_role("alert").first.wait_for()
+    seen.settled()
+    assert "AH T EH N SH AH N" not in page.locator("body").inner_text()
+
+
+@pytest.mark.parametrize("height", [844, 667])
+def test_the_menu_of_a_phone_opens_closes_and_scrolls(visit, ids, height):
+    seen = visit(width=390, height=height)
+    page = seen.open(f"#/attention?m={ids['spelling']}&s=attention")
+    burger = page.get_by_role("button", name=re.compile("[Mm]enu|[Mm]ap|pages")).first
+    burger.click()
+    box = page.locator(".map.open").bounding_box()
+    below = burger.bounding_box()
+    assert box["y"] >= below["y"] + below["height"]  # its own button stays free
+    assert box["y"] + box["height"] <= height + 1  # and its end is in reach: it scrolls
+    burger.click()
+    assert page.locator(".map.open").count() == 0
+    burger.click()
+    page.mouse.click(380, box["y"] + 200)
+    assert page.locator(".map.open").count() == 0
+
+
+def decimals(page) -> set[str]:
+    """The numbers on a page that are no counts; of a picture, what it is told by."""
+    shown = page.locator("main").inner_text() + page.evaluate(
+        "[...document.querySelectorAll('main [aria-label]')].map(node => node.ariaLabel).join(' ')"
+    )
+    return set(re.findall(r"\d\.\d{3,}", shown))
+
+
+@pytest.mark.parametrize("name", ["attention", "output", "walk"])
+def test_numbers_of_other_words_do_not_stand_under_new_ones(visit, ids, name):
+    seen = visit()
+    page = seen.open(f"#/{name}?m={ids['spelling']}&s=detention&a=enc.0.self")
+    held = []
+    page.route("**/api/trace/*/*", lambda route: held.append(route))  # nothing comes but the trace itself
+    before = decimals(page)
+    assert before
+    box = page.get_by_role("textbox").first
+    box.fill("a")
+    box.press("Enter")
+    until(page, "location.hash.includes('s=a&') || location.hash.endsWith('s=a')")
+    until(page, "document.querySelector('form .primary').ariaBusy === 'false'")
+    page.wait_for_timeout(100)
+    assert not before & decimals(page)
+    for route in held:
+        route.continue_()
+    page.unroute("**/api/trace/*/*")
+    seen.settled()
+    assert decimals(page)
+
+
+def test_a_row_by_hand_is_of_the_target_it_was_made_for(visit, ids):
+    seen = visit()
+    row = "row~dec.0.cross~0~6~" + "_".join(["0.5", "0.5", *["0"] * 8])
+    page = seen.open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.0.cross&e={row}")
+    page.locator("#given").select_option("given")
+    box = page.get_by_role("textbox").nth(1)
+    box.fill("AH T")
+    box.press("Enter")
+    until(page, "location.hash.includes('t=')")
+    seen.settled()
+    assert page.locator("[role=alert]").count() == 0
+    assert page.locator(".chip").count() == 0

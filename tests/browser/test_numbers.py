@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser.conftest import until
+from browser.conftest import exported, until
 from PIL import Image
 from safetensors.numpy import load
 
@@ -150,14 +150,6 @@ def test_a_link_is_a_state_is_the_same_link(visit, ids, rest):
     seen.settled()
     assert page.url.split("/#", 1)[1] == link[1:]
     assert page.locator("b", has_text="bold").count() == 0, "text of the address became HTML"
-
-
-def exported(page, label: str) -> bytes:
-    """What an entry of the Export menu saves."""
-    page.get_by_role("button", name=re.compile("^Export")).click()
-    with page.expect_download() as coming:
-        page.get_by_role("menuitem", name=re.compile(label)).first.click()
-    return Path(coming.value.path()).read_bytes()
 
 
 @pytest.mark.parametrize("model", LABS)

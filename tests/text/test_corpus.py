@@ -177,7 +177,7 @@ def test_wrong_arguments(write: Callable[..., str]):
         Corpus(path, bad_lines="skp")
     with pytest.raises(UnknownName, match=r"^unknown format 'tvs'; did you mean 'tsv'\?$"):
         Corpus(path, format="tvs")
-    with pytest.raises(CorpusError, match=r"^a corpus needs at least one file$"):
+    with pytest.raises(CorpusError, match=r"^no file of pairs is named; name them first, for --targets"):
         Corpus([])
     with pytest.raises(CorpusError, match=r"^standard input \('-'\) can be given only once$"):
         Corpus(["-", "-"])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from regard.config import Text, Train
-from regard.errors import RegardError
 from regard.text import Batches, Corpus, Respelling, tokenise, train_tokenizer
 from regard.train.prepare import prepare
 from tests.commands.small import written
@@ -125,6 +124,3 @@ def test_training_asks_for_it(tmp_path):
     bounded = replace(data, limit=3).batches(Train(respelling=0.2), 500).respelt[0]
     assert isinstance(bounded, Respelling)
     assert bounded.longest <= 3 < source.longest  # pairs beyond the limit are not read
-    other = prepare(corpus, None, Text(source="words", target="characters"), 1, tmp_path / "other", lambda _: None)
-    with pytest.raises(RegardError, match=r"train\.respelling = 0\.2 respells pieces of bpe, and neither side has any"):
-        other.batches(Train(respelling=0.2), 500)

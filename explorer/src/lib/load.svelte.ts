@@ -1,5 +1,6 @@
 /** Reactive reads: say what is needed, get it when it is there; stale requests are given up. */
 
+import { untrack } from "svelte";
 import { isAbort } from "./api";
 import { app } from "./state.svelte";
 import type { Tensor } from "./safetensors";
@@ -21,9 +22,13 @@ export function loaded<T>(make: () => ((signal: AbortSignal) => Promise<T>) | nu
   let error = $state("");
   let loading = $state(false);
   let tries = $state(0);
+  let words = "";
   $effect(() => {
     void tries;
     const ask = make();
+    const now = untrack(spoken);
+    if (now !== words) value = null; // numbers of other words must not stand under these
+    words = now;
     if (!ask) {
       value = null;
       error = "";
@@ -60,6 +65,12 @@ export function loaded<T>(make: () => ((signal: AbortSignal) => Promise<T>) | nu
     },
     retry: () => void tries++,
   };
+}
+
+/** The words of the current trace, told apart from others. */
+function spoken(): string {
+  const { source, target } = app.trace?.tokens ?? { source: [], target: [] };
+  return [source, target].map((side) => side.map((token) => token.id).join(" ")).join("; ");
 }
 
 /** The named tensors of the current trace, as one map. Names the trace does not have are left out. */

@@ -4,7 +4,7 @@ import { ApiError, Frozen, isAbort, openSource, type DataSource } from "./api";
 import type { Attended, Decode, Edit, Graph, Model, Side, Trace, TraceRequest } from "./contract";
 import { NOWHERE, read, write, type Place } from "./link";
 import { texts } from "./texts";
-import { Shown } from "./shown.svelte";
+import { Shown, type Opened } from "./shown.svelte";
 
 export type Status = "idle" | "loading" | "ready" | "error" | "long";
 
@@ -40,6 +40,8 @@ class Explorer extends Shown {
   private apart = $state(0);
 
   private request: AbortController | null = null;
+  /** what the trace that is shown was asked with */
+  private answered: TraceRequest | null = null;
   private written = "";
   private later = 0;
 
@@ -54,7 +56,9 @@ class Explorer extends Shown {
   async start(): Promise<void> {
     this.followSystem();
     window.addEventListener("hashchange", () => {
-      if (location.hash !== this.written) void this.visit(read(location.hash));
+      if (location.hash === this.written) return;
+      this.written = location.hash; // so that the way back from here is a way, too
+      void this.visit(read(location.hash));
     });
     const place = read(location.hash || (this.data instanceof Frozen && this.data.block.hash) || "");
     if (place.theme) this.theme = place.theme;
@@ -150,7 +154,7 @@ class Explorer extends Shown {
     this.request?.abort();
     const request = (this.request = new AbortController());
     if (!this.source.trim()) {
-      this.trace = null;
+      this.trace = this.answered = null;
       this.status = "idle";
       return;
     }
@@ -162,14 +166,21 @@ class Explorer extends Shown {
       const [trace, graph] = await Promise.all([this.data.trace(asked, request.signal), fresh]);
       if (request.signal.aborted) return;
       this.graph = graph;
+      const before = this.trace;
       this.trace = trace;
+      this.answered = asked;
       this.keepInside(trace);
+      if (before && !this.trail.every((opened) => this.holds(opened))) this.trail = [];
       this.status = "ready";
       this.say(texts.states.ready(trace.tokens.source.length, trace.tokens.target.length, trace.output.text));
     } catch (error) {
       if (isAbort(error) || request.signal.aborted) return;
       this.error = (error as Error).message;
       this.status = error instanceof ApiError && /long|limit/.test(error.code) ? "long" : "error";
+      // An edit that fails is taken back; of a text that fails nothing is shown, least of all another's numbers.
+      const bare = (request: TraceRequest): string => JSON.stringify({ ...request, edits: [] });
+      if (this.answered && this.status === "error" && bare(this.answered) === bare(asked)) this.edits = this.answered.edits;
+      else this.trace = this.answered = null;
       this.say(this.error);
     }
   }
@@ -185,6 +196,12 @@ class Explorer extends Shown {
       this.key = inside(this.key, trace.tokens[attended.key].length);
     }
     this.row = inside(this.row, trace.tokens.target.length);
+  }
+
+  /** Whether the trace has this number. */
+  private holds({ name, index }: Opened): boolean {
+    const shape = this.info(name)?.shape;
+    return shape !== undefined && index.every((at, axis) => at < (shape[axis] ?? 0));
   }
 
   /** Looks at another attention or head; the selection stays inside it. */
@@ -209,7 +226,9 @@ class Explorer extends Shown {
 
   /** Adds an edit in place of one that `same` recognises, and traces again. */
   async edit(edit: Edit, same: (other: Edit) => boolean = () => false): Promise<void> {
-    this.edits = [...this.edits.filter((other) => !same(other)), edit];
+    const place = this.edits.findIndex(same);
+    const others = (other: Edit, at: number): Edit[] => (at === place ? [edit] : same(other) ? [] : [other]);
+    this.edits = place < 0 ? [...this.edits, edit] : this.edits.flatMap(others);
     await this.run();
   }
   async removeEdits(which: (edit: Edit, at: number) => boolean): Promise<void> {

@@ -9,7 +9,7 @@ manifest.json            size and sha256 of the others
 Loading runs no code from the folder: it reads JSON and safetensors, and nothing is unpickled.
 """
 
-from regard.bundle.bundle import Bundle, check_place, load, save
+from regard.bundle.bundle import Bundle, check_place, found, load, save
 from regard.bundle.files import MANIFEST, BundleError
 
-__all__ = ["MANIFEST", "Bundle", "BundleError", "check_place", "load", "save"]
+__all__ = ["MANIFEST", "Bundle", "BundleError", "check_place", "found", "load", "save"]

@@ -76,7 +76,7 @@ def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
 
 def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> Bundle:
     """The bundle in a folder, its model in eval mode. Every damage is one line that names the file."""
-    place, home = placed(device), _home(Path(folder))
+    place, home = placed(device), found(Path(folder))
     files = listed(home)
     settings, sizes, shared = _configured(home, files)
     names = [SHARED] if shared else [SOURCE, TARGET]
@@ -124,7 +124,7 @@ def _clear(home: Path, partial: Path, old: Path) -> None:
             shutil.rmtree(orphan)
 
 
-def _home(folder: Path) -> Path:
+def found(folder: Path) -> Path:
     """The folder; or the one it was just moved to, should a save have been killed between its two renames."""
     if folder.is_dir():
         return folder

@@ -82,7 +82,7 @@ def evaluate(
             start = time.perf_counter()
             said, unknown = answered(transducer, list(questions), search, progress)
             seconds = time.perf_counter() - start
-        counts: dict[str, Any] = {"bundle": str(folder), "pairs": reading.pairs, "unknown": unknown}
+        counts: dict[str, Any] = {"bundle": str(folder), "pairs": sum(map(len, questions.values())), "unknown": unknown}
         speed: dict[str, Any] = {"seconds": seconds, "per_second": len(said) / max(1e-9, seconds)}
         report = Report(**counts, **speed, **judged(transducer, questions, said))
         try:

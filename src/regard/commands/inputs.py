@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from regard.errors import RegardError
 from regard.text.columns import Wanted
 from regard.text.detect import detect
-from regard.text.files import BUFFER, LONGEST_LINE, UTF8_MARK, CorpusError, File, file, lines, unpacked
+from regard.text.files import BUFFER, LONGEST_LINE, UTF8_MARK, CorpusError, File, damage, file, lines, unpacked
 from regard.text.rows import Row, decoded
 from regard.transducer import FIRST_LINES, MOST_LINES
 
@@ -57,7 +57,7 @@ class Inputs:
     def windows(self) -> Windows:
         """The lines, as many together as are there and are worth waiting for."""
         if self._stream:
-            return _arriving(sys.stdin.buffer)
+            return _arriving(unpacked(sys.stdin.buffer, STANDARD_INPUT))
         if self._texts:
             return _grown(Line(f"text {n}", text.strip()) for n, text in enumerate(self._texts, 1))
         return _grown(line for number in range(len(self._files)) for line in self._read(number))
@@ -95,7 +95,7 @@ def _arriving(stream: Any) -> Windows:
     """Whole lines as soon as they have come."""
     number, count, rest = 0, FIRST_LINES, bytearray()
     while True:
-        chunk = stream.read1(BUFFER)
+        chunk = _chunk(stream, number)
         if not number and not rest:
             chunk = chunk.removeprefix(UTF8_MARK)
         rest += chunk
@@ -110,6 +110,12 @@ def _arriving(stream: Any) -> Windows:
                 number, ready, count = number + len(ready[:count]), ready[count:], min(2 * count, MOST_LINES)
         if not chunk:
             return
+
+
+def _chunk(stream: Any, number: int) -> bytes:
+    """What is there now, after so many lines; nothing at the end."""
+    with damage(STANDARD_INPUT, lambda: number):
+        return stream.read1(BUFFER)
 
 
 def _line(name: str, number: int, raw: bytes) -> Line:

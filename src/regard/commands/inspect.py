@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from regard.bundle import found
 from regard.commands.opened import opened
 from regard.commands.table import table
 from regard.models import Model
@@ -22,7 +24,7 @@ def inspect(folder: Path, *, as_json: bool = False) -> None:
         "card": made.card,
         "model": made.settings.model_dump(mode="json"),
         "tokenizers": {"source": _tokenizer(made.source), "target": _tokenizer(made.target)},
-        "files": {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()},
+        "files": {path.name: path.stat().st_size for path in sorted(found(folder).iterdir()) if path.is_file()},
         "parameters": parameters(made.model),
     }
     facts["tokenizers"]["shared"] = made.source is made.target
@@ -74,7 +76,7 @@ def _card(card: dict[str, Any]) -> list[str]:
         longest = card["longest"]
         lines.append(f"longest seen: source {longest.get('source')}, target {longest.get('target')} tokens")
     if "command" in card:
-        lines.append(f"command: {' '.join(card['command'])}")
+        lines.append(f"command: {shlex.join(card['command'])}")
     if "versions" in card:
         lines.append("versions: " + ", ".join(f"{name} {value}" for name, value in card["versions"].items()))
     return lines

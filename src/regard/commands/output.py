@@ -183,13 +183,14 @@ class Kept(Output):
         try:
             noted: dict[str, Any] = json.loads(self._progress.read_bytes())
             was, now = noted["asked"], json.loads(json.dumps(self._asked))
+            lines, _, _ = noted["lines"], noted["bytes"], noted["sources"]
         except FileNotFoundError:
             if size:
                 raise self._unlike(f"there is no {self._progress.name} beside it") from None
             return None
         except (ValueError, KeyError, TypeError):
             raise self._unlike(f"{self._progress.name} was altered") from None
-        for name in {**was, **now} if noted["lines"] else ():
+        for name in {**was, **now} if lines else ():
             if was.get(name) != now.get(name):
                 what = "the bundle was another one" if name == "bundle" else f"{name} was {was.get(name)!r}"
                 raise self._unlike(f"{what}{'' if name == 'bundle' else f' and is {now.get(name)!r}'}")

@@ -69,7 +69,9 @@ def settle(name: str, how: str, first: Sequence[str], width: int, wanted: Wanted
         return Columns(source, target, width, True)
     looks = cells[source : source + 1] + cells[target : target + 1]
     header = wanted.header
-    if header is None:
+    if header is None and source == target:  # one column alone is asked for: the whole line says what it is
+        header = _known(cells, SOURCES) is not None and _known(cells, TARGETS) is not None
+    elif header is None:
         header = len(looks) == 2 and looks[0].casefold() in SOURCES and looks[1].casefold() in TARGETS
     return Columns(source, target, width, header)
 

@@ -43,7 +43,9 @@ class Corpus:
         wanted = Wanted(source, target, header)
         names, partners = _listed(files), None if targets is None else _listed(targets)
         if not names:
-            raise CorpusError("a corpus needs at least one file")
+            raise CorpusError(
+                "no file of pairs is named; name them first, for --targets and --held-out take all names that follow"
+            )
         if (names + (partners or [])).count("-") > 1:
             raise CorpusError("standard input ('-') can be given only once")
         if partners is not None and (len(names) != len(partners) or source or target or header or format):

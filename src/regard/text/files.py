@@ -13,7 +13,8 @@ import tempfile
 import weakref
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,12 @@ class OnDisk(File):
     """A regular file."""
 
     def __init__(self, path: str) -> None:
-        self.name = path
+        self.name, self._path = legible(path), path
 
     def open(self) -> io.BufferedReader:
         """The bytes as they are stored."""
         try:
-            return io.BufferedReader(io.FileIO(self.name), BUFFER)
+            return io.BufferedReader(io.FileIO(self._path), BUFFER)
         except OSError as error:
             raise CorpusError(f"cannot read {self.name!r}: {error.strerror}") from None
 
@@ -72,6 +73,11 @@ class Spooled(File):
         return io.BufferedReader(_Positional(self._kept.fileno()), BUFFER)
 
 
+def legible(name: str) -> str:
+    """A name that can be written down; what in it is no UTF-8 cannot."""
+    return os.fsencode(name).decode(errors="replace")
+
+
 def file(path: str | os.PathLike[str]) -> File:
     """The file of this path; "-" is standard input. What can be read only once (a pipe) is spooled."""
     path = os.fspath(path)
@@ -87,7 +93,7 @@ def file(path: str | os.PathLike[str]) -> File:
     return found
 
 
-def unpacked(stored: io.BufferedReader, name: str) -> io.BufferedReader:
+def unpacked(stored: Any, name: str) -> io.BufferedReader:
     """The file's text as bytes, decompressed if its first bytes say so, whatever its name says."""
     first = stored.peek(6)[:6]
     if first.startswith(GZIP):
@@ -108,24 +114,34 @@ def lines(file: File) -> Iterator[tuple[int, bytes]]:
     other separators Unicode knows. A line over LONGEST_LINE comes cut to one byte more, for the reader to refuse.
     """
     number = 0
-    with file.open() as stored, unpacked(stored, file.name) as stream:
-        try:
-            while line := stream.readline(LONGEST_LINE + 1):
-                rest = line
-                while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
-                    rest = stream.readline(LONGEST_LINE + 1)
-                number += 1
-                if number == 1:
-                    line = line.removeprefix(UTF8_MARK)
-                    if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
-                        raise CorpusError(f"{file.name} ends lines in carriage returns alone; mend it: tr '\\r' '\\n'")
-                yield number, line.removesuffix(b"\n").removesuffix(b"\r")
-        except EOFError:
-            raise DamagedFile(f"{file.name} is cut short after line {number:,}; copy it anew") from None
-        except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise DamagedFile(f"{file.name} is damaged after line {number:,} ({error}); copy it anew") from None
-        except OSError as error:
-            raise CorpusError(f"cannot read {file.name!r} after line {number:,}: {error.strerror}") from None
+    with (
+        file.open() as stored,
+        unpacked(stored, file.name) as stream,
+        damage(file.name, lambda: number),
+    ):
+        while line := stream.readline(LONGEST_LINE + 1):
+            rest = line
+            while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
+                rest = stream.readline(LONGEST_LINE + 1)
+            number += 1
+            if number == 1:
+                line = line.removeprefix(UTF8_MARK)
+                if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
+                    raise CorpusError(f"{file.name} ends lines in carriage returns alone; mend it: tr '\\r' '\\n'")
+            yield number, line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+@contextmanager
+def damage(name: str, number: Callable[[], int]) -> Iterator[None]:
+    """What goes wrong while reading, said in one line, with the line that was read last."""
+    try:
+        yield
+    except EOFError:
+        raise DamagedFile(f"{name} is cut short after line {number():,}; copy it anew") from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise DamagedFile(f"{name} is damaged after line {number():,} ({error}); copy it anew") from None
+    except OSError as error:
+        raise CorpusError(f"cannot read {name!r} after line {number():,}: {error.strerror}") from None
 
 
 class _Positional(io.RawIOBase):

@@ -30,6 +30,8 @@ class JsonLines(Format):
             if head[0][1].strip() in (b"[", b"{") or len(head) == 1:
                 raise CorpusError(f"{name} is not JSON lines; write each object in a line of its own (jq -c)") from None
             return cls("source", "target")  # the first line is a bad one, to be reported as such
+        if isinstance(first, list) and first and not isinstance(first[0], str):
+            raise CorpusError(f"{name} is one JSON array; write each of its pairs in a line of its own (jq -c '.[]')")
         if isinstance(first, list):
             return cls(1, 2)
         keys = list(first) if isinstance(first, dict) else []

@@ -10,13 +10,15 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, FiniteFloat
+from pydantic import Field, field_validator
 
 from regard.config import Settings, parse
 from regard.errors import RegardError
 from regard.trace.operations import hand, places, shares, single
 from regard.trace.operations.operation import Operation
 from regard.trace.program import Program, Step
+
+Weight = Annotated[float, Field(ge=-1e6, le=1e6)]  # more of it would be no number in 32 bits a few layers later
 
 
 class Change(Settings):
@@ -64,7 +66,7 @@ class Row(Change):
     attention: str
     head: int = Field(ge=0)
     query: int = Field(ge=0)
-    weights: tuple[FiniteFloat, ...] = Field(min_length=1)
+    weights: tuple[Weight, ...] = Field(min_length=1)
 
     def apply(self, program: Program) -> Program:
         program.attention(self.attention).check_head(self.head)
@@ -193,14 +195,21 @@ class Patch(Change):
     name: str
     values: list[Any]
 
+    @field_validator("values", mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        """A tensor or an array as its numbers."""
+        return values.tolist() if hasattr(values, "tolist") else values
+
     def apply(self, program: Program) -> Program:
         try:
             given = torch.tensor(self.values, dtype=torch.float32)
-        except (ValueError, TypeError, RuntimeError):
+            finite = bool(given.isfinite().all())
+        except (ValueError, TypeError, RuntimeError, OverflowError):
             raise RegardError(
                 f"the values of a patch must be a full grid of numbers; those for {self.name} are not"
             ) from None
-        if not given.isfinite().all():
+        if not finite:
             raise RegardError(
                 f"the values of a patch must be numbers that 32 bits can hold; those for {self.name} are not"
             )
@@ -248,15 +257,14 @@ def _into_softmax(program: Program, attention: str) -> str:
 
 
 def _tempered(program: Program, name: str, between: str, temper: type[shares.Temper], value: float) -> Program:
-    """A division by the temperature put before a softmax."""
+    """A division by the temperature put before a softmax, under whatever was laid over it since."""
 
     def change(step: Step) -> tuple[Step, ...]:
         operation: Operation = step.operation
-        if not isinstance(operation, shares.Softmax | shares.LogSoftmax):
-            raise RegardError(f"{name} was edited already; set its temperature before that")
+        assert isinstance(operation, shares.Softmax | shares.LogSoftmax)
         cooled = Step(between, step.axes, temper(operation.inputs, (), value))
         return cooled, replace(step, operation=replace(operation, inputs=(between,)))
 
     if any(step.name == between for step in program.steps):
         raise RegardError(f"{name} has a temperature already; give one")
-    return program.changed(name, change)
+    return program.changed(program.own(name), change)

@@ -102,7 +102,7 @@ class Running:
         tensors = self.at.tensors
         tensors["tgt.ids"] = torch.tensor([BEGIN, *said])
         tensors["tgt.following"] = torch.tensor([*said, END])
-        tensors["tgt.positions"] = self.positions(len(said) + 1)
+        tensors["tgt.positions"] = self.target_positions(len(said) + 1)
         self.program = self.program.renewed("out.score", Penalised(("out.total",), (), penalty))
         self.program.run(self.at, start=self.program.decoding)
         return tensors["out.logprobs"]
@@ -124,6 +124,11 @@ class Running:
             if isinstance(change, Shuffled):
                 return torch.randperm(length, generator=torch.Generator().manual_seed(change.seed))
         return torch.arange(length)
+
+    def target_positions(self, length: int) -> Tensor:
+        """The same of a target that grows: one order for all its lengths, of as many as were ever learned from."""
+        longest = int(self.transducer.bundle.card.get("longest", {}).get("target", length)) + 1
+        return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[:length]
 
     def trace(self, source: str, said: list[int]) -> Trace:
         """What was seen, with its words."""

@@ -29,8 +29,21 @@ def decided(path: Path, asked: Asked, text: Text, data: Prepared, here: World) -
         if asked[3].budget is None and here.device.type == "cuda":
             found = fitted(found, data, here)
     if here.first:
-        _same(path, began, found, text)
+        _same(path, began, found, text, given(asked))
     return found
+
+
+def given(asked: Asked) -> dict[str, dict[str, Any]]:
+    """What was asked for by name, and not left to us."""
+    named: dict[str, dict[str, Any]] = {
+        "model": asked[2],
+        "train": {
+            name: value
+            for name, value in asked[3].model_dump(exclude_unset=True, exclude=UNSEEN).items()
+            if value is not None
+        },
+    }
+    return json.loads(json.dumps(named))
 
 
 def again(began: dict[str, Any], family: str, size: str, overrides: dict[str, Any], train: Train) -> Plan:
@@ -42,18 +55,24 @@ def again(began: dict[str, Any], family: str, size: str, overrides: dict[str, An
     return Plan(began["name"], model, parse(Train, {**began["train"], **given}, "train"), began["decisions"])
 
 
-def _same(path: Path, was: dict[str, Any] | None, found: Plan, text: Text) -> None:
+def _same(path: Path, was: dict[str, Any] | None, found: Plan, text: Text, asked: dict[str, dict[str, Any]]) -> None:
     """Write the plan down. The settings of a run may not change under it; what differs is named."""
     train = found.train.model_dump(exclude=UNSEEN)
     now = json.loads(json.dumps({"model": found.model.model_dump(), "train": train, "text": text.model_dump()}))
     if was is None:
-        notes.write(path, {**now, "name": found.name, "decisions": found.decisions})
+        notes.write(path, {**now, "name": found.name, "decisions": found.decisions, "asked": asked})
         return
     changed = [
         f"{group}.{name} was {was[group].get(name)!r} and is {now[group].get(name)!r}"
         for group in now
         for name in {**was[group], **now[group]}
         if was[group].get(name) != now[group].get(name)
+    ]
+    changed += [
+        f"{group}.{name} was {value!r} and is not given"
+        for group, values in was.get("asked", {}).items()
+        for name, value in values.items()
+        if name not in asked[group] and was[group].get(name) == now[group].get(name)
     ]
     if changed:
         raise RegardError(

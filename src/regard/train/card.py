@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from regard.config import Text
+from regard.text.files import legible
 from regard.train.loop import Trainer
 from regard.train.plan import Plan
 from regard.train.prepare import Prepared
@@ -32,7 +33,7 @@ def card(
         "seconds": round(trainer.facts["seconds"], 1),
         "tokens": trainer.facts["tokens"],
         "settings": {"train": plan.train.model_dump(), "text": text.model_dump()},
-        "command": list(command),
+        "command": [legible(word) for word in command],
         "data": data.fingerprint,
         "versions": {"python": sys.version.split()[0], "torch": str(torch.__version__)},
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,21 +24,23 @@ class Journal:
     """Writes events as they happen, each on the disk's side of the process before the next.
 
     On a journal that exists it goes on, after cutting off a line that a kill left half-written, and says so in an
-    event of its own. `tensorboard` is a folder for TensorBoard; it gets the numbers of every event with a step.
+    event of its own before the next. One that gets no event is not left behind. `tensorboard` is a folder for
+    TensorBoard; it gets the numbers of every event with a step.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, tensorboard: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(path)
-        self._board = None if tensorboard is None else _board(tensorboard)
+        self._board = None
+        self._boarding = None if tensorboard is None else _board(tensorboard)
         try:
+            self._own = not self.path.parent.exists()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (it stays open for the run)
             self._lock()
-            cut = _mend(self.path)
+            self._cut = _mend(self.path)
         except OSError as error:
             raise self._failed(error) from None
-        if cut or self.path.stat().st_size:
-            self.write("continued", cut=cut)
+        self._continues = bool(self._cut or self.path.stat().st_size)
 
     def _lock(self) -> None:
         """One process writes a journal: two in one folder would spoil each other's run."""
@@ -57,6 +61,11 @@ class Journal:
         """Add an event. A number that is not finite becomes its name, for JSON has none; an unknown thing its text."""
         if "time" in fields:
             raise JournalError(f"event {event!r} brings its own field 'time', which the journal writes; rename it")
+        if self._continues:
+            self._continues = False
+            self.write("continued", cut=self._cut)
+        if self._boarding is not None:
+            self._board, self._boarding = self._boarding(), None
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         values = _plain({"event": event, "time": now, **fields})
         line = json.dumps(values, ensure_ascii=False, allow_nan=False, default=str).encode("utf-8", "replace") + b"\n"
@@ -73,6 +82,11 @@ class Journal:
 
     def close(self) -> None:
         """Write no more."""
+        if self.path.is_file() and not self.path.stat().st_size and not self._file.closed:
+            self.path.unlink()  # while it is still locked: nobody else has begun to write it
+            if self._own:
+                with suppress(OSError):  # other things are in it by now
+                    self.path.parent.rmdir()
         self._file.close()
         if self._board is not None:
             self._board.close()
@@ -157,11 +171,12 @@ def _numbers(prefix: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, floa
             yield f"{prefix}/{name}", float(value)
 
 
-def _board(folder: str | os.PathLike[str]) -> Any:
+def _board(folder: str | os.PathLike[str]) -> Callable[[], Any]:
+    """What opens TensorBoard's file; that it can is known before."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise JournalError(
             "TensorBoard is not installed; pip install 'regard[tensorboard]', or train without it"
         ) from None
-    return SummaryWriter(os.fspath(folder))
+    return partial(SummaryWriter, os.fspath(folder))

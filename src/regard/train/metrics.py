@@ -35,9 +35,18 @@ def choose(kind: str, targets: Iterable[str]) -> str:
     return "text" if running else "symbols"
 
 
-def measure(task: str, kind: str, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """The metrics of a task that `choose` named, with the target tokeniser's kind."""
-    return symbols(predictions, references, kind=kind) if task == "symbols" else text(predictions, references)
+def measure(
+    task: str,
+    kind: str,
+    predictions: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str | None = None,
+) -> dict[str, Any]:
+    """The metrics of a task that `choose` named, with the target tokeniser's kind; `tokenize` is for text."""
+    if task == "symbols":
+        return symbols(predictions, references, kind=kind)
+    return text(predictions, references, tokenize=tokenize)
 
 
 def symbols(predictions: Sequence[str], references: Sequence[Sequence[str]], *, kind: str) -> dict[str, float]:
@@ -96,11 +105,16 @@ def judges(
 
     _fit(predictions, references)
     said, right = [nfc(line) for line in predictions], [[nfc(line) for line in variants] for variants in references]
-    if tokenize is None:
-        tokenize = "char" if Side([line for variants in right for line in variants], None).unspaced else "13a"
+    tokenize = tokenize or spacing(right)
     most = max(map(len, right))
     streams = [[v[i] if i < len(v) else None for v in right] for i in range(most)]  # None: has no such variant
     return said, streams, {"chrf": CHRF(), "bleu": BLEU(tokenize=tokenize, force=True)}
+
+
+def spacing(references: Sequence[Sequence[str]]) -> str:
+    """sacrebleu's way to cut texts like these: 13a, or char where the writing puts no spaces between words."""
+    lines = [nfc(line) for variants in references for line in variants]
+    return "char" if Side(lines, None).unspaced else "13a"
 
 
 def main(metrics: dict[str, Any]) -> tuple[str, float, bool]:
@@ -135,11 +149,12 @@ def by_length(
         raise MetricError(f"{len(lengths)} lengths do not fit {len(predictions)} predictions; give one each")
     if list(edges) != sorted(set(edges)):
         raise MetricError(f"edges must rise; got {list(edges)}")
-    buckets = []
+    buckets, cut = [], spacing(references)  # one way for all, or they could not be compared
     for least, most in zip((0, *(edge + 1 for edge in edges)), (*edges, None), strict=True):
         inside = [i for i, n in enumerate(lengths) if least <= n and (most is None or n <= most)]
         if inside:
-            rates = measure(task, kind, [predictions[i] for i in inside], [references[i] for i in inside])
+            some = [predictions[i] for i in inside], [references[i] for i in inside]
+            rates = measure(task, kind, *some, tokenize=cut)
             buckets.append({"least": least, "most": most, "count": len(inside), **rates})
     return buckets
 

@@ -66,12 +66,15 @@ def plan(family: str, size: str, overrides: dict[str, Any], train: Train, data: 
     model = parse(Model, {"kind": family, **sizes, **dropout, **tied, **overrides}, "model")
     if model.tied == "all" and data.exam.source is not data.exam.target:  # as large as each other or not
         raise RegardError("model.tied = 'all' needs one vocabulary for both sides; add text.shared = true")
+    kinds = data.exam.source.kind, data.exam.target.kind
+    if train.respelling and "bpe" not in kinds:
+        raise RegardError(f"train.respelling = {train.respelling:g} respells pieces of bpe, and neither side has any")
     with torch.device("meta"):  # what cannot be built is refused before anything is written down
         build(model, len(data.exam.source), len(data.exam.target))
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # found at width 64; wider models want less
     known = {"budget": train.budget or _budget(tokens, world), "rate": train.rate or peak * math.sqrt(64 / model.width)}
     decided = Plan(f"{family} {size}", model, train.model_copy(update=known), decisions)
-    scant = tokens < SCANT and "bpe" in (data.exam.source.kind, data.exam.target.kind)
+    scant = tokens < SCANT and "bpe" in kinds
     return _long(_against_heart(decided, tokens, world, scant=scant), tokens, world, scant=scant)
 
 

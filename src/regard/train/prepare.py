@@ -36,7 +36,7 @@ from regard.train import metrics, notes
 from regard.train.evaluate import Exam
 
 MOST_QUESTIONS = {"cpu": 2_000, "cuda": 10_000}  # which weights are the best is decided on these
-OWN = {"ids", "ids.partial", "prepared.json", "prepared.json.partial", "bad-lines.txt"} | {
+OWN = {"ids", "ids.partial", "prepared.json", "prepared.json.partial", "bad-lines.txt", "bad-lines.txt.partial"} | {
     f"{side}.tokenizer.json{ending}" for side in ("source", "target") for ending in ("", ".partial")
 }
 NOTED = {"decisions", "shared", "threshold", "fingerprint", "asked"}
@@ -63,8 +63,6 @@ class Prepared:
         """What is read step by step, pieces respelt by chance where that is asked for."""
         sides = tuple(zip((self.exam.source, self.exam.target), self.lengths, strict=True))
         chance = train.respelling or 0.0
-        if chance and not any(tokenizer.kind == "bpe" for tokenizer, _ in sides):
-            raise RegardError(f"train.respelling = {chance:g} respells pieces of bpe, and neither side has any")
         respelt = [
             Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=int(lengths.max()))
             if chance and tokenizer.kind == "bpe"
@@ -161,6 +159,11 @@ def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[
             kind, size, reason = _chosen(getattr(text, side), text, lines, seen.pairs)
             decisions.append(f"{side} tokeniser {reason}")
             chosen.append((kind, size))
+    if text.vocabulary and not any(kind in ("bpe", "unigram") for kind, _ in chosen):
+        kinds = " and ".join(dict.fromkeys(kind for kind, _ in chosen))
+        raise RegardError(
+            f"text.vocabulary = {text.vocabulary} is for pieces (bpe, unigram); both sides are {kinds}, so leave it out"
+        )
     pieces = chosen[0][0] in ("bpe", "unigram") and chosen[0] == chosen[1]
     shared = text.shared if text.shared is not None else pieces
     if shared:

@@ -51,7 +51,7 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
     """Train, and leave a bundle in `job.out / "bundle"`. Returns the facts of its card."""
     check(job.family, job.size, job.model, job.train)
     bundle.check_place(job.out / "bundle")
-    with world(job.device) as here, view or live() as view:
+    with world(job.device) as here, view or live() as view, _journal(job, here) as journal:
         say = view.said if here.first else (lambda text: None)
         if not here.first:  # the first process writes the data; the others open it
             here.wait()
@@ -61,7 +61,7 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
             here.wait()
         asked = job.family, job.size, job.model, job.train
         found = decided(job.out / "settings.json", asked, job.text, data, here)
-        with _journal(job, here) as journal, interruptible() as stopped:
+        with interruptible() as stopped:
             return Running(job, here, data, found, view, journal).go(stopped)
 
 
