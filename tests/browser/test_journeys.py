@@ -6,6 +6,8 @@ import re
 import pytest
 from browser.conftest import exported, until
 
+from regard.trace import record
+
 SOURCE = "attention"
 LONG = "internationalization" * 20
 
@@ -263,3 +265,28 @@ def test_a_row_by_hand_is_of_the_target_it_was_made_for(visit, ids):
     seen.settled()
     assert page.locator("[role=alert]").count() == 0
     assert page.locator(".chip").count() == 0
+
+
+def test_a_row_that_nobody_moved_stays_what_it_was(visit, ids, transducers):
+    seen = visit()
+    page = seen.open(f"#/attention?m={ids['spelling']}&s={LONG[:20]}&a=enc.0.self")
+    page.get_by_role("button", name=re.compile("by hand")).click()
+    page.get_by_role("button", name="Apply").click()
+    until(page, "location.hash.includes('e=row')")
+    given = re.search(r"row~enc\.0\.self~0~0~([^&;]+)", page.evaluate("decodeURIComponent(location.hash)"))
+    was = record(transducers["spelling"], LONG[:20])["enc.0.self.weights"][0, 0].tolist()
+    assert [float(one) for one in given[1].split("_")] == pytest.approx(was, abs=2e-6)
+
+
+def test_switches_of_all_attentions_and_night_that_stays(visit, ids):
+    seen = visit()
+    page = seen.open(f"#/attention?m={ids['spelling']}&s=cat&e=unscaled")
+    box = page.get_by_role("checkbox", name=re.compile("scaling")).first
+    assert box.is_checked()
+    page.get_by_role("button", name=re.compile("[Dd]ark")).click()
+    page.get_by_role("link", name="Tokens").first.click()
+    page.go_back()
+    until(page, "document.querySelector('h1').textContent.includes('ttention')")
+    assert page.get_by_role("button", name=re.compile("[Ll]ight")).count() == 1  # it is still night
+    box.uncheck()
+    until(page, "!location.hash.includes('unscaled')")

@@ -6,6 +6,7 @@ from tracing.making import made
 
 import regard
 from regard.errors import RegardError
+from regard.text import END
 from regard.trace import record
 
 SOURCE, TARGET = "zebra", "AH B N"
@@ -59,3 +60,12 @@ def test_weights_by_hand_stay_numbers():
     row = {**ROW, "weights": [1e300] * 6}
     with pytest.raises(RegardError, match="less than or equal to 1000000"):
         record(made("rotary"), SOURCE, TARGET, edits=[row])
+
+
+def test_a_token_forced_beyond_the_answer_is_said():
+    t = regard.load("spelling")
+    token = t.bundle.target.encode("Z")[0]
+    edits = [{"kind": "force", "step": 2, "token": END}, {"kind": "force", "step": 5, "token": token}]
+    with pytest.raises(RegardError, match="a token is forced at step 5, and the edited answer ends at step 2"):
+        record(t, "attention", edits=edits)
+    assert len(record(t, "attention", edits=edits[:1]).answer.ids) == 2

@@ -58,7 +58,7 @@ class Explorer extends Shown {
     window.addEventListener("hashchange", () => {
       if (location.hash === this.written) return;
       this.written = location.hash; // so that the way back from here is a way, too
-      void this.visit(read(location.hash));
+      void this.visit({ ...read(location.hash), theme: this.theme }); // day and night are no places
     });
     const place = read(location.hash || (this.data instanceof Frozen && this.data.block.hash) || "");
     if (place.theme) this.theme = place.theme;

@@ -67,6 +67,11 @@ def record(
         said = [forced.get(step, token) for step, token in enumerate(said)]
     elif changes:
         said = running.decode(forced, longest)
+        if late := [step for step, token in forced.items() if step > len(said) - (token != END)]:
+            raise RegardError(
+                f"a token is forced at step {min(late)}, and the edited answer ends at step {len(said)}; force an "
+                f"earlier step"
+            )
     else:
         said = transducer(source, search).ids
     penalty = _length(transducer, search).penalty(len(said) + 1)
