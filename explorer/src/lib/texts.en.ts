@@ -42,6 +42,7 @@ export const texts = {
     noEdits: "none",
     remove: (label: string) => `Remove the edit: ${label}`,
     clear: "Remove all",
+    clearEdits: "Remove all edits",
     compare: "Compare",
     share: "Share",
     shared: "Link copied.",
