@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from harness import Check, machine, matmul_rate, median, ratios, report
+from harness import Check, machine, matmul_rate, median, no_options, ratios, report
 
 from regard import Ragged, causal, everything
 from regard.attention import Attention, Mask
@@ -129,4 +129,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["memory"]:
         print(extra_memory(8192, 8, 64))
     else:
+        no_options(__doc__)
         report("attention", on_gpu() if torch.cuda.is_available() else on_cpu())

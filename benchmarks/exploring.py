@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from harness import Check, report
+from harness import Check, no_options, report
 from playwright.sync_api import Page, sync_playwright
 
 import regard
@@ -116,6 +116,7 @@ def opened(page: Page, at: int) -> float:
 
 
 def main() -> None:
+    no_options(__doc__)
     packed = len(gzip.compress((STATIC / "explorer.js").read_bytes(), 9)) / 1000
     checks = [Check("JavaScript, gzipped, kB", packed, None, 120, packed <= 120)]
     command = [sys.executable, "-m", "regard", "explore", "--port", "0", "--no-browser"]

@@ -1,5 +1,5 @@
 """The Triton kernels beside what the libraries offer, on one GPU, both sides in one run: short ragged sentences,
-learned biases, additive scores, ALiBi and rotary. Times are the device's own.
+learned biases, additive scores, ALiBi and rotary. Times are the device's own. Needs a GPU and the package triton.
 
 python benchmarks/gpu_kernels.py
 """
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from harness import Check, machine, matmul_rate, report
+from harness import Check, machine, matmul_rate, no_options, report
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -217,5 +217,6 @@ def additive() -> list[Check]:
 
 
 if __name__ == "__main__":
+    no_options(__doc__)
     print(f"{machine()}, triton {triton.__version__}\n")
     report("gpu_kernels", short() + long() + additive())

@@ -1,9 +1,11 @@
 """What every benchmark needs: medians, a machine's name, its matmul rate as a ceiling, a table and a last JSON line."""
 
+import argparse
 import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -51,6 +53,17 @@ def matmul_rate(dtype: torch.dtype = torch.float32) -> float:
     size, device = (8192, "cuda") if torch.cuda.is_available() else (2048, "cpu")
     a = torch.randn(size, size, device=device, dtype=dtype)
     return 2 * size**3 / median(lambda: a @ a, repeats=7)
+
+
+def no_options(about: str | None) -> None:
+    """A command line that knows --help, and nothing else."""
+    argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+
+
+def command(name: str, options: argparse.Namespace) -> list[str]:
+    """The command that was given, without the places that only this machine has."""
+    places = {str(options.data): "DATA", str(options.out): "OUT", str(options.keep): "RESULTS"}
+    return ["python", f"benchmarks/{name}.py", *(places.get(word, word) for word in sys.argv[1:])]
 
 
 def machine() -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import Check, machine, report
+from harness import Check, command, machine, report
 from quality_runs import Result, Trial, outcomes
 from quality_scores import CONVENTIONS
 from quality_sets import READERS, write
@@ -51,7 +51,12 @@ def trials(options: argparse.Namespace, folder: Path) -> Iterator[Trial]:
             for position in options.only or POSITIONS:
                 out = folder / name / f"{position}-{seed}"
                 overrides = (f"model.position={position}", *ALIKE, *INSTEAD.get(name, ()), *options.set)
-                yield Trial(name, "recipe", seed, folder / name / "parts", out, overrides, {"steps": steps})
+                told = {
+                    "overrides": overrides,
+                    "ends": {"steps": steps},
+                    "command": tuple(command("positions", options)),
+                }
+                yield Trial(name, "recipe", seed, folder / name / "parts", out, **told)
 
 
 def found(results: Sequence[Result]) -> dict[str, dict[str, dict[str, list[float]]]]:

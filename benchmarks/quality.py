@@ -14,7 +14,6 @@ each recipe says where to get them. docs/quality.md has the conventions.
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness import Check, machine, report
+from harness import Check, command, machine, report
 from quality_runs import ENDS, Result, Trial, measured, outcomes
 from quality_sets import READERS, Parts, write
 from quality_students import students
@@ -42,7 +41,7 @@ def trials(name: str, options: argparse.Namespace, folder: Path) -> list[Trial]:
         "beam": options.beam,
         "length": options.length,
         "dev_only": options.dev_only,
-        "command": tuple(command(options)),
+        "command": tuple(command("quality", options)),
     }
     taught = {"recipe": options.distil, "auto": False}
     return [
@@ -97,12 +96,6 @@ def joined(paths: Sequence[Path]) -> dict[str, tuple[dict[str, Any], list[Result
         _, results = found.setdefault(document["benchmark"].removeprefix("quality-"), (facts, {}))
         results |= {f"{one['way']} {one.get('seed', one.get('seeds'))}": one for one in document["results"]}
     return {name: (facts, list(results.values())) for name, (facts, results) in found.items()}
-
-
-def command(options: argparse.Namespace) -> list[str]:
-    """The command that was given, without the places that only this machine has."""
-    places = {str(options.data): "DATA", str(options.out): "OUT", str(options.keep): "RESULTS"}
-    return ["python", "benchmarks/quality.py", *(places.get(word, word) for word in sys.argv[1:])]
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -109,7 +109,8 @@ def attempt(trial: Trial) -> Result:
             torch.cuda.empty_cache()
     facts = {key: card[key] for key in ("parameters", "steps", "of", "tokens", "seconds")}
     said = [decision.replace(f"{trial.parts}/", "") for decision in card["decisions"]]  # files, not machines
-    decided = {"decisions": said, "settings": card["settings"], "command": list(trial.command)}
+    model = bundle.load(trial.out / "bundle").settings.model_dump(mode="json")
+    decided = {"decisions": said, "settings": {**card["settings"], "model": model}, "command": list(trial.command)}
     whole = round(time.perf_counter() - start, 1)
     result = {**named, **facts, "trained_seconds": round(trained, 1), "whole_seconds": whole, **found, **decided}
     left.write_text(json.dumps({"trial": same, "result": result}, ensure_ascii=False))
