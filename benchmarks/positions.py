@@ -56,7 +56,7 @@ def trials(options: argparse.Namespace, folder: Path) -> Iterator[Trial]:
                     "ends": {"steps": steps},
                     "command": tuple(command("positions", options)),
                 }
-                yield Trial(name, "recipe", seed, folder / name / "parts", out, **told)
+                yield Trial(name, "recipe", seed, folder / name / "parts", out, overrides, **told)
 
 
 def found(results: Sequence[Result]) -> dict[str, dict[str, dict[str, list[float]]]]:

@@ -26,7 +26,7 @@ def model(bundle):
 
 
 def stdin(monkeypatch, content: bytes) -> None:
-    stream = types.SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False)
+    stream = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)), isatty=lambda: False)
     monkeypatch.setattr(sys, "stdin", stream)
 
 

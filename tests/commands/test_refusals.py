@@ -147,7 +147,7 @@ def test_pairs_that_cannot_be_read(bundle, tmp_path, capsys):
         assert refused(capsys, command, bundle, data, "--source", "word", "--target", "2") == (
             f"{data}: its first line names no column 'word'; choose from 'a', 'b'"
         )
-    assert refused(capsys, "evaluate", bundle) == "a corpus needs at least one file"
+    assert refused(capsys, "evaluate", bundle).startswith("no file of pairs is named; name them first")
     way = "give files of pairs, or --pair SOURCE TARGET; one of the two"
     assert refused(capsys, "score", bundle) == refused(capsys, "score", bundle, data, "--pair", "a", "b") == way
     _, said = regard(capsys, "evaluate", bundle, data, "--bad-lines", "skip")

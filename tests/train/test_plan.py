@@ -80,10 +80,10 @@ def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
     path, data = tmp_path / "settings.json", sized(1_000_000)
 
     def decide(world: World, size: str = "auto", model: dict | None = None, **train):
-        return decided(path, ("transformer", size, model or {}, Train(**train)), Text(), data, world)
+        return decided(path, ("transformer", size, model or {}, Train(budget=5_000, **train)), Text(), data, world)
 
     elsewhere = plan("transformer", "auto", {}, Train(), data, CPU)
-    began = decide(GPU, budget=5_000)
+    began = decide(GPU)
     again = decide(CPU)
     assert (again.name, again.model, again.train) == ("transformer small", began.model, began.train)
     assert again.decisions == began.decisions
