@@ -37,13 +37,13 @@ class NotANumber(RegardError):
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The way out of an unknown name: the nearest known one, or all of them."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(str(name), known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(map(repr, known))}"
 
 
 def choose(registry: Mapping[str, T], name: str, kind: str) -> T:
     """The part called `name`, or an error with the nearest known name."""
-    if name not in registry:
+    if not isinstance(name, str) or name not in registry:
         raise UnknownName(f"unknown {kind} {name!r}; {suggestion(name, registry)}")
     return registry[name]
 

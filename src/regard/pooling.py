@@ -167,11 +167,16 @@ class _Pooling(NamedTuple):
             raise RegardError("the squared distance between points overflows; scale the features down first")
         low, high = np.log10(torch.cat(nearest).median().item() / 4), np.log10(2 * farthest)
         grid = torch.logspace(low, high, int(10 * (high - low)) + 2, dtype=torch.float64)
+        # A kernel that ends leaves points alone below the largest of those distances, and is often best just there.
+        apart = torch.cat(nearest)
+        least = (1 + 1e-9) * apart[apart.isfinite()].max()
+        grid = torch.cat([grid, least[None]]).sort().values
         errors = self.errors(grid)
         best = int(errors.argmin())
-        if not refine:
+        if not refine or not errors[best].isfinite():
             return grid[best].item()
-        around = grid[max(best - 1, 0)].log().item(), grid[min(best + 1, len(grid) - 1)].log().item()
+        known = [i for i in (best - 1, best, best + 1) if 0 <= i < len(grid) and errors[i].isfinite()]
+        around = grid[known[0]].log().item(), grid[known[-1]].log().item()
         found = minimize_scalar(
             lambda log: self.errors(torch.tensor([np.exp(log)], dtype=torch.float64)).item(),
             bounds=around,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 import torch
@@ -69,8 +69,9 @@ class Ragged:
         self.layout = Layout(offsets, _longest(offsets, len(values)), len(values))
 
     @classmethod
-    def of(cls, sequences: Sequence[Tensor]) -> Ragged:
+    def of(cls, sequences: Iterable[Tensor]) -> Ragged:
         """Join sequences of any lengths. `Ragged.of([a, b]).unbind()` gives them back."""
+        sequences = list(sequences)
         if not sequences:
             raise ShapeError("a batch needs at least one sequence (it may be empty); got none")
         for one in sequences:

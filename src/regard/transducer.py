@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -24,7 +23,7 @@ from regard import bundle
 from regard.answer import Answer, empty
 from regard.device import placed
 from regard.errors import RegardError, choose
-from regard.models import Ensemble, Model, swift
+from regard.models import Ensemble, Model, Twin, finite, undisturbed
 from regard.ragged import Ragged
 from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Sampling, Search, rules
 from regard.search.grouped import RATIO, limits, search_all
@@ -66,8 +65,7 @@ class Transducer:
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
         self.reach: dict[str, Any] = {"most": self.most, "ratio": longest.get("ratio", RATIO)}
-        self._weights = [one for one in held.model.parameters() if not one.is_inference()]  # those can change
-        self._twin: tuple[list[tuple[int, int]], Model] | None = None
+        self._twin = Twin(self.precision)
         usual = self.search()
         assert isinstance(usual, Beam)
         self.usual = usual
@@ -75,16 +73,12 @@ class Transducer:
     @property
     def swift(self) -> Model:
         """The model that is searched; made when first needed, for scores and weights are the plain one's, and again
-        when its weights have changed."""
-        now = [(one.data_ptr(), one._version) for one in self._weights]
-        if self._twin is None or self._twin[0] != now:
-            plain = self.precision == torch.float32
-            self._twin = now, swift(self.model if plain else deepcopy(self.model).to(self.precision))
-        return self._twin[1]
+        when the model has changed."""
+        return self._twin.of(self.model)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the twin, which is made anew."""
-        return {**self.__dict__, "_twin": None}
+    def renew(self) -> None:
+        """Search with the weights of now, should they have been written through `.data`; other changes are seen."""
+        self._twin.forget()
 
     def search(
         self,
@@ -214,7 +208,8 @@ class Transducer:
         """An answer with where it looked, by one teacher-forced pass."""
         source = ended(Ragged.of([torch.tensor(self._ids(answer.source), dtype=torch.long)]))
         prefix = begun(Ragged.of([torch.tensor(answer.ids, dtype=torch.long)]))
-        seen = looks(self.model, source.to(self.device), prefix.to(self.device))
+        with undisturbed(self.model):
+            seen = looks(self.model, source.to(self.device), prefix.to(self.device))
         map_ = aligned(self.model, seen) if alignment else None
         return replace(answer, alignment=map_, weights=seen if weights else None)
 
@@ -239,10 +234,11 @@ class Transducer:
         sources, targets = zip(*pairs, strict=True)
         encoded = [self._encoded(line) for line in sources]
         asked = [torch.tensor(ids, dtype=torch.long) for ids in encoded]
-        told = [torch.tensor(self.bundle.target.encode(_text(line)), dtype=torch.long) for line in targets]
+        told = [torch.tensor(self.bundle.target.encode(_text(line).strip()), dtype=torch.long) for line in targets]
         batches = ended(Ragged.of(asked)), ended(Ragged.of(told)), begun(Ragged.of(told))
         source, said, prefix = (batch.to(self.device) for batch in batches)
-        logps = self.model(source, prefix).values.float().log_softmax(-1)
+        with undisturbed(self.model):
+            logps = self.model(source, prefix).values.float().log_softmax(-1)
         chosen = said.like(logps.gather(1, said.values[:, None])[:, 0])
         rows = zip(sources, encoded, told, (numbers.tolist() for numbers in chosen), strict=True)
         return [self._answer(line, ids, Hypothesis(own.tolist(), row, sum(row))) for line, ids, own, row in rows]
@@ -250,6 +246,8 @@ class Transducer:
     def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[Found]:
         found = search_all(search, self.swift, [ids for _, ids in asked], **self.reach, device=self.device)
         for (line, _), some in zip(asked, found, strict=True):
+            if any(one.score != one.score for one in some.hypotheses) or not (some.hypotheses or finite(self.model)):
+                raise RegardError("the model's numbers are not finite (NaN); it cannot answer")
             if not some.hypotheses:
                 what = f"no answer to {_short(line)} keeps all these rules within its length"
                 raise RegardError(f"{what}; loosen one, or widen the beam")
@@ -278,7 +276,7 @@ class Transducer:
         """The log-probabilities of what follows some tokens of an answer."""
         source = ended(Ragged.of([torch.tensor(asked, dtype=torch.long)])).to(self.device)
         prefix = begun(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
-        with torch.no_grad():
+        with torch.no_grad(), undisturbed(self.model):
             return self.model(source, prefix).values[-1].float().log_softmax(-1)
 
 

@@ -9,7 +9,9 @@ from tests.commands.small import regard
 
 
 def stdin(monkeypatch, content: bytes) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)), isatty=lambda: False))
+    monkeypatch.setattr(
+        "sys.stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)), isatty=lambda: False)
+    )
 
 
 def test_a_dash_among_texts_is_a_text(capsys):

@@ -42,6 +42,11 @@ class Cache:
             raise RegardError("a cache keeps no gradients; run the steps under torch.no_grad()")
         if self._store is not None and len(new.tensor) != len(self._store.keys):
             raise ShapeError(f"this cache holds {len(self._store.keys)} rows; got keys for {len(new.tensor)}")
+        if self._store is not None:
+            for held, more in ((self._store.keys, new.tensor), (self._store.values, new_values.tensor)):
+                kinds = [(one.shape[1], one.shape[3], one.dtype) for one in (held, more)]
+                if kinds[0] != kinds[1]:
+                    raise ShapeError(f"this cache holds (groups, dim, dtype) {kinds[0]}; got {kinds[1]}")
         count = new.tensor.shape[2]
         even = self.lengths is None and new.lengths is None
         before = self.lengths if self.lengths is not None else self.longest

@@ -25,6 +25,12 @@ class Score(nn.Module):
     paper: ClassVar[str]
     is_dot: ClassVar[bool] = True
 
+    def __init_subclass__(cls) -> None:
+        """A score that compares in a way of its own is no dot product, unless it says so."""
+        super().__init_subclass__()
+        if "forward" in vars(cls):
+            cls.is_dot = vars(cls).get("is_dot", False)
+
     def __init__(self, heads: int, dim: int) -> None:
         super().__init__()
         self.heads, self.dim = heads, dim

@@ -8,17 +8,25 @@ from torch import Tensor, nn
 
 from regard.kernels import fusible
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def plain(layer: nn.Module) -> bool:
+    """Whether a layer is torch's own and nobody listens to it: only then is it no more than its weights."""
+    return type(layer) is nn.Linear and not any(getattr(layer, hooks) for hooks in HOOKS)
+
 
 def linear(x: Tensor, *layers: nn.Linear) -> Tensor:
     """What each layer makes of x, side by side."""
+    if not all(map(plain, layers)):  # adapters, hooks, quantised layers: they are called
+        return torch.cat([layer(x) for layer in layers], -1)
     weights: list[Tensor] = [layer.weight for layer in layers]
     biases: list[Tensor] = [] if layers[0].bias is None else [layer.bias for layer in layers]
-    hooked = any(layer._forward_hooks or layer._forward_pre_hooks for layer in layers)
-    if torch.is_grad_enabled() and x.ndim == 2 and fusible(x) and not hooked:
+    if torch.is_grad_enabled() and x.ndim == 2 and fusible(x):
         from regard.kernels.product import product
 
         return product(x, weights, biases)
     if len(layers) == 1:
-        made: Tensor = layers[0](x)  # as a module, for those who hang hooks on it
+        made: Tensor = layers[0](x)
         return made
     return nn.functional.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)

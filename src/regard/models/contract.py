@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
+from regard.errors import ShapeError
 from regard.ragged import Ragged
 
 
@@ -25,6 +28,24 @@ class State(ABC):
         `sources` stay; without it, all."""
 
 
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """The model without dropout, whatever mode it was left in; after it, as it was."""
+    were = [part for part in model.modules() if part.training]
+    try:
+        for part in were:
+            part.training = False
+        yield
+    finally:
+        for part in were:
+            part.training = True
+
+
+def finite(model: nn.Module) -> bool:
+    """Whether all weights are numbers."""
+    return all(bool(one.isfinite().all()) for one in model.parameters())
+
+
 class Model(nn.Module, ABC):
     """A sequence-to-sequence model over ids. Source sequences end with END; prefixes begin with BEGIN.
 
@@ -37,6 +58,8 @@ class Model(nn.Module, ABC):
 
     def forward(self, source: Ragged, prefix: Ragged) -> Ragged:
         """Logits over the vocabulary for what follows each token of each prefix."""
+        if len(source) != len(prefix):
+            raise ShapeError(f"each source needs its prefix; got {len(source)} and {len(prefix)}")
         read = self.read(source, prefix)
         return read.like(self.project(read.values))
 

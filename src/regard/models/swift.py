@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from regard.attention import Attention, MultiHead, causal, everything
 from regard.attention.backends import sdpa
 from regard.attention.padded import Padded
+from regard.kernels.linear import HOOKS, plain
 from regard.models.contract import Model
 from regard.models.ensemble import Ensemble
 from regard.models.folded import Folding
@@ -25,6 +26,7 @@ from regard.models.held import HeldState, Room
 from regard.models.layers import FeedForward, Sublayer
 from regard.models.linear import Linear, Vectors
 from regard.models.transformer import Transformer
+from regard.models.whole import Whole
 from regard.positions import Added, Learned
 from regard.ragged import Layout, Ragged
 
@@ -32,10 +34,14 @@ SOME = 64  # positions that are laid out at first
 
 
 def swift(model: Model) -> Model:
-    """The model as fast as it can be searched: a Transformer's twin with its weights of now, or each member's."""
+    """The model as fast as it can be searched: a Transformer's twin with its weights of now, or each member's. One that
+    somebody listens to is searched by whole passes, one with layers of other kinds as it is."""
     if isinstance(model, Ensemble):
         return Ensemble([swift(member) for member in model])
-    if isinstance(model, Transformer) and model.settings.backend in ("auto", "sdpa"):
+    if any(getattr(part, hooks) for part in model.modules() for hooks in HOOKS):
+        return Whole(model)
+    own = all(plain(part) for part in model.modules() if isinstance(part, nn.Linear))
+    if isinstance(model, Transformer) and model.settings.backend in ("auto", "sdpa") and own:
         return Swift(model)
     return model
 

@@ -27,6 +27,8 @@ WORDS = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 def train_tokenizer(kind: str, lines: Iterable[str], *, size: int | None = None) -> Tokenizer:
     """A tokeniser of a kind in TOKENIZERS with at most `size` ids, learned from lines of text in one pass."""
     learn = choose(TOKENIZERS, kind, "tokeniser")
+    if isinstance(lines, str):
+        raise TokenizerError(f"lines of text are needed, in a list or a file that is open; got the text {lines!r:.40}")
     least = len(SYMBOLS) + LEAST[kind]
     if size is not None and size < least:
         raise TokenizerError(f"a {kind} tokeniser needs a size of at least {least}; got {size}")

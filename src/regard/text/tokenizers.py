@@ -57,6 +57,8 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without begin and end."""
+        if not isinstance(text, str):
+            raise TokenizerError(f"a text is needed; got {text!r:.80}")
         try:
             ids: list[int] = self.library.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeError):  # what the library says of half a surrogate pair depends on its version

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.answer import Answer
 from regard.errors import RegardError
-from regard.models import Model
+from regard.models import Model, undisturbed
 from regard.models.products import plain_products
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer
@@ -61,7 +61,7 @@ def record(
         if token >= vocabulary:
             raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
     if target is not None:
-        said = transducer.bundle.target.encode(target)
+        said = transducer.bundle.target.encode(target.strip())
         if any(step >= len(said) for step in forced):
             raise RegardError(f"a token is forced at step {max(forced)}; the target has steps 0 to {len(said) - 1}")
         said = [forced.get(step, token) for step, token in enumerate(said)]
@@ -156,7 +156,8 @@ class Running:
         """How far these logits are from those of the fast path."""
         ids = (torch.tensor(self.asked), torch.tensor([BEGIN, *said]))
         source, prefix = (Ragged.of([one]).to(self.transducer.device) for one in ids)
-        fast = self.transducer.model(source, prefix).values.float().cpu()
+        with undisturbed(self.transducer.model):
+            fast = self.transducer.model(source, prefix).values.float().cpu()
         return float((fast - self.at["out.logits"]).abs().max())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,6 +51,12 @@ class Trace:
     def attentions(self) -> tuple[Attended, ...]:
         """Every attention of the model."""
         return self.program.attentions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._steps
 
     def __getitem__(self, name: str) -> Tensor:
         return self.numbers.tensors[self._step(name).name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,13 @@ class Job:
 
 def run(job: Job, view: View | None = None) -> dict[str, Any]:
     """Train, and leave a bundle in `job.out / "bundle"`. Returns the facts of its card."""
+    if not isinstance(job.corpus, Corpus):
+        job = replace(job, corpus=Corpus(job.corpus))
+    job = replace(job, out=Path(job.out))
     check(job.family, job.size, job.model, job.train)
     bundle.check_place(job.out / "bundle")
-    with world(job.device) as here, view or live() as view, _journal(job, here) as journal:
+    chance = torch.random.fork_rng(devices=[])  # what a program draws after a run does not depend on it
+    with chance, world(job.device) as here, view or live() as view, _journal(job, here) as journal:
         say = view.said if here.first else (lambda text: None)
         if not here.first:  # the first process writes the data; the others open it
             here.wait()

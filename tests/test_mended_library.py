@@ -1,0 +1,238 @@
+"""Faults that were found by using the package as a library, each of which stays mended."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import regard
+from regard import Ragged, attend
+from regard.attention import Attention, Cache, MultiHead, ScaledDot, Score
+from regard.errors import RegardError, ShapeError
+from regard.pooling import NadarayaWatson
+from regard.text import train_tokenizer
+from regard.text.tokenizers import TokenizerError
+from tests.commands.small import Quiet, job, written
+
+SAID = "AH T EH N SH AH N"
+
+
+class Adapted(nn.Linear):
+    """A layer with something beside it, as adapters are."""
+
+    def __init__(self, of: nn.Linear) -> None:
+        super().__init__(of.in_features, of.out_features, of.bias is not None)
+        self.load_state_dict(of.state_dict())
+        self.down, self.up = nn.Linear(of.in_features, 2, bias=False), nn.Linear(2, of.out_features, bias=False)
+
+    def forward(self, x):
+        return super().forward(x) + self.up(self.down(x))
+
+
+@pytest.fixture
+def t() -> regard.Transducer:
+    return regard.load("spelling", device="cpu")
+
+
+@pytest.mark.parametrize("role", ["queries", "keys", "values", "out"])
+def test_an_adapter_on_any_projection_is_heard_and_learns(role):
+    torch.manual_seed(0)
+    heads, x = MultiHead(16, 4), torch.randn(2, 5, 16)
+    before = heads(x)
+    adapted = Adapted(getattr(heads, role))
+    setattr(heads, role, adapted)
+    after = heads(x)
+    assert not torch.allclose(before, after, atol=1e-4)
+    after.sum().backward()
+    assert adapted.down.weight.grad.abs().sum() > 0
+    with torch.no_grad():
+        adapted.up.weight.zero_()
+    torch.testing.assert_close(heads(x), before)
+
+
+def test_a_hook_on_a_projection_is_called():
+    heads, seen = MultiHead(16, 4), []
+    heads.keys.register_forward_hook(lambda layer, given, made: seen.append(made.shape))
+    heads(torch.randn(1, 3, 16))
+    assert seen == [(1, 3, 16)]
+
+
+def consistent(t: regard.Transducer) -> bool:
+    """Whether search and score speak of one model."""
+    answer = t("attention", t.search(beam=1))
+    return answer.logp == pytest.approx(t.score("attention", str(answer)).logp, abs=1e-4)
+
+
+def hooked(t):
+    t.model.decoder[0].cross_attention.register_forward_hook(lambda part, given, made: made.like(made.values * 0))
+
+
+def adapted(t):
+    for layer in t.model.decoder:
+        layer.feed_forward.outer = Adapted(layer.feed_forward.outer)
+
+
+def loaded(t):
+    t.model.load_state_dict({name: 0.9 * weight for name, weight in t.model.state_dict().items()}, assign=True)
+
+
+def replaced(t):
+    t.model = regard.load("spelling", device="cpu").model
+    with torch.no_grad():
+        t.model.output.table.mul_(0.9)
+
+
+def written_through(t):
+    for weight in t.model.parameters():
+        weight.data.mul_(0.9)
+    t.renew()
+
+
+@pytest.mark.parametrize("change", [hooked, adapted, loaded, replaced, written_through])
+@pytest.mark.parametrize("early", [True, False])
+def test_search_follows_every_change_of_the_model(t, change, early):
+    was = t.score("attention", SAID).logp
+    if early:
+        t("attention")  # its twin is there
+    assert consistent(t)
+    change(t)
+    assert t.score("attention", SAID).logp != was
+    assert consistent(t)
+
+
+@pytest.mark.parametrize("name", ["spelling", "spelling-recurrent"])
+def test_a_model_that_is_listened_to_answers_as_before(name):
+    t = regard.load(name, device="cpu")
+    words = ["attention", "queue", "a", "rhythm"]
+    before = [(t(word), t(word, t.search(beam=1))) for word in words]
+    heard = []
+    for part in t.model.modules():
+        part.register_forward_hook(lambda part, given, made: heard.append(type(part).__name__))
+    for word, (beam, greedy) in zip(words, before, strict=True):
+        assert str(t(word)) == str(beam)
+        assert t(word).logps == pytest.approx(beam.logps, abs=1e-4)
+        assert str(t(word, t.search(beam=1))) == str(greedy)
+    assert "MultiHead" in heard or "Attention" in heard
+
+
+def test_a_score_of_ones_own_is_computed_by_its_own_words():
+    class Half(ScaledDot):
+        def forward(self, queries, keys):
+            return super().forward(queries, keys) / 2
+
+    class Apart(Score):
+        def forward(self, queries, keys):
+            return -(queries[:, :, :, None] - keys[:, :, None]).abs().sum(-1)
+
+    q, k, v = torch.randn(3, 1, 2, 5, 8).unbind()
+    for score in (Half(2, 8), Apart(2, 8)):
+        assert not score.is_dot
+        whole = Attention(score)
+        torch.testing.assert_close(whole(q, k, v), whole.steps(q, k, v).context)
+        torch.testing.assert_close(attend(q, k, v, score=score), score(q, k).softmax(-1) @ v)
+    assert ScaledDot(2, 8).is_dot
+
+
+def test_white_space_around_a_target_says_nothing(t):
+    assert t.score("attention\n", f"{SAID}\n").logp == t.score("attention", SAID).logp
+    assert regard.record(t, "attention", f" {SAID}\n").answer.ids == t.score("attention", SAID).ids
+
+
+@pytest.mark.parametrize("name", ["spelling", "spelling-recurrent"])
+def test_each_source_needs_its_prefix(name):
+    model = regard.load(name, device="cpu").model
+    one, two = Ragged.of([torch.tensor([5, 3])]), Ragged.of([torch.tensor([1]), torch.tensor([1, 5])])
+    for source, prefix in ((two, one), (one, two)):
+        with pytest.raises(ShapeError, match="each source needs its prefix"):
+            model(source, prefix)
+
+
+def test_numbers_do_not_depend_on_the_mode_a_model_was_left_in(t):
+    before = t.score("attention", SAID).logps
+    t.model.train()
+    assert t.score("attention", SAID).logps == before
+    assert regard.record(t, "attention").check < 1e-3
+    plain = regard.load("spelling", device="cpu")
+    assert torch.equal(t.align("attention").alignment, plain.align("attention").alignment)
+    assert all(part.training for part in t.model.modules())
+
+
+def left_out(kernel: str, points: np.ndarray, values: np.ndarray, bandwidth: float) -> float:
+    """The error when each point is answered by the others."""
+    wrong = 0.0
+    for i in range(len(points)):
+        others = NadarayaWatson(kernel, bandwidth=bandwidth).fit(np.delete(points, i, 0), np.delete(values, i))
+        wrong += (others.predict(points[i : i + 1])[0] - values[i]) ** 2
+    return wrong
+
+
+@pytest.mark.parametrize("kernel", ["boxcar", "epanechnikov", "triangular"])
+def test_bandwidths_of_kernels_that_end(kernel):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        points = rng.normal(size=(25 + seed, 1))
+        values = np.sin(2 * points[:, 0]) + 0.2 * rng.normal(size=len(points))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = NadarayaWatson(kernel).fit(points, values).bandwidth_
+        least = (abs(points - points.T) + 1e9 * np.eye(len(points))).min(1).max() * (1 + 1e-9)
+        assert left_out(kernel, points, values, found) <= left_out(kernel, points, values, least) * (1 + 1e-6)
+
+
+def as_a_user(snippet: str) -> str:
+    """What a snippet raises, without the checks that tests run under: one line of ours."""
+    lines = ["import regard, torch", "try:", f"    {snippet}", "except regard.errors.RegardError as error:"]
+    program = "\n".join([*lines, "    print(error)"])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-400:]
+    return done.stdout
+
+
+def test_wrong_kinds_of_argument_are_said_in_one_line():
+    assert "a text is needed; got ['AH']" in as_a_user("regard.load('spelling').search(prefix=['AH'])")
+    assert "unknown precision torch.bfloat16" in as_a_user("regard.load('spelling', precision=torch.bfloat16)")
+    assert "unknown normaliser None" in as_a_user("regard.attend(*torch.ones(3, 1, 1, 2, 4), normaliser=None)")
+    with pytest.raises(
+        TokenizerError, match="lines of text are needed, in a list or a file that is open; got the text"
+    ):
+        train_tokenizer("words", "corpus.txt")
+
+
+def test_sequences_from_a_generator_and_names_of_a_trace(t):
+    one, two = torch.arange(3), torch.arange(2)
+    assert [x.tolist() for x in Ragged.of(x for x in (one, two)).unbind()] == [[0, 1, 2], [0, 1]]
+    trace = regard.record(t, "cat")
+    assert "out.logits" in trace
+    assert "nothing" not in trace
+    assert list(trace) == trace.names
+
+
+def test_weights_that_are_no_numbers_are_said(t):
+    with torch.no_grad():
+        next(t.model.parameters()).fill_(float("nan"))
+    for search in (None, t.search(beam=1)):
+        with pytest.raises(RegardError, match="the model's numbers are not finite"):
+            t("cat", search)
+
+
+def test_a_run_leaves_chance_as_it_was(tmp_path):
+    from regard.train.run import run
+
+    torch.manual_seed(7)
+    drawn = torch.rand(4)
+    torch.manual_seed(7)
+    run(job(written(tmp_path / "pairs.tsv"), tmp_path / "run"), Quiet())
+    assert torch.equal(torch.rand(4), drawn)
+
+
+def test_a_cache_takes_more_of_the_same_kind_alone():
+    keys = torch.randn(2, 2, 3, 4)
+    cache = Cache().append(keys, keys)
+    for other in (keys[:, :1], keys[..., :1], keys.half()):
+        with pytest.raises(ShapeError, match="this cache holds"):
+            cache.append(other, other)
+    assert cache.append(keys, keys).longest == 6
