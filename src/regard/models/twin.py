@@ -39,14 +39,25 @@ class Twin:
 
 
 def _looked_at(model: nn.Module) -> tuple[list[Any], list[Any]]:
-    """The parts and weights of a model, to be held so that no other gets their identity; and what is known of them."""
-    held: list[Any] = []
-    now: list[Any] = []
-    for part in model.modules():
-        held.append(part)
-        now.append((id(part), [len(getattr(part, hooks)) for hooks in HOOKS]))
-        for weight in part._parameters.values():
-            if weight is not None:
-                held.append(weight)
-                now.append((id(weight), weight.data_ptr(), None if weight.is_inference() else weight._version))
-    return held, now
+    """The parts and weights of a model, to be held so that no other gets their identity; and what is known of them. By
+    hand, for `modules()` and `parameters()` would take a tenth of a short answer's time."""
+    parts: list[Any] = [model]
+    weights: list[Any] = []
+    known: list[Any] = []
+    for part in parts:  # which grows
+        own = part.__dict__
+        for hooks in HOOKS:
+            if own[hooks]:
+                known.append((id(part), hooks, len(own[hooks])))
+        if own["_modules"]:
+            parts += [inner for inner in own["_modules"].values() if inner is not None]
+        if own["_parameters"]:
+            weights += own["_parameters"].values()
+    known += map(id, parts)
+    known += [weight if weight is None else (id(weight), weight.data_ptr(), _version(weight)) for weight in weights]
+    return parts + weights, known
+
+
+def _version(weight: Any) -> int:
+    """How often a weight was written to; of one that was made in inference mode torch keeps no count."""
+    return 0 if weight.is_inference() else weight._version
