@@ -119,6 +119,21 @@ def test_a_model_that_is_listened_to_answers_as_before(name):
     assert "MultiHead" in heard or "Attention" in heard
 
 
+def test_a_look_at_the_weights_does_not_slow_those_who_search(t):
+    twin, inside = t.swift, []
+    part = t.model.decoder[0].cross_attention.attention
+
+    def meanwhile(*_) -> None:
+        inside.append(t.swift)
+
+    meanwhile.harmless = True
+    hook = part.register_forward_pre_hook(meanwhile)
+    t.align("attention")  # hangs its own hooks on every attention
+    hook.remove()
+    assert all(one is twin for one in inside)
+    assert inside
+
+
 def test_a_score_of_ones_own_is_computed_by_its_own_words():
     class Half(ScaledDot):
         def forward(self, queries, keys):

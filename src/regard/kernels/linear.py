@@ -3,6 +3,8 @@ size."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -11,9 +13,15 @@ from regard.kernels import fusible
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+def listeners(part: nn.Module) -> list[Any]:
+    """The hooks on a part; but for those that change nothing and say so (`harmless`)."""
+    hung = [own for name in HOOKS if (own := part.__dict__[name])]
+    return [hook for own in hung for hook in list(own.values()) if not hasattr(hook, "harmless")]
+
+
 def plain(layer: nn.Module) -> bool:
     """Whether a layer is torch's own and nobody listens to it: only then is it no more than its weights."""
-    return type(layer) is nn.Linear and not any(getattr(layer, hooks) for hooks in HOOKS)
+    return type(layer) is nn.Linear and not listeners(layer)
 
 
 def linear(x: Tensor, *layers: nn.Linear) -> Tensor:

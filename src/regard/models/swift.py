@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from regard.attention import Attention, MultiHead, causal, everything
 from regard.attention.backends import sdpa
 from regard.attention.padded import Padded
-from regard.kernels.linear import HOOKS, plain
+from regard.kernels.linear import listeners, plain
 from regard.models.contract import Model
 from regard.models.ensemble import Ensemble
 from regard.models.folded import Folding
@@ -38,7 +38,7 @@ def swift(model: Model) -> Model:
     somebody listens to is searched by whole passes, one with layers of other kinds as it is."""
     if isinstance(model, Ensemble):
         return Ensemble([swift(member) for member in model])
-    if any(getattr(part, hooks) for part in model.modules() for hooks in HOOKS):
+    if any(map(listeners, model.modules())):
         return Whole(model)
     own = all(plain(part) for part in model.modules() if isinstance(part, nn.Linear))
     if isinstance(model, Transformer) and model.settings.backend in ("auto", "sdpa") and own:

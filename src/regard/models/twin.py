@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.kernels.linear import HOOKS
+from regard.kernels.linear import HOOKS, listeners
 from regard.models.contract import Model
 from regard.models.swift import swift
 
@@ -46,9 +46,8 @@ def _looked_at(model: nn.Module) -> tuple[list[Any], list[Any]]:
     known: list[Any] = []
     for part in parts:  # which grows
         own = part.__dict__
-        for hooks in HOOKS:
-            if own[hooks]:
-                known.append((id(part), hooks, len(own[hooks])))
+        if any(map(own.__getitem__, HOOKS)):
+            known += [(id(part), id(hook)) for hook in listeners(part)]
         if own["_modules"]:
             parts += [inner for inner in own["_modules"].values() if inner is not None]
         if own["_parameters"]:

@@ -29,6 +29,7 @@ def looks(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
             if get_ident() == here:  # another thread may ask the same model, even while the hook is half in its place
                 seen.setdefault(name, []).append(attention.steps(*arguments, **options).weights[0])
 
+        watch.harmless = True  # type: ignore[attr-defined]  # so that whoever searches meanwhile need not mind
         return watch
 
     parts = [(name, part) for name, part in model.named_modules() if isinstance(part, Attention)]
