@@ -109,7 +109,10 @@ def test_gradient_descends_to_a_least_error(kernel, monkeypatch):
     found = NadarayaWatson(kernel, "gradient").fit(points, y).bandwidth_
     assert isinstance(found, float)
     here = leave_one_out(kernel, points, y, found)
-    assert here <= min(leave_one_out(kernel, points, y, found * factor) for factor in (0.98, 0.995, 1.005, 1.02))
+    with np.errstate(invalid="ignore"):  # the least error may lie where a smaller bandwidth leaves a point alone: 0/0
+        around = [leave_one_out(kernel, points, y, found * factor) for factor in (0.98, 0.995, 1.005, 1.02)]
+    assert here <= np.nanmin(around)
+    assert not np.isnan(around[2:]).any()
 
 
 def test_units_do_not_matter_to_bandwidths_for_each_feature():
