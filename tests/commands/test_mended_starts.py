@@ -1,13 +1,13 @@
 """How commands start, and start again: faults that were found by trying, each of which stays mended."""
 
 import gzip
+import io
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,11 +17,6 @@ from regard.train import metrics
 from regard.train.journal import Journal, JournalError
 from regard.train.run import run
 from tests.commands.small import Quiet, arguments, job, pairs, regard, written
-
-
-def start(*words: object, **options) -> subprocess.Popen:
-    command = [sys.executable, "-m", "regard", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
 def done(*words: object, data: bytes = b"", shell: str = "", **environment: str) -> tuple[int, bytes, str]:
@@ -43,22 +38,13 @@ def test_a_run_killed_while_it_sets_bad_lines_aside_goes_on(tmp_path, capsys):
 
 
 def test_a_second_process_is_refused_before_it_touches_the_first_ones_data(tmp_path):
-    data = tmp_path / "pairs.tsv"
-    data.write_text("ab\tba\nabc\tcba\n" * 200_000)
-    words = ["train", data, "--steps", "1", "--out", tmp_path / "run", "--device", "cpu"]
-    first = start(*words)
-    try:
-        for _ in range(1_000):
-            if (tmp_path / "run/journal.jsonl").exists():
-                break
-            time.sleep(0.02)
-        code, _, said = done(*words)
-        assert first.poll() is None  # it was still reading
-        assert (code, said.count("\n")) == (2, 1)
-        assert "another process trains in" in said
-    finally:
-        first.send_signal(signal.SIGKILL)
-        first.communicate()
+    data, half = written(tmp_path / "pairs.tsv"), tmp_path / "run/data/ids.partial"
+    half.mkdir(parents=True)
+    (half / "source.ids").write_bytes(b"what the first has written so far")
+    with Journal(tmp_path / "run/journal.jsonl"), pytest.raises(JournalError, match="another process trains in"):
+        run(job(data, tmp_path / "run"), Quiet())
+    assert (half / "source.ids").read_bytes() == b"what the first has written so far"
+    assert [path.name for path in (tmp_path / "run/data").iterdir()] == ["ids.partial"]
 
 
 def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path):
@@ -167,13 +153,16 @@ def test_files_that_an_option_took_are_asked_for(tmp_path, capsys):
     assert "name them first, for --targets and --held-out take all names that follow" in said
 
 
-def test_compressed_standard_input_is_unpacked(bundle):
-    plain = done("predict", bundle, "--device", "cpu", data=b"ab\nbc\n")
-    assert done("predict", bundle, "--device", "cpu", data=gzip.compress(b"ab\nbc\n")) == plain
-    code, _, said = done("predict", bundle, data=gzip.compress(b"ab\n" * 999)[:-9])
-    assert (code, said.count("\n")) == (2, 1)
-    assert "standard input is cut short" in said
-    assert "convert it: iconv" in done("predict", bundle, data="ab\n".encode("utf-16"))[2]
+def test_compressed_standard_input_is_unpacked(bundle, capsys, monkeypatch):
+    def said(data: bytes, code: int = 0) -> tuple[str, str]:
+        buffer = io.BufferedReader(io.BytesIO(data))
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=buffer, isatty=lambda: False))
+        return regard(capsys, "predict", bundle, code=code)
+
+    plain = said(b"ab\nbc\n")
+    assert said(gzip.compress(b"ab\nbc\n")) == plain
+    assert "standard input is cut short" in said(gzip.compress(b"ab\n" * 999)[:-9], code=2)[1]
+    assert "convert it: iconv" in said("ab\n".encode("utf-16"), code=2)[1]
 
 
 def test_smaller_things(bundle, tmp_path, capsys):
