@@ -1,7 +1,8 @@
 """Models: the Transformer and the recurrent encoder–decoder, behind one contract, alone or several as one."""
 
 from regard.models.build import build
-from regard.models.contract import Model, State, finite, undisturbed
+from regard.models.condition import finite, undisturbed
+from regard.models.contract import Model, State
 from regard.models.ensemble import Ensemble
 from regard.models.recurrent import Recurrent
 from regard.models.swift import swift

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -26,24 +24,6 @@ class State(ABC):
     def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> State:
         """The chosen rows, as many for each source, side by side and sharing it: beams. Of the sources those in
         `sources` stay; without it, all."""
-
-
-@contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """The model without dropout, whatever mode it was left in; after it, as it was."""
-    were = [part for part in model.modules() if part.training]
-    try:
-        for part in were:
-            part.training = False
-        yield
-    finally:
-        for part in were:
-            part.training = True
-
-
-def finite(model: nn.Module) -> bool:
-    """Whether all weights are numbers."""
-    return all(bool(one.isfinite().all()) for one in model.parameters())
 
 
 class Model(nn.Module, ABC):

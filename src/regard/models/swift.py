@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention import Attention, MultiHead, causal, everything
+from regard.attention import MultiHead, causal, everything
 from regard.attention.backends import sdpa
 from regard.attention.padded import Padded
 from regard.kernels.linear import listeners, plain
@@ -25,6 +25,7 @@ from regard.models.folded import Folding
 from regard.models.held import HeldState, Room
 from regard.models.layers import FeedForward, Sublayer
 from regard.models.linear import Linear, Vectors
+from regard.models.standin import StandIn
 from regard.models.transformer import Transformer
 from regard.models.whole import Whole
 from regard.positions import Added, Learned
@@ -79,12 +80,11 @@ class Memory:
     seen: Float[Tensor, "source 1 1 time"] | None
 
 
-class Swift(Model):
+class Swift(StandIn[Transformer]):
     """The twin of a Transformer. Passes over whole prefixes are the original's."""
 
     def __init__(self, model: Transformer) -> None:
-        super().__init__()
-        self.original = model
+        super().__init__(model)
         self.encoder = [
             Block(layer.self_attention, layer.feed_forward, layer.residual1, layer.residual2) for layer in model.encoder
         ]
@@ -103,18 +103,6 @@ class Swift(Model):
         self.adding = model.source.position, model.target.position
         self.turns: dict[int, Tensor] = {}  # by position, made when first needed
         self.places: dict[int, Tensor] = {}  # by encoding: the first positions, as many as were needed yet or more
-
-    def read(self, source: Ragged, prefix: Ragged) -> Ragged:
-        """The original's."""
-        return self.original.read(source, prefix)
-
-    def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
-        """The original's."""
-        return self.original.project(vectors)
-
-    def looks(self) -> list[Attention]:
-        """The original's."""
-        return self.original.looks()
 
     def encode(self, source: Ragged) -> Memory:
         """A vector for each source token."""

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention import Attention
-from regard.models.contract import Model, State, undisturbed
+from regard.models.condition import undisturbed
+from regard.models.contract import Model, State
+from regard.models.standin import StandIn
 from regard.ragged import Ragged
 
 
@@ -32,24 +33,8 @@ class Said(State):
         return self.select(rows)
 
 
-class Whole(Model):
+class Whole(StandIn[Model]):
     """Another model, asked for all positions at every step."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def read(self, source: Ragged, prefix: Ragged) -> Ragged:
-        """The model's own."""
-        return self.model.read(source, prefix)
-
-    def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
-        """The model's own."""
-        return self.model.project(vectors)
-
-    def looks(self) -> list[Attention]:
-        """The model's own."""
-        return self.model.looks()
 
     def encode(self, source: Ragged) -> Ragged:
         """The source itself: it is read anew at every step."""
@@ -63,6 +48,6 @@ class Whole(Model):
     def step(self, tokens: Int[Tensor, " row"], state: Said) -> tuple[Float[Tensor, "row vocabulary"], Said]:
         """One more position in each row."""
         said = torch.cat([state.tokens, tokens[:, None].to(state.tokens.device)], 1)
-        with undisturbed(self.model):
-            logits = self.model(Ragged.of(state.sources), Ragged.of(said.unbind()))
+        with undisturbed(self.original):
+            logits = self.original(Ragged.of(state.sources), Ragged.of(said.unbind()))
         return logits.values.unflatten(0, said.shape)[:, -1], Said(state.sources, said)

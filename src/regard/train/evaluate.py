@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from regard.errors import RegardError
-from regard.models import Model, swift
+from regard.models import Model, finite, swift
 from regard.search import Greedy, search_all
 from regard.search.grouped import RATIO
 from regard.text import Tokenizer
@@ -56,9 +56,9 @@ def decode(
     return [target.decode(some.hypotheses[0].ids) for some in found]
 
 
-def finite(model: Model, step: int) -> None:
+def check_finite(model: Model, step: int) -> None:
     """Raise where weights have run away: search would find nothing to say."""
-    if not torch.stack([weight.isfinite().all() for weight in model.parameters()]).all():
+    if not finite(model):
         raise RegardError(
             f"weights are not finite at step {step:,}; lower train.rate or train.decay, and use another --out"
         )

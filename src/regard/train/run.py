@@ -21,7 +21,7 @@ from regard.train.began import decided
 from regard.train.card import card
 from regard.train.course import ROOM, Timer
 from regard.train.distributed import World, whole, world
-from regard.train.evaluate import finite
+from regard.train.evaluate import check_finite
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
 from regard.train.losses import Look, Losses
@@ -149,7 +149,7 @@ class Running:
         with trainer.average.lent():
             model = self._whole()
             if self.here.first:
-                finite(model, trainer.step)
+                check_finite(model, trainer.step)
                 found, samples = self.data.exam.take(model, self.here.device)
                 _, value, higher = metrics.main(found)
                 gain = 0.0 if facts["best"] is None else value - facts["best"] if higher else facts["best"] - value
