@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from regard.config import Transformer as Settings
 from regard.positions import Sinusoidal
 from regard.text import BEGIN, END, UNKNOWN, Batches, Pairs
-from regard.train.muon import optimizers
+from regard.train.optimizers import optimizers
 
 LONGEST = 512  # positions the peers prepare for
 IGNORED = -100  # a place in a target where nothing is to be learned

@@ -28,8 +28,8 @@ from regard.train.average import Average
 from regard.train.captured import Captured
 from regard.train.course import Course
 from regard.train.distributed import World, like, whole
-from regard.train.muon import optimizers
 from regard.train.objective import Objective
+from regard.train.optimizers import optimizers, set_rate
 from regard.train.schedule import share
 
 
@@ -55,8 +55,7 @@ class Trainer:
         )
         self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
         # On a GPU the rate lies there too, where a recorded step can read it.
-        self.pace = torch.zeros((), device=world.device) if world.device.type == "cuda" else None
-        pace = rate if self.pace is None else self.pace
+        pace = torch.zeros((), device=world.device) if world.device.type == "cuda" else rate
         self.optimizers = optimizers(model, settings.optimizer, rate=pace, decay=settings.decay)
         window = settings.averaged * total // 200
         self.average = Average(model, settings.average, count=settings.averaged, window=window)
@@ -88,7 +87,7 @@ class Trainer:
         self.epoch, self.at, batch, prepared = self.ahead.take(self.epoch, self.at, last=self.step + 1 >= self.total)
         if not self.model.training:  # asked first, for to say it to every part takes longer than a small product
             self.model.train()
-        self._set_pace()
+        set_rate(self.optimizers, self.rate)
         loss = self._by_recording(batch, prepared)
         if loss is None:
             on_device = batch.to(self.world.device)
@@ -96,14 +95,6 @@ class Trainer:
         self.step, self.at = self.step + 1, self.at + 1
         self.average.stepped(self.step)
         return loss, batch.read
-
-    def _set_pace(self) -> None:
-        if self.pace is not None:
-            self.pace.fill_(self.rate)
-            return
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self.rate
 
     def _by_recording(self, batch: Batch, prepared: Prepared | None) -> Tensor | None:
         """The loss of an update that was, or will be, recorded; None where this step cannot be."""
@@ -139,7 +130,7 @@ class Trainer:
         """Find the gradients, shorten them, follow them; gives the loss."""
         loss = gradients()
         norm = whole(nn.utils.clip_grad_norm_(self.weights, self.settings.clip))
-        on_gpu = self.pace is not None
+        on_gpu = self.world.device.type == "cuda"
         self.moved = not (on_gpu and torch.cuda.is_current_stream_capturing())  # what is recorded does not happen yet
         for optimizer in self.optimizers:
             optimizer.step()
@@ -211,9 +202,10 @@ class Trainer:
                 int(key): {name: like(value, owners[int(key)]) for name, value in kept.items()}
                 for key, kept in state.items()
             }
+            rates = [group["lr"] for group in optimizer.param_groups]
             optimizer.load_state_dict(full)
-            for group in optimizer.param_groups:
-                group["lr"] = self.peak if self.pace is None else self.pace  # loading copied it
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate  # loading copied it
         self.average.restore(saved.state["average"])
         facts = dict(saved.facts)
         self.step, self.epoch, self.at = (facts.pop(name) for name in ("step", "epoch", "at"))

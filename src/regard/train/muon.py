@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 # Drives singular values of (0, 1] towards 1, fast rather than exactly. The authors take five rounds; on small models
 # the last two bring less than the steps they cost.
@@ -66,21 +66,3 @@ def orthogonal(matrices: Float[Tensor, "many row column"]) -> Float[Tensor, "man
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return (x if wide else x.mT).to(matrices.dtype)
-
-
-def optimizers(model: nn.Module, name: str, *, rate: float | Tensor, decay: float) -> list[torch.optim.Optimizer]:
-    """The optimizers of a run: Muon for the matrices inside and AdamW for all else, or AdamW for all.
-
-    A rate that lies on a GPU may change after a step was recorded.
-    """
-    inside: list[nn.Parameter] = []
-    rest: list[nn.Parameter] = []
-    for label, parameter in model.named_parameters():
-        matrix = name == "muon" and parameter.ndim == 2 and not label.endswith("table")
-        (inside if matrix else rest).append(parameter)
-    decayed = [p for p in rest if p.ndim >= 2]
-    plain = [p for p in rest if p.ndim < 2]  # norms and biases do not shrink
-    groups = [{"params": decayed, "weight_decay": decay}, {"params": plain, "weight_decay": 0.0}]
-    options: dict[str, Any] = {"betas": (0.9, 0.98), "fused": True, "capturable": isinstance(rate, Tensor)}
-    made: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=rate, **options)]
-    return [*made, Muon(inside, lr=rate, weight_decay=decay)] if inside else made
