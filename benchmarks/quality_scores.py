@@ -158,6 +158,8 @@ CONVENTIONS: dict[str, Convention] = {
     "scan-around-right": Convention(
         recipe="scan-around-right", **SCAN, published=[Published("plain Transformer", {"test exact": 53.3}, FURRER)]
     ),
+    "scan-length-choice": Convention(recipe="scan-length", **SCAN),
+    "scan-around-right-choice": Convention(recipe="scan-around-right", **SCAN),
     "inflection-2017": Convention(
         languages,
         "accuracy",

@@ -110,6 +110,14 @@ def scan_cut(data: Path, longest: int) -> Parts:
     return Parts(learned, dev, {"test": by_length(long)})
 
 
+def scan_choice(data: Path, split: str, kept_out: Callable[[tuple[str, str]], bool]) -> Parts:
+    """SCAN's training commands alone, with a dev part that must be generalised to as the test must: to choose by."""
+    whole = scan(data, split)
+    both = whole.train + [(question.source, right) for question in whole.dev for right in question.right]
+    learned = [pair for pair in both if not kept_out(pair)]
+    return Parts(learned, by_length(pair for pair in both if kept_out(pair)), {})
+
+
 def inflection(data: Path) -> Parts:
     """Lemma and tags → form, all languages with a high-resource part in one set; a group for each language."""
     rows = _members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", "")
@@ -135,6 +143,10 @@ READERS: dict[str, Callable[[Path], Parts]] = {
     "scan-length": lambda data: scan(data, "length"),
     "scan-length-26": lambda data: scan_cut(data, 26),
     "scan-around-right": lambda data: scan(data, "around_right"),
+    "scan-length-choice": lambda data: scan_choice(data, "length", lambda pair: len(pair[1].split()) > 18),
+    "scan-around-right-choice": lambda data: scan_choice(
+        data, "around_right", lambda pair: "opposite right" in pair[0]
+    ),
     "inflection-2017": inflection,
 }
 
