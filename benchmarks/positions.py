@@ -51,11 +51,7 @@ def trials(options: argparse.Namespace, folder: Path) -> Iterator[Trial]:
             for position in options.only or POSITIONS:
                 out = folder / name / f"{position}-{seed}"
                 overrides = (f"model.position={position}", *ALIKE, *INSTEAD.get(name, ()), *options.set)
-                told = {
-                    "overrides": overrides,
-                    "ends": {"steps": steps},
-                    "command": tuple(command("positions", options)),
-                }
+                told = {"ends": {"steps": steps}, "command": tuple(command("positions", options))}
                 yield Trial(name, "recipe", seed, folder / name / "parts", out, overrides, **told)
 
 

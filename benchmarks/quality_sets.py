@@ -110,12 +110,11 @@ def scan_cut(data: Path, longest: int) -> Parts:
     return Parts(learned, dev, {"test": by_length(long)})
 
 
-def scan_choice(data: Path, split: str, kept_out: Callable[[tuple[str, str]], bool]) -> Parts:
-    """SCAN's training commands alone, with a dev part that must be generalised to as the test must: to choose by."""
+def scan_choice(data: Path, split: str, far: Callable[[str, str], bool]) -> Parts:
+    """To choose settings by: a split's training commands alone, with those that lie farther off as dev."""
     whole = scan(data, split)
     both = whole.train + [(question.source, right) for question in whole.dev for right in question.right]
-    learned = [pair for pair in both if not kept_out(pair)]
-    return Parts(learned, by_length(pair for pair in both if kept_out(pair)), {})
+    return Parts([pair for pair in both if not far(*pair)], by_length(pair for pair in both if far(*pair)), {})
 
 
 def inflection(data: Path) -> Parts:
@@ -143,10 +142,8 @@ READERS: dict[str, Callable[[Path], Parts]] = {
     "scan-length": lambda data: scan(data, "length"),
     "scan-length-26": lambda data: scan_cut(data, 26),
     "scan-around-right": lambda data: scan(data, "around_right"),
-    "scan-length-choice": lambda data: scan_choice(data, "length", lambda pair: len(pair[1].split()) > 18),
-    "scan-around-right-choice": lambda data: scan_choice(
-        data, "around_right", lambda pair: "opposite right" in pair[0]
-    ),
+    "scan-length-choice": lambda data: scan_choice(data, "length", lambda _, done: len(done.split()) > 18),
+    "scan-around-right-choice": lambda data: scan_choice(data, "around_right", lambda x, _: "opposite right" in x),
     "inflection-2017": inflection,
 }
 

@@ -47,6 +47,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     times = {"once": 1, "twice": 2, "thrice": 3, "often": 4, "always": 5}
     acts = ["walk", "run", "jump", "look"]
     short = [f"IN: {act} {word} OUT: {' '.join([f'I_{act.upper()}'] * n)}" for act in acts for word, n in times.items()]
+    short += [f"IN: walk much OUT: {' '.join(['I_WALK'] * 20)}", "IN: run opposite right OUT: I_TURN_RIGHT I_RUN"]
     long = f"IN: walk long OUT: {' '.join(['I_WALK'] * 27)}"
     scan = {
         "tasks.txt": "\n".join([*short, long]) + "\n",

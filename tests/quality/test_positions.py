@@ -1,9 +1,11 @@
 """The comparison of position encodings: figures sorted out by hand, the right winner, and a picture with every line."""
 
+import json
 from pathlib import Path
 
 import positions
 import pytest
+from quality_runs import attempt
 
 from regard.plots.figures import trim
 from regard.positions import POSITIONS
@@ -19,6 +21,24 @@ WORDS = [
     for position, wers in {"sinusoidal": (30.0, 32.0), "rotary": (20.0, 22.0), "learned": (10.0, 10.0)}.items()
     for seed, wer in enumerate(wers, 1)
 ]
+
+
+def test_one_command_trains_every_encoding_alike(data: Path, tmp_path: Path, monkeypatch, capsys):
+    kept = tmp_path / "positions.json"
+    words = ["--data", str(data), "--sets", "scan-length", "--only", "none", "t5", "--seeds", "2", "--share", "0.001"]
+    monkeypatch.setattr("sys.argv", ["positions.py", *words, "--keep", str(kept)])
+    monkeypatch.setattr(positions, "outcomes", lambda trials, parallel: map(attempt, trials))
+    positions.main()
+    results = json.loads(kept.read_text())["results"]
+    assert [(one["overrides"][0], one["seed"], one["steps"]) for one in results] == [
+        ("model.position=none", 2, 2),
+        ("model.position=t5", 2, 2),
+    ]
+    first, second = (one["overrides"] for one in results)
+    assert first[1:] == second[1:]
+    assert "train.consistency=0" in first
+    assert " ".join(results[0]["command"]).endswith("--share 0.001 --keep RESULTS")
+    assert '"checks": [{"name": "trainings that ended well", "value": 2' in capsys.readouterr().out
 
 
 def test_figures_are_sorted_out_by_set_encoding_and_length():

@@ -60,12 +60,20 @@ def test_commands_and_actions_by_every_split(data: Path):
     for name in ("scan-length", "scan-length-26"):
         parts = READERS[name](data)
         assert parts.tests["test"] == [Question("walk long", [long], "27")]
-        assert (len(parts.train), len(parts.dev)) == (19, 1)
+        assert (len(parts.train), len(parts.dev)) == (21, 1)
         assert dict(parts.train).get("run twice", "I_RUN I_RUN") == "I_RUN I_RUN"
         assert parts.dev[0].source not in dict(parts.train)
     right = READERS["scan-around-right"](data)
     assert right.tests["test"] == [Question("run around right", ["I_TURN_RIGHT I_RUN"], "2")]
     assert not any("no" in source.split() for source, _ in right.train)
+
+
+def test_settings_are_chosen_on_what_lies_farther_off_of_the_commands_learned_from(data: Path):
+    for name, far in {"scan-length-choice": "walk much", "scan-around-right-choice": "run opposite right"}.items():
+        parts = READERS[name](data)
+        assert [question.source for question in parts.dev] == [far]
+        assert (len(parts.train), parts.tests) == (21, {})
+        assert far not in dict(parts.train)
 
 
 def test_forms_carry_language_and_tags_and_only_rich_languages_count(data: Path):
