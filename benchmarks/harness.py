@@ -62,7 +62,8 @@ def no_options(about: str | None) -> None:
 
 def command(name: str, options: argparse.Namespace) -> list[str]:
     """The command that was given, without the places that only this machine has."""
-    places = {str(options.data): "DATA", str(options.out): "OUT", str(options.keep): "RESULTS"}
+    known = {"data": "DATA", "out": "OUT", "keep": "RESULTS"}
+    places = {str(getattr(options, name, None)): instead for name, instead in known.items()}
     return ["python", f"benchmarks/{name}.py", *(places.get(word, word) for word in sys.argv[1:])]
 
 

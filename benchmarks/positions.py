@@ -139,6 +139,12 @@ def draw(kept: dict[str, Any], path: Path) -> None:
     trim(figure).savefig(path)
 
 
+def joined(paths: Sequence[Path]) -> list[Result]:
+    """The results of all; of two for the same set, encoding and seed the later counts."""
+    every = [result for path in paths for result in json.loads(path.read_text())["results"]]
+    return list({(one["set"], one["overrides"][0], one["seed"]): one for one in every}.values())
+
+
 def where(options: argparse.Namespace) -> str:
     """The machine; of what was joined, the one it was made on."""
     return json.loads(options.join[0].read_text())["machine"] if options.join else machine()
@@ -148,7 +154,12 @@ def keep(path: Path, options: argparse.Namespace, results: Sequence[Result]) -> 
     """All results so far as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     thin = [{key: value for key, value in one.items() if key not in ("decisions", "settings")} for one in results]
-    asked = {"seeds": options.seeds, "steps": STEPS, "share": options.share, "set": options.set}
+    asked = {
+        "seeds": sorted({one["seed"] for one in results}),
+        "steps": STEPS,
+        "share": options.share,
+        "set": options.set,
+    }
     path.write_text(
         json.dumps({"machine": where(options), **asked, "results": thin}, indent=1, ensure_ascii=False) + "\n"
     )
@@ -197,10 +208,7 @@ def main() -> None:
     if options.draw:
         draw(json.loads((options.keep or KEPT).read_text()), options.draw)
         return
-    if options.join:
-        results = [result for path in options.join for result in json.loads(path.read_text())["results"]]
-    else:
-        results = trained(options)
+    results = joined(options.join) if options.join else trained(options)
     if options.keep:
         keep(options.keep, options, results)
     for name, figures in found(results).items():

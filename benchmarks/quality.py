@@ -8,8 +8,8 @@
 Three seeds by the recipe in configs/, in processes of their own (`--parallel`: so many share the machine); with
 `--auto` beside it what `regard train` does without any recipe; with `--ensemble` the seeds' models together; with
 `--distil` the recipe again on the data and on what the seeds' models answered to it. Settings are searched with `--set`
-and `--dev-only`, which never opens a test set. `--data` is a folder with the sets as they are distributed; the head of
-each recipe says where to get them. docs/quality.md has the conventions.
+and `--dev-only`, which never asks a test set. `--data` is a folder with the sets as they are distributed:
+docs/quality.md says where to get them, and how they are scored.
 """
 
 import argparse
@@ -128,6 +128,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"unknown set {unknown[0]}; choose from {', '.join(READERS)}")
     if not options.join and not (options.names and options.data):
         parser.error("give --data DIR and at least one NAME, or --join FILES")
+    if options.keep == RESULTS and (options.set or options.dev_only):
+        parser.error("give --keep a folder of its own: what is only tried must not go over what is kept")
     if options.no_recipe and not options.auto:
         parser.error("--no-recipe leaves nothing to train; add --auto")
     return options

@@ -86,7 +86,8 @@ def attempt(trial: Trial) -> Result:
     the run, where the same trial finds them again."""
     if trial.threads:
         torch.set_num_threads(trial.threads)
-    named = {"set": trial.name, "way": trial.way, "seed": trial.seed, "overrides": list(trial.overrides)}
+    given = [] if trial.way == "auto" else list(trial.overrides)  # who is told nothing is not told these either
+    named = {"set": trial.name, "way": trial.way, "seed": trial.seed, "overrides": given}
     left, same = trial.out / "result.json", repr(replace(trial, threads=None))
     if left.exists() and (known := json.loads(left.read_text()))["trial"] == same:
         return known["result"]
@@ -97,7 +98,9 @@ def attempt(trial: Trial) -> Result:
             card = run(job(trial), Plain(log))
         saved = checkpoint.read(trial.out / "checkpoints")
         trained = saved.facts["seconds"] if saved else 0.0  # of all its parts, if it went on
+        asked = time.perf_counter()
         found = measured([trial.out / "bundle"], trial)
+        measuring = time.perf_counter() - asked
         if trial.teach:
             teach(trial)
     except Exception as error:
@@ -111,7 +114,7 @@ def attempt(trial: Trial) -> Result:
     said = [decision.replace(f"{trial.parts}/", "") for decision in card["decisions"]]  # files, not machines
     model = bundle.load(trial.out / "bundle").settings.model_dump(mode="json")
     decided = {"decisions": said, "settings": {**card["settings"], "model": model}, "command": list(trial.command)}
-    whole = round(time.perf_counter() - start, 1)
+    whole = round(max(time.perf_counter() - start, trained + measuring), 1)  # it may have begun in an earlier process
     result = {**named, **facts, "trained_seconds": round(trained, 1), "whole_seconds": whole, **found, **decided}
     left.write_text(json.dumps({"trial": same, "result": result}, ensure_ascii=False))
     return result

@@ -1,4 +1,5 @@
 """The data sets of the quality benchmark, each read as it is distributed: pairs to learn from, questions to answer.
+Where to get them: docs/quality.md.
 
 A question has one right answer or several (variants), and a group where figures are means of groups (languages). Where
 a set comes without a dev part, some of its training sources are held out by a fixed seed, whatever the seed of a run.
@@ -65,9 +66,11 @@ def short_words(data: Path, longest: int) -> Parts:
 def multi30k(data: Path, form: str) -> Parts:
     """Captions, line by line; `tok` is lower-cased, normalised and tokenised, `raw` as written."""
     middle = ".lc.norm.tok" if form == "tok" else ""
+    folder = data / "multi30k"
+    folder = folder / "data" / "task1" if (folder / "data").is_dir() else folder  # as its repository has it
 
     def side(part: str, language: str) -> list[str]:
-        return [_plain(line) for line in _lines(data / "multi30k" / form / f"{part}{middle}.{language}.gz")]
+        return [_plain(line) for line in _lines(folder / form / f"{part}{middle}.{language}.gz")]
 
     def pairs(part: str) -> Pairs:
         return list(zip(side(part, "en"), side(part, "de"), strict=True))
@@ -86,7 +89,7 @@ def tatoeba(data: Path) -> Parts:
 
 def names(data: Path) -> Parts:
     """English names → Russian letters. The third column counts how often a pair was seen; accuracy ignores it."""
-    rows = _members(data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_")
+    rows = _members(data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data")
     train, dev, test = (_table(rows[f"wd_russian_{share}"]) for share in (64, 16, 20))
     return Parts(train, grouped(dev), {"test": grouped(test)})
 
@@ -119,7 +122,7 @@ def scan_choice(data: Path, split: str, far: Callable[[str, str], bool]) -> Part
 
 def inflection(data: Path) -> Parts:
     """Lemma and tags → form, all languages with a high-resource part in one set; a group for each language."""
-    rows = _members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", "")
+    rows = _members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/"))
     ending = "-train-high"
     languages = sorted(name.split("/")[-1].removesuffix(ending) for name in rows if name.endswith(ending))
 
@@ -229,20 +232,32 @@ def _plain(line: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    _there(path)
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+    """The lines of a file, packed by gzip or not."""
+    found = _there(path, path.with_suffix(""))
+    opened = gzip.open if found.suffix == ".gz" else open
+    with opened(found, "rt", encoding="utf-8", newline="\n") as file:
         return file.read().removesuffix("\n").split("\n")
 
 
-def _members(path: Path, beginning: str) -> dict[str, str]:
-    """The texts of an archive whose names begin so."""
-    _there(path)
-    with tarfile.open(path) as archive:
+def _members(path: Path, beginning: str | tuple[str, ...], inside: str = "") -> dict[str, str]:
+    """The texts whose names begin so, of an archive; or, unpacked, of its folder or what lies `inside`."""
+    if not path.is_file() and (folder := path.parent / inside).is_dir():
+        names = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file())
+        found = {name: (folder / name).read_bytes().decode() for name in names if name.startswith(beginning)}
+        if found:
+            return found
+    with tarfile.open(_there(path)) as archive:
         files = [member for member in archive if member.isfile() and member.name.startswith(beginning)]
         texts = {member.name: archive.extractfile(member) for member in files}
         return {name: io.TextIOWrapper(file, "utf-8").read() for name, file in texts.items() if file is not None}
 
 
-def _there(path: Path) -> None:
-    if not path.is_file():
-        raise RegardError(f"{str(path)!r} is not there; --data is the folder that holds {path.parent.name}/{path.name}")
+def _there(*paths: Path) -> Path:
+    """The first of these that is there."""
+    for path in paths:
+        if path.is_file():
+            return path
+    name = f"{paths[0].parent.name}/{paths[0].name}"
+    raise RegardError(
+        f"{str(paths[0])!r} is not there; --data is the folder that holds {name}: docs/quality.md says where to get it"
+    )

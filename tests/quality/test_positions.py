@@ -83,3 +83,12 @@ def test_the_picture_has_a_line_for_every_encoding(tmp_path: Path, monkeypatch: 
     assert [one.get_label() for one in words.containers] == ["sinusoidal", "learned", "rotary"]
     assert scan.containers[0].lines[0].get_ydata().tolist() == [50.0, 25.0]  # 27 actions before 30
     assert (tmp_path / "positions.png").stat().st_size > 1_000
+
+
+def test_of_two_results_for_the_same_the_later_counts(tmp_path: Path):
+    first = [result("cmudict", name, seed, {"test wer": 30.0}) for name in ("t5", "distance") for seed in (1, 2)]
+    second = [result("cmudict", "distance", 2, {"test wer": 20.0})]
+    for name, some in (("a", first), ("b", second)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"results": some}))
+    both = positions.found(positions.joined([tmp_path / "a.json", tmp_path / "b.json"]))
+    assert both["cmudict"]["test wer"] == {"t5": [30.0, 30.0], "distance": [30.0, 20.0]}

@@ -232,3 +232,16 @@ def test_nothing_to_train_is_refused(capsys: pytest.CaptureFixture[str]):
         quality.arguments(["cmudcit", "--data", "x"])
     assert "unknown set cmudcit" in capsys.readouterr().err
     assert isinstance(quality.arguments(["cmudict", "--data", "x"]), argparse.Namespace)
+
+
+def test_what_is_tried_does_not_go_over_what_is_kept(data: Path, tmp_path: Path, capsys):
+    for tried in (["--dev-only"], ["--set", "train.rate=0.1"]):
+        with pytest.raises(SystemExit):
+            quality.arguments(["scan-length", "--data", str(data), *tried, "--keep"])
+        assert "--keep a folder of its own" in capsys.readouterr().err
+        assert quality.arguments(["scan-length", "--data", str(data), *tried, "--keep", str(tmp_path)]).keep == tmp_path
+
+
+def test_what_is_set_is_not_told_of_auto_which_does_not_hear_it(data: Path, tmp_path: Path):
+    made = trial("scan-length", data, tmp_path, way="auto", overrides=("model.width=wrong",), ends={"steps": 1})
+    assert attempt(made)["overrides"] == []

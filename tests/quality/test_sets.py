@@ -1,5 +1,7 @@
 """Data sets are read as distributed: every pair on its side, variants together, held-out sources in one part only."""
 
+import gzip
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,34 @@ def test_what_is_written_is_what_training_reads(data: Path, tmp_path: Path):
     write(parts, tmp_path / "parts")
     assert [tuple(pair) for pair in Corpus(tmp_path / "parts/train.tsv", header=False)] == parts.train
     assert read_questions(tmp_path / "parts") == {"dev": parts.dev, "test test": parts.tests["test"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "inside"),
+    [
+        ("scan-length", "scan", ""),
+        ("scan-length-26", "scan", ""),
+        ("names-ru", "name-transliteration", "data"),
+        ("inflection-2017", "inflection-2017", ""),
+    ],
+)
+def test_a_repository_beside_its_archive_is_the_same_set(
+    data: Path, tmp_path: Path, name: str, folder: str, inside: str
+):
+    (packed,) = (data / folder).iterdir()
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path / folder / inside, filter="data")
+    (tmp_path / folder / ".git").mkdir()
+    (tmp_path / folder / ".git" / "index").write_bytes(b"\xff\xfe")  # no text, and not asked for
+    assert READERS[name](tmp_path) == READERS[name](data)
+
+
+def test_files_may_be_unpacked_and_lie_as_in_their_repository(data: Path, tmp_path: Path):
+    for packed in (data / "multi30k" / "tok").iterdir():
+        plain = tmp_path / "multi30k" / "data" / "task1" / "tok" / packed.stem
+        plain.parent.mkdir(parents=True, exist_ok=True)
+        plain.write_bytes(gzip.decompress(packed.read_bytes()))
+    assert READERS["multi30k-en-de-tok"](tmp_path) == READERS["multi30k-en-de-tok"](data)
 
 
 def test_missing_data_are_named(tmp_path: Path):
