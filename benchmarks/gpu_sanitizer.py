@@ -41,9 +41,9 @@ except RuntimeError:
 PADDING = 65_536  # bytes behind each array that belong to nobody
 PARTS = {  # what is watched: its tests, which of them, and whether torch keeps a pool of memory
     "attention": ("test_triton.py", "not recorded and not little_memory", False),
-    "training": ("test_training.py", "not recorded and not fused and not long_sequences", False),
+    "training": ("test_training.py", "test", False),
     "decoding": ("test_decoding.py", "recall or ask or residuals or products or likeliest or advance", False),
-    "whole steps": ("test_training.py", "long_sequences", True),  # training's recordings fail under it: docs/log.md
+    "whole steps": ("test_recorded.py", "long_sequences", True),  # training's recordings fail under it: docs/log.md
     "flights": ("test_decoding.py", "company or weights_are_seen or (flights_find and greedy)", True),
 }
 # The project's own options, random order and types checked, are left out: here they only take time.

@@ -33,13 +33,15 @@ class Speed:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What made a run ready: its seconds, CUDA graphs (`late` ones while the clock ran), and Triton kernels compiled or
-    loaded."""
+    """What made a run ready: its seconds, CUDA graphs (`late` ones while the clock ran; all of a whole `epoch`), and
+    Triton kernels compiled or loaded (`unready` ones after the first rounds)."""
 
     seconds: float
     graphs: int
     late: int
     kernels: int
+    epoch: int
+    unready: int
 
     def __str__(self) -> str:
         return (
@@ -58,9 +60,10 @@ def trainer(
     return Trainer(model, batches, train, TOTAL, World(1, 0, device), rate=1e-3)
 
 
-def clocked(made: Trainer, *, windows: int, count: int) -> tuple[Speed, Recorded]:
+def clocked(made: Trainer, *, windows: int, count: int, onwards: bool = False) -> tuple[Speed, Recorded]:
     """How fast Regard's training goes once it is warm, and what it recorded. Every window has the same batches: a shape
-    is recorded when it comes again, so two rounds before the clock starts have met all of them."""
+    is recorded when it comes again, so two rounds before the clock starts have met all of them. What batches bring that
+    were never met shows `onwards`, to the end of the epoch, off the clock."""
 
     def rewind() -> None:
         made.epoch, made.at = 0, 0
@@ -71,9 +74,12 @@ def clocked(made: Trainer, *, windows: int, count: int) -> tuple[Speed, Recorded
             rewind()
             speed(lambda: made.advance()[1], warm=count, windows=0, count=0)
         wait()
-        ready, early = time.perf_counter() - start, _graphs(made)
+        ready, early, before = time.perf_counter() - start, _graphs(made), len(kernels)
         found = speed(lambda: made.advance()[1], warm=0, windows=windows, count=count, begin=rewind)
-    return found, Recorded(ready, _graphs(made), _graphs(made) - early, len(kernels))
+        timed = _graphs(made)
+        while onwards and made.epoch == 0:
+            made.advance()
+    return found, Recorded(ready, timed, timed - early, before, _graphs(made), len(kernels) - before)
 
 
 def speed(step: Step, *, warm: int, windows: int, count: int, begin: Callable[[], None] = lambda: None) -> Speed:

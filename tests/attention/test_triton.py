@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import SCORES, Attention, causal, prefix, window
+from regard.attention import SCORES, Attention, causal, everything, prefix, window
 from regard.attention.backends import fastest, triton
 from regard.attention.backends.kernels.packed import Packed
 from regard.attention.backends.kernels.settings import along_diagonals
@@ -86,6 +86,15 @@ def test_on_a_cpu_it_says_so_and_auto_never_takes_it():
         with pytest.raises(BackendError, match="it runs on a CUDA device only, and these tensors are on cpu"):
             attention(*batch())
     assert fastest(attention, torch.zeros(2, HEADS, 5, DIM), uneven=True) == "sdpa"
+
+
+def test_values_may_be_too_wide_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(triton, "_INSTALLED", True)
+    monkeypatch.setattr(triton, "_INTERPRETED", True)
+    attention = Attention(SCORES["scaled-dot"](2, 16))
+    q, v = torch.zeros(1, 2, 140, 16), torch.zeros(1, 2, 140, 300)
+    assert triton.cannot(attention, q, everything, 0, q, q) is None
+    assert "heads of at most 256 dims only, and dim is 300" in triton.cannot(attention, q, everything, 0, q, v)
 
 
 def test_it_says_which_masks_and_offsets_are_beyond_it():

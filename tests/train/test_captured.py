@@ -1,5 +1,8 @@
 """Steps from lessons that are filled up, and batches made ready ahead. Recordings themselves need a GPU: tests/gpu."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
@@ -8,6 +11,7 @@ from regard.errors import RegardError
 from regard.models import build
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, Shape
+from regard.text.plan import plan
 from regard.train.ahead import Ahead
 from regard.train.captured import Captured
 from regard.train.distributed import World
@@ -68,6 +72,31 @@ def test_a_slot_holds_the_latest_lesson_and_nothing_of_the_one_before():
         captured(*prepared, 0.1)
     assert len(captured.slots) == 1  # coarse grains: one shape for all
     assert [lengths[:6] for lengths in seen] == [(batch.source.lengths + 1).tolist() for batch in batches.made]
+
+
+def test_shapes_are_few_however_many_batches_come():
+    """Each is a recording: a run that goes on must not go on recording."""
+    random = np.random.default_rng(1)
+    source = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, 60_000)), 5, 60).astype(np.int64)
+    target = np.clip(np.rint(source * random.lognormal(0, 0.15, 60_000)), 5, 60).astype(np.int64)
+    captured = Captured(lambda lesson: lesson.share, budget=12_000, device=CPU, replay=False)
+    seen, steps, after = set(), 0, []
+    for epoch in range(4):
+        made = plan(source, target, budget=12_000, seed=1, epoch=epoch)
+        for step in range(len(made)):
+            sides = [_blank(lengths[made.batch(step)]) for lengths in (source, target)]
+            batch = Batch(*sides, torch.arange(len(sides[0])), 1, 1, 1)
+            seen.add(Shape.of(batch, captured.grain))
+            steps += 1
+        after.append(len(seen))
+    assert steps > 1_000
+    assert after[-1] <= 64  # benchmarks/gpu_training.py asks for no more of an epoch
+    assert after[-1] - after[-2] <= 0.03 * len(made)  # what is new in the last epoch: hardly a step
+
+
+def _blank(lengths: np.ndarray) -> Ragged:
+    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
+    return Ragged(torch.zeros(int(offsets[-1]), dtype=torch.int64), offsets)
 
 
 def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_done():

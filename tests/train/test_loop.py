@@ -7,6 +7,7 @@ import signal
 import pytest
 import torch
 
+from regard import kernels
 from regard.errors import RegardError
 from regard.train import evaluate, loop
 from regard.train.checkpoint import read
@@ -129,6 +130,17 @@ def test_the_seed_decides_all_and_another_seed_another_model(tmp_path, data):
         run(job(data, tmp_path / name, seed=seed, steps=2, evaluations=1), Quiet())
     assert left_by(tmp_path / "a") == left_by(tmp_path / "b")
     assert left_by(tmp_path / "a") != left_by(tmp_path / "c")
+
+
+@pytest.mark.parametrize(("backend", "plain"), [("reference", True), ("auto", False)])
+def test_by_the_reference_all_is_plain(tmp_path, data, monkeypatch, backend, plain):
+    allowed, forward = [], Objective.forward
+    monkeypatch.setattr(
+        Objective, "forward", lambda self, batch: allowed.append(kernels._allowed) or forward(self, batch)
+    )
+    run(job(data, tmp_path, model=PLAIN | {"backend": backend}, steps=2, evaluations=1), Quiet())
+    assert allowed[-2:] == [not plain] * 2
+    assert kernels._allowed
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, on a CPU without bfloat16

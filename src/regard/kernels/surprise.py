@@ -55,6 +55,8 @@ class Surprise(torch.autograd.Function):
                 for slope, h, d_h in zip(logits, halves, slopes, strict=True):
                     torch.mm(slope, weights, out=d_h[rows])
                     d_table = _added(d_table, slope, h[rows])
+        if learn and d_table is None:  # nothing was read
+            d_table = torch.zeros_like(weights)
         ctx.save_for_backward(d_table, *slopes)
         ctx.kinds = table.dtype, [h.dtype for h in read]
         return losses.sum()

@@ -23,7 +23,7 @@ from regard.disk import to_disk
 from regard.errors import RegardError
 
 KEPT = 2  # should the newest be damaged, there is one more
-VERSION = 2
+VERSION = 3
 NAME = re.compile(r"(\d{8})\.(.+)\.safetensors")  # the number tells which is newest; a clock may not
 
 

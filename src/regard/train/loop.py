@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.config import Train
 from regard.errors import RegardError
-from regard.kernels import fusible
+from regard.kernels import fusible, unfused
 from regard.kernels.halves import Halves
 from regard.models import Model
 from regard.models.products import plain_products
@@ -49,6 +49,8 @@ class Trainer:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
         self.course = Course(total, total)
         self.half = halved(settings.precision, world.device)
+        # By the reference everything is plain, not attention alone: the definition that kernels are held to.
+        self.plain = isinstance(model, Transformer) and model.settings.backend == "reference"
         self.peak, self.warmup = rate, round(settings.warmup * total)
         self.objective = world.wrap(
             Objective(model, smoothing=settings.smoothing, consistency=settings.consistency or 0.0), settings.parallel
@@ -80,7 +82,7 @@ class Trainer:
 
     def advance(self) -> tuple[Tensor, int]:
         """One update: its loss and the tokens it read."""
-        with nullcontext() if self.half else plain_products():
+        with nullcontext() if self.half else plain_products(), unfused() if self.plain else nullcontext():
             return self._advance()
 
     def _advance(self) -> tuple[Tensor, int]:

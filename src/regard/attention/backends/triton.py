@@ -49,7 +49,7 @@ def cannot(
             return "it knows one offset for all sequences only, and each has its own"
     if example is None:
         return None
-    return _unfit(example) or (None if additive else _too_large(parts.bias, offset, example, *others))
+    return _unfit(example, *others) or (None if additive else _too_large(parts.bias, offset, example, *others))
 
 
 def _strange(parts: Parts) -> str | None:
@@ -77,7 +77,7 @@ def _too_large(bias: Any, offset: Any, *examples: Tensor) -> str | None:
     return f"it knows {type(bias).__name__} over {most}, and the longest has {longest} tokens of dim {dim}"
 
 
-def _unfit(example: Tensor) -> str | None:
+def _unfit(example: Tensor, *others: Tensor) -> str | None:
     """What keeps these tensors off the kernels."""
     if not example.is_cuda and not interpreted():
         return f"it runs on a CUDA device only, and these tensors are on {example.device.type}"
@@ -85,8 +85,9 @@ def _unfit(example: Tensor) -> str | None:
         return "it needs the package triton, which is not installed"
     if example.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return f"it computes in float32, bfloat16 and float16 only, and these are {str(example.dtype)[6:]}"
-    if example.shape[-1] > _WIDEST:
-        return f"it takes heads of at most {_WIDEST} dims only, and dim is {example.shape[-1]}"
+    widest = max(one.shape[-1] for one in (example, *others))  # values may be wider than keys
+    if widest > _WIDEST:
+        return f"it takes heads of at most {_WIDEST} dims only, and dim is {widest}"
     return None
 
 

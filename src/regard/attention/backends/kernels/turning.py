@@ -29,10 +29,11 @@ def waves_of(turn: Any, like: Tensor, longest: int) -> Turned | None:
     dim = like.shape[2]
     if getattr(turn, "turned", 0) != dim or width(dim) != dim or dim < 32:
         return None
-    return _waves(turn, dim, like.dtype, like.device, longest)
+    # Few lengths, so that none is ever dropped: recorded steps read them for ever.
+    return _waves(turn, dim, like.dtype, like.device, max(ROWS, 1 << (longest - 1).bit_length()))
 
 
-@lru_cache(maxsize=512)  # every layer and every step asks for the same, and recorded steps read them for ever
+@lru_cache(maxsize=512)  # every layer and every step asks for the same
 def _waves(turn: Any, dim: int, dtype: torch.dtype, device: torch.device, longest: int) -> Turned:
     steps = (1, dim // 2) if turn.pairs == "halves" else (2, 1)
     first = torch.arange(dim // 2, device=device) * steps[0]
