@@ -94,7 +94,7 @@ def table(task: Task, options: argparse.Namespace, default: Transformer, same: T
 
 
 def curves(task: Task, settings: Transformer, options: argparse.Namespace, optimizer: str) -> Check:
-    """Recorded beside eager, loss by loss, with dropout; and eager beside itself, to know by what two equal runs differ:
+    """Recorded beside eager, loss by loss, with dropout; and eager beside itself, to know what equal runs differ by:
     nothing, for no kernel here adds in an order of chance."""
     found = []
     for capture in (True, False, False):
