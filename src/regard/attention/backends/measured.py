@@ -1,7 +1,8 @@
 """Measured: the order in which `auto` tries backends, case by case; the first that can is taken.
 
-Found with benchmarks/attention.py and benchmarks/gpu_kernels.py on one H200 (torch 2.11) and on two Neoverse-N1 cores
-(torch 2.13). `regard bench` measures the same cases on your own device.
+Found with `regard bench`, benchmarks/attention.py and benchmarks/gpu_kernels.py on one H200 (torch 2.11) and on two
+Neoverse-N1 cores (torch 2.13). `regard bench` measures all cases on your own device, and says where this table is wrong
+for it.
 """
 
 from __future__ import annotations
