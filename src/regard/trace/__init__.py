@@ -10,6 +10,7 @@ from regard.trace.space import neighbours, placed
 from regard.trace.spread import distance, entropy
 from regard.trace.stream import contributions, lengths
 from regard.trace.trace import Trace
+from regard.trace.tree import Tree, tree
 
 __all__ = [
     "Attended",
@@ -19,6 +20,7 @@ __all__ = [
     "Program",
     "Step",
     "Trace",
+    "Tree",
     "aligned",
     "contributions",
     "distance",
@@ -31,4 +33,5 @@ __all__ = [
     "placed",
     "rank",
     "record",
+    "tree",
 ]
