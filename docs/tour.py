@@ -23,6 +23,7 @@ VIEWS = {  # name: (model, theme, the rest of the link)
     "alignment": ("spelling-recurrent", "light", "alignment?s=attention"),
     "walk": ("spelling", "light", "walk?s=attention"),
     "output": ("spelling", "dark", "output?s=attention&r=3"),
+    "decode": ("spelling", "light", "decode?s=attention&d=4"),
 }
 
 

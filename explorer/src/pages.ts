@@ -4,6 +4,7 @@ import type { Component } from "svelte";
 import Attention from "./pages/Attention.svelte";
 import Start from "./pages/Start.svelte";
 import Alignment from "./pages/Alignment.svelte";
+import Decode from "./pages/Decode.svelte";
 import Embedding from "./pages/Embedding.svelte";
 import Heads from "./pages/Heads.svelte";
 import Output from "./pages/Output.svelte";
@@ -29,7 +30,7 @@ export const pages: Page[] = [
   { id: "alignment", component: Alignment, traced: true },
   { id: "walk", component: Walk, traced: true },
   { id: "output", component: Output, traced: true },
-  { id: "decode", component: null, traced: true },
+  { id: "decode", component: Decode, traced: true },
   { id: "knockout", component: null, traced: true },
   { id: "compare", component: null, traced: true },
   { id: "training", component: null, traced: true },

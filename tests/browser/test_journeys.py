@@ -45,7 +45,7 @@ def test_a_grid_by_keyboard_alone(visit, ids, model, name):
     assert focused(page) == "gridcell"
 
 
-@pytest.mark.parametrize("name", ["start", "overview", "tokens", "heads", "walk", "output"])
+@pytest.mark.parametrize("name", ["start", "overview", "tokens", "heads", "walk", "output", "decode"])
 def test_every_control_of_a_page_is_reached_by_tab(visit, ids, name):
     """Whatever can be clicked can be tabbed to."""
     page = visit().open(f"#/{name}?m={ids['spelling']}&s={SOURCE}")
@@ -231,7 +231,7 @@ def decimals(page) -> set[str]:
     return set(re.findall(r"\d\.\d{3,}", shown))
 
 
-@pytest.mark.parametrize("name", ["attention", "output", "walk"])
+@pytest.mark.parametrize("name", ["attention", "output", "walk", "decode"])
 def test_numbers_of_other_words_do_not_stand_under_new_ones(visit, ids, name):
     seen = visit()
     page = seen.open(f"#/{name}?m={ids['spelling']}&s=detention&a=enc.0.self")

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-PAGES = ["start", "overview", "tokens", "embedding", "attention", "heads", "alignment", "walk", "output"]
+PAGES = ["start", "overview", "tokens", "embedding", "attention", "heads", "alignment", "walk", "output", "decode"]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -112,7 +112,10 @@ def test_a_repository_beside_its_archive_is_the_same_set(
 ):
     (packed,) = (data / folder).iterdir()
     with tarfile.open(packed) as archive:
-        archive.extractall(tmp_path / folder / inside, filter="data")
+        for member in archive:
+            path = tmp_path / folder / inside / member.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.extractfile(member).read())
     (tmp_path / folder / ".git").mkdir()
     (tmp_path / folder / ".git" / "index").write_bytes(b"\xff\xfe")  # no text, and not asked for
     assert READERS[name](tmp_path) == READERS[name](data)

@@ -31,6 +31,7 @@ export interface DataSource {
   output(trace: c.Trace, row: number, n?: number, word?: string, signal?: AbortSignal): Promise<c.OutputRow>;
   alignment(trace: c.Trace, attention: string, signal?: AbortSignal): Promise<c.Alignment>;
   walk(trace: c.Trace, side: c.Side, position: number, signal?: AbortSignal): Promise<c.Walk>;
+  beam(trace: c.Trace, width: number, signal?: AbortSignal): Promise<c.BeamTree>;
   wall(trace: c.Trace, signal?: AbortSignal): Promise<c.WallHead[]>;
   sweep(model: string, source: string, target: string | null, signal?: AbortSignal): Promise<c.Sweep>;
   /** The trace as a file. */
@@ -90,6 +91,9 @@ abstract class Reads implements DataSource {
   }
   walk(trace: c.Trace, side: c.Side, position: number, signal?: AbortSignal): Promise<c.Walk> {
     return this.read(trace, "walk", { side, position }, signal);
+  }
+  beam(trace: c.Trace, width: number, signal?: AbortSignal): Promise<c.BeamTree> {
+    return this.read(trace, "beam", { width }, signal);
   }
   async wall(trace: c.Trace, signal?: AbortSignal): Promise<c.WallHead[]> {
     return (await this.read<{ heads: c.WallHead[] }>(trace, "wall", {}, signal)).heads;

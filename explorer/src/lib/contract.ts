@@ -178,6 +178,34 @@ export interface OutputRow {
   lens: { at: string; rank: number; p: number; top: { id: number; text: string; p: number }[] }[];
 }
 
+/** A beginning that a search weighed; `rival` stayed in its place and was `behind` better. */
+export interface BeamNode {
+  number: number;
+  parent: number | null;
+  step: number;
+  id: number;
+  text: string;
+  logp: Real;
+  total: Real;
+  score: Real;
+  fate: "kept" | "finished" | "pruned" | "stopped";
+  rival: number | null;
+  behind: Real;
+  /** what was said so far, and whether it can be given back as a text */
+  prefix: string;
+  whole: boolean;
+}
+
+export interface BeamTree {
+  size: number;
+  length: { alpha: number; kind: string };
+  /** what a sum is divided by when the answer ends at each step */
+  penalties: number[];
+  nodes: BeamNode[];
+  /** the best first */
+  answers: number[];
+}
+
 export interface Alignment {
   matrix: number[][];
   pairs: [number, number][];

@@ -20,7 +20,7 @@ from regard.explore import STATIC
 from regard.explore.models import Models
 from regard.explore.numbers import dumps
 from regard.explore.refusals import Refusal, invalid
-from regard.explore.requests import Ask, Sweep, Tokenise, in_a_line
+from regard.explore.requests import BEAM, Ask, Sweep, Tokenise, in_a_line
 from regard.explore.traces import Traces
 
 CODES = {404: "not-found", 405: "wrong-method"}
@@ -28,6 +28,7 @@ Side = Literal["source", "target"]
 Format = Literal["safetensors", "npz", "json", "csv", "html", "python"]
 Names = Annotated[list[str], Query()]
 Count = Annotated[int, Query(ge=1, le=1_000)]
+Width = Annotated[int, Query(ge=1, le=BEAM)]
 
 
 def application(models: Models, traces: Traces | None = None, *, static: Path = STATIC) -> FastAPI:
@@ -122,6 +123,12 @@ def _views(app: FastAPI, traces: Traces) -> None:
         from regard.explore.walk import walk
 
         return _json(walk(traces[id], side, position))
+
+    @app.get("/api/trace/{id}/beam")
+    def beam(id: str, width: Width = 4) -> Response:
+        from regard.explore.decoded import beams
+
+        return _json(beams(traces[id], width))
 
     @app.get("/api/trace/{id}/wall")
     def wall(id: str) -> Response:

@@ -12,6 +12,7 @@ from typing import Any
 
 from regard.explore import STATIC
 from regard.explore.attended import alignment, wall
+from regard.explore.decoded import beams
 from regard.explore.describe import described
 from regard.explore.export import tensors
 from regard.explore.graph import graph
@@ -81,6 +82,9 @@ def reads(held: Held) -> Iterator[tuple[str, Any]]:
     if crossing := [one.name for one in trace.attentions if one.kind == "cross"]:
         for attention in (MEAN, *crossing):
             yield f"alignment?attention={attention}", alignment(held, attention)
+    if not held.ask.edits:
+        width = held.ask.decode.width
+        yield f"beam?width={width}", beams(held, width)
     yield "wall", wall(held)
 
 

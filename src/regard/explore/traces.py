@@ -16,6 +16,7 @@ from regard.explore.requests import TOKENS, Ask
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.search import Beam, Greedy
     from regard.text.tokenizers import Tokenizer
     from regard.trace import Trace
     from regard.transducer import Transducer
@@ -107,11 +108,16 @@ class Traces:
         if ask.target is not None:
             check_length(bundle.target, "target", ask.target)
         start = time.perf_counter()
-        longest = None if transducer.most is not None and transducer.most <= TOKENS else TOKENS
-        search = transducer.search(beam=ask.decode.width, longest=longest) if ask.target is None else None
+        search = searching(transducer, ask.decode.width) if ask.target is None else None
         trace = record(transducer, ask.source, target=ask.target, search=search, edits=ask.edits, longest=TOKENS)
         seconds = time.perf_counter() - start
         return Held(ask, model, trace, seconds, sum(trace[name].nbytes for name in trace.names))
+
+
+def searching(transducer: Transducer, width: int) -> Greedy | Beam:
+    """How the explorer searches: with so many beginnings side by side, for no more than it can show."""
+    longest = None if transducer.most is not None and transducer.most <= TOKENS else TOKENS
+    return transducer.search(beam=width, longest=longest)  # type: ignore[return-value]
 
 
 def check_length(tokenizer: Tokenizer, side: str, text: str) -> None:

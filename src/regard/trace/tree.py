@@ -91,7 +91,7 @@ def tree(transducer: Transducer, text: str, search: Beam | None = None) -> Tree:
     (limit,) = limits(source.lengths, **transducer.reach).tolist()
     nodes, beams = chronicle(chosen, transducer.swift, source, limit)
     target = transducer.bundle.target
-    labels = ["end" if node.token == END else target.label(node.token) for node in nodes]
+    labels = [target.label(node.token) for node in nodes]
     finished = sorted((node for node in nodes if node.fate == "finished"), key=lambda node: (-node.score, node.number))
     found = beams.found()[0].hypotheses
     if any(math.isnan(one.score) for one in found):
