@@ -11,7 +11,7 @@ test: .venv/ready browser
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	# One thread each: two that wait for one another are slower than one as soon as anything else runs.
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # The browser tests want a Chromium: it is installed where that may be done, and said where it cannot.
 browser:
