@@ -5,24 +5,20 @@ A question has one right answer or several (variants), and a group where figures
 a set comes without a dev part, some of its training sources are held out by a fixed seed, whatever the seed of a run.
 """
 
-import gzip
-import io
 import json
 import random
-import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.errors import RegardError
+from quality_files import Pairs, columns, lines, members, plain, table
+
 from regard.text.normal import nfc
 
 HELD_OUT_SEED = 2017
 SPACE = "▁"  # a space inside a word that is spelt out in letters between spaces
-
-Pairs = list[tuple[str, str]]
 
 
 class Question(NamedTuple):
@@ -45,7 +41,7 @@ class Parts:
 def cmudict(data: Path) -> Parts:
     """Spelling → sound; a word has a line for each of its pronunciations. Dev: 2,670 of the training words."""
     folder = data / "cmudict-standard-split"
-    train, test = (_columns(folder / f"g014b2b.{part}.gz") for part in ("train", "test"))
+    train, test = (columns(folder / f"g014b2b.{part}.gz") for part in ("train", "test"))
     learned, dev = held_out(train, 2_670)
     return Parts(learned, dev, {"test": grouped(test)})
 
@@ -70,7 +66,7 @@ def multi30k(data: Path, form: str) -> Parts:
     folder = folder / "data" / "task1" if (folder / "data").is_dir() else folder  # as its repository has it
 
     def side(part: str, language: str) -> list[str]:
-        return [_plain(line) for line in _lines(folder / form / f"{part}{middle}.{language}.gz")]
+        return [plain(line) for line in lines(folder / form / f"{part}{middle}.{language}.gz")]
 
     def pairs(part: str) -> Pairs:
         return list(zip(side(part, "en"), side(part, "de"), strict=True))
@@ -83,14 +79,14 @@ def tatoeba(data: Path) -> Parts:
     """Sentences; the test set is asked line by line, one reference each, as its other results were."""
     folder = data / "tatoeba-en-de"
     names = ("train.decontaminated", "dev", "tatoeba-test-v2020-07-28")
-    train, dev, test = (_columns(folder / f"{name}.tsv.gz") for name in names)
+    train, dev, test = (columns(folder / f"{name}.tsv.gz") for name in names)
     return Parts(train, single(dev), {"test": single(test)})
 
 
 def names(data: Path) -> Parts:
     """English names → Russian letters. The third column counts how often a pair was seen; accuracy ignores it."""
-    rows = _members(data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data")
-    train, dev, test = (_table(rows[f"wd_russian_{share}"]) for share in (64, 16, 20))
+    rows = members(data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data")
+    train, dev, test = (table(rows[f"wd_russian_{share}"]) for share in (64, 16, 20))
     return Parts(train, grouped(dev), {"test": grouped(test)})
 
 
@@ -98,7 +94,7 @@ def scan(data: Path, split: str) -> Parts:
     """Commands → actions. Dev: a twentieth of the training commands, which says nothing of generalising."""
     folder = {"length": "length_split/tasks_{}_length.txt", "around_right": "template_split/tasks_{}_template_{}.txt"}
     names = [folder[split].format(part, split) for part in ("train", "test")]
-    rows = _members(data / "scan" / "scan.tar.xz", folder[split].split("/")[0])
+    rows = members(data / "scan" / "scan.tar.xz", folder[split].split("/")[0])
     train, test = (_commands(rows[name]) for name in names)
     learned, dev = held_out(train, len(train) // 20)
     return Parts(learned, dev, {"test": by_length(test)})
@@ -106,7 +102,7 @@ def scan(data: Path, split: str) -> Parts:
 
 def scan_cut(data: Path, longest: int) -> Parts:
     """All of SCAN, cut by length: answers of at most so many actions are learned from, all longer ones are the test."""
-    both = _commands(_members(data / "scan" / "scan.tar.xz", "tasks.txt")["tasks.txt"])
+    both = _commands(members(data / "scan" / "scan.tar.xz", "tasks.txt")["tasks.txt"])
     short = [pair for pair in both if len(pair[1].split()) <= longest]
     long = [pair for pair in both if len(pair[1].split()) > longest]
     learned, dev = held_out(short, len(short) // 20)
@@ -122,7 +118,7 @@ def scan_choice(data: Path, split: str, far: Callable[[str, str], bool]) -> Part
 
 def inflection(data: Path) -> Parts:
     """Lemma and tags → form, all languages with a high-resource part in one set; a group for each language."""
-    rows = _members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/"))
+    rows = members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/"))
     ending = "-train-high"
     languages = sorted(name.split("/")[-1].removesuffix(ending) for name in rows if name.endswith(ending))
 
@@ -200,7 +196,7 @@ def write_pairs(path: Path, pairs: Pairs) -> None:
 
 def read_pairs(path: Path) -> Pairs:
     """The pairs that `write_pairs` left."""
-    return _table(path.read_text(encoding="utf-8"))
+    return table(path.read_text(encoding="utf-8"))
 
 
 def read_questions(folder: Path) -> dict[str, list[Question]]:
@@ -216,48 +212,3 @@ def _forms(text: str, language: str) -> Pairs:
 
 def _commands(text: str) -> Pairs:
     return [tuple(line.removeprefix("IN: ").split(" OUT: ")) for line in text.split("\n") if line]  # type: ignore[misc]
-
-
-def _table(text: str) -> Pairs:
-    return [(row[0], row[1]) for row in (line.split("\t") for line in text.split("\n") if line)]
-
-
-def _columns(path: Path) -> Pairs:
-    return _table("\n".join(_lines(path)))
-
-
-def _plain(line: str) -> str:
-    """One line of a table: no tabs inside, nothing around."""
-    return line.replace("\t", " ").strip()
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, packed by gzip or not."""
-    found = _there(path, path.with_suffix(""))
-    opened = gzip.open if found.suffix == ".gz" else open
-    with opened(found, "rt", encoding="utf-8", newline="\n") as file:
-        return file.read().removesuffix("\n").split("\n")
-
-
-def _members(path: Path, beginning: str | tuple[str, ...], inside: str = "") -> dict[str, str]:
-    """The texts whose names begin so, of an archive; or, unpacked, of its folder or what lies `inside`."""
-    if not path.is_file() and (folder := path.parent / inside).is_dir():
-        names = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file())
-        found = {name: (folder / name).read_bytes().decode() for name in names if name.startswith(beginning)}
-        if found:
-            return found
-    with tarfile.open(_there(path)) as archive:
-        files = [member for member in archive if member.isfile() and member.name.startswith(beginning)]
-        texts = {member.name: archive.extractfile(member) for member in files}
-        return {name: io.TextIOWrapper(file, "utf-8").read() for name, file in texts.items() if file is not None}
-
-
-def _there(*paths: Path) -> Path:
-    """The first of these that is there."""
-    for path in paths:
-        if path.is_file():
-            return path
-    name = f"{paths[0].parent.name}/{paths[0].name}"
-    raise RegardError(
-        f"{str(paths[0])!r} is not there; --data is the folder that holds {name}: docs/quality.md says where to get it"
-    )

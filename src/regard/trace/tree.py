@@ -58,14 +58,14 @@ class Tree:
         """What became of one, in a line, with the arithmetic."""
         node = self.node(number)
         before = 0.0 if node.parent is None else self.nodes[node.parent].total
-        sum_ = f"{before:.3f} {node.logp:+.3f} = {node.total:.3f}"
+        added = f"{before:.3f} {node.logp:+.3f} = {node.total:.3f}"
         if node.fate == "finished":
             place = f", answer {self.answers.index(number) + 1}" if number in self.answers else ""
             over = node.total / node.score if node.score else 1.0
-            return f"finished: {sum_}, over {over:.3g} = {node.score:.3f}{place}"
+            return f"finished: {added}, over {over:.3g} = {node.score:.3f}{place}"
         if node.fate == "pruned" and node.rival is not None:
-            return f"pruned: {sum_}, lost by {node.behind:.3f} to {' '.join(self.said(node.rival))}"
-        return f"{node.fate}: {sum_}"
+            return f"pruned: {added}, lost by {node.behind:.3f} to {' '.join(self.said(node.rival))}"
+        return f"{node.fate}: {added}"
 
     def said(self, number: int) -> list[str]:
         """The pieces said up to this one."""
