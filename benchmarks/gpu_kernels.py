@@ -146,8 +146,9 @@ def long() -> list[Check]:
             checks.append(Check(f"{name}: TF/s {part}", results[name][at], ceiling, asked, results[name][at] >= asked))
     ours, rotary = made(None), Rotary(DIM)
     turned = rates("triton, rotary", lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves, 1)
-    cost = 100 * (results["no bias"][1] / turned[1] - 1)
-    checks.append(Check("rotary: % more time, with backward", cost, 0, 5, cost <= 5))
+    for at, part in enumerate(("forward", "with backward")):
+        cost = 100 * (results["no bias"][at] / turned[at] - 1)
+        checks.append(Check(f"rotary: % more time {part}", cost, 0, 5, cost <= 5))
 
     def cudnn() -> torch.Tensor:
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
@@ -156,7 +157,7 @@ def long() -> list[Check]:
     library = rates("cudnn, causal", cudnn, rows, 0.5)
     slopes = Alibi(MANY).cuda().slopes
     blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, LONG, LONG, device="cuda")
-    rates(
+    peer = rates(
         "flex, ALiBi causal",
         lambda: flex(*rows, score_mod=lambda s, b, h, i, j: s - slopes[h] * (i - j), block_mask=blocks),
         rows,
@@ -166,6 +167,9 @@ def long() -> list[Check]:
     speeds = rates("triton, ALiBi causal", lambda: alibi(*sequences, mask=causal).values, leaves, 0.5)
     asked = 0.9 * library[0]
     checks.append(Check("alibi, causal: TF/s forward", speeds[0], ceiling, asked, speeds[0] >= asked))
+    for at, part in enumerate(("forward", "with backward")):
+        ratio = speeds[at] / peer[at]
+        checks.append(Check(f"alibi, causal: over flex, {part}", ratio, ceiling / peer[at], 1, ratio >= 1))
     return checks
 
 
@@ -184,6 +188,14 @@ def tanh_rate() -> float:
     return programs * 2048 * rounds / device_time(lambda: _tanhs[(programs,)](out, rounds))
 
 
+def megabytes(run: Callable[[], object]) -> float:
+    """The most memory that it takes beside what there is."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
 def additive() -> list[Check]:
     """One map of 4096² × 256."""
     torch.manual_seed(0)
@@ -193,10 +205,8 @@ def additive() -> list[Check]:
     leaves = [random(1, 1, LONG, dim) for _ in range(3)]
     wanted = [*leaves, ours.score.v]
     run = step(lambda: ours(*leaves), wanted)
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    run()
-    peak = (torch.cuda.max_memory_allocated() - before) / 2**20
+    twice = [random(1, 1, 2 * LONG, dim) for _ in range(3)]
+    peak, further = (megabytes(one) for one in (run, step(lambda: ours(*twice), [*twice, ours.score.v])))
     with torch.no_grad():
         forward = device_time(lambda: ours(*leaves), graph=True)
     both = device_time(run)
@@ -208,7 +218,8 @@ def additive() -> list[Check]:
     compiled = device_time(step(lambda: library(*leaves, ours.score.v[0]), wanted), repeats=5)
     rate = LONG * LONG * dim / forward / 1e12
     print(f"additive 4096² × {dim}: forward {forward * 1e3:.2f} ms = {rate:.2f} T tanh/s of {ceiling:.2f}; with "
-          f"backward {both * 1e3:.2f} ms, compiled PyTorch {compiled * 1e3:.2f} ms; {peak:.0f} MB")  # fmt: skip
+          f"backward {both * 1e3:.2f} ms, compiled PyTorch {compiled * 1e3:.2f} ms; {peak:.0f} MB, "
+          f"of 8192² {further:.0f}")  # fmt: skip
     ratio = compiled / both
     limit = compiled / (2 * LONG * LONG * dim / ceiling / 1e12)  # a tanh forward, and again backward, and nothing else
     least = 4 * leaves[0].nbytes / 2**20  # what comes out, and three gradients
@@ -216,6 +227,7 @@ def additive() -> list[Check]:
         Check("additive: T tanh/s forward", rate, ceiling, 0.6 * ceiling, rate >= 0.6 * ceiling),
         Check("additive: compiled PyTorch over triton, with backward", ratio, limit, 4, ratio >= 4),
         Check("additive: MB", peak, least, 200, peak < 200),
+        Check("additive: MB of twice the length over MB", further / peak, 1, 2.2, further / peak <= 2.2),
     ]
 
 

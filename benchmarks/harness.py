@@ -20,7 +20,7 @@ class Check:
     name: str
     value: float
     ceiling: float | None
-    target: float
+    target: float | None  # None: nothing was asked
     ok: bool
 
 
@@ -87,8 +87,8 @@ def report(benchmark: str, checks: list[Check], where: str | None = None) -> Non
     width = max(len(check.name) for check in checks)
     print(f"\n{'check':{width}}  {'value':>10}  {'ceiling':>10}  {'target':>10}")
     for check in checks:
-        ceiling = "–" if check.ceiling is None else f"{check.ceiling:.4g}"
+        ceiling, target = ("–" if it is None else f"{it:.4g}" for it in (check.ceiling, check.target))
         verdict = "ok" if check.ok else "NOT REACHED"
-        print(f"{check.name:{width}}  {check.value:>10.4g}  {ceiling:>10}  {check.target:>10.4g}  {verdict}")
+        print(f"{check.name:{width}}  {check.value:>10.4g}  {ceiling:>10}  {target:>10}  {verdict}")
     facts = {"benchmark": benchmark, "machine": where or machine()}
     print(json.dumps({**facts, "checks": [asdict(check) for check in checks]}))

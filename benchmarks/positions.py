@@ -31,7 +31,9 @@ STEPS = {"multi30k-en-de-tok": 1_500, "cmudict": 1_500, "cmudict-short": 1_000} 
 ALIKE = ("train.consistency=0", "train.respelling=0", "train.evaluations=1")
 SMALLER = ("model.width=256", "model.heads=4", "model.hidden=768", "train.rate=0.003")
 SMALLEST = ("model.width=128", "model.heads=8", "model.encoder=3", "model.decoder=3", "model.hidden=256")
-QUICKER = (*SMALLEST, "model.activation=relu", "model.dropout=0.1", "train.rate=0.004", "train.smoothing=0")
+LIKE_AUTO = ("train.optimizer=muon", "train.schedule=linear", "train.warmup=0.03", "train.decay=0.01", "train.clip=1")
+AVERAGED = ("train.average=ema", "train.averaged=10", "train.budget=4096", "train.rate=0.004", "train.smoothing=0")
+QUICKER = (*SMALLEST, "model.activation=relu", "model.placement=pre", "model.dropout=0.1", *LIKE_AUTO, *AVERAGED)
 INSTEAD = {"multi30k-en-de-tok": ("model.dropout=0.3",), "cmudict": SMALLER, "cmudict-short": SMALLER} | dict.fromkeys(
     SCAN, QUICKER
 )

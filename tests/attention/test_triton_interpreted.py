@@ -3,12 +3,14 @@
 TRITON_INTERPRET=1 pytest tests/attention/test_triton_interpreted.py      # where triton is installed
 """
 
+import copy
+
 import pytest
 import torch
 
 from regard.attention import SCORES, Attention, Mask, causal, everything, window
 from regard.attention.backends import triton
-from regard.positions import position
+from regard.positions import Rotary, position
 from tests.contracts.cases import OPTIONS, assert_kernel, double, ragged
 
 pytestmark = pytest.mark.skipif(not triton.interpreted(), reason="needs triton and TRITON_INTERPRET=1")
@@ -56,3 +58,28 @@ def test_is_the_reference(score: str, bias: str | None, mask: Mask, offset: int,
     fused, exact = outcome(attention, dtype), outcome(double(attention), torch.float64)
     attention.backend = "reference"
     assert_kernel(fused, outcome(attention, dtype), exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize(("score", "offset"), [("scaled-dot", 0), ("dot", 3), ("general", 0)])
+@pytest.mark.parametrize("longest", [17, 140])
+def test_turns_as_the_reference(longest: int, score: str, offset: int, pairs: str, dtype: torch.dtype):
+    """Inside the kernel, queries alone inside it, or before it: a general score turns before its matrix."""
+    rotary, lengths = Rotary(32, pairs=pairs), ([longest, 0, 3], [5, 4, longest])
+    sequences = [ragged(lengths[i > 0], (HEADS, GROUPS, GROUPS)[i], 32, dtype) for i in range(3)]
+    made = Attention(SCORES[score](HEADS, 32)).to(dtype)
+
+    def run(backend: str, kind: torch.dtype) -> list[torch.Tensor]:
+        attention = copy.deepcopy(made).to(kind)
+        leaves = [x.values.detach().to(kind).requires_grad_() for x in sequences]
+        q, k, v = (x.like(leaf) for x, leaf in zip(sequences, leaves, strict=True))
+        if backend == "triton":
+            out = triton.run(attention, q, k, v, causal, offset, rotary).values
+        else:
+            attention.backend = backend
+            turned = (x.like(rotary.turn(x.values, x.positions[:, None] + first)) for x, first in ((q, offset), (k, 0)))
+            out = attention(*turned, v, mask=causal, offset=offset).values
+        return [out, *torch.autograd.grad(out.square().sum(), leaves)]
+
+    assert_kernel(run("triton", dtype), run("reference", dtype), run("reference", torch.float64))

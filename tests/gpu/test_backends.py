@@ -78,10 +78,12 @@ def test_is_the_reference_in_float64(backend: str, mask: str, bias: str | None, 
 @pytest.mark.parametrize("backend", ["sdpa", "flex", "triton"])
 def test_every_dot_score(score: str, backend: str):
     attention, sequences = build(None, backend, score), batch(torch.float32)
-    fused, _ = outcome(attention, sequences, causal)
-    exact, _ = outcome(double(attention), [x.like(x.values.double()) for x in sequences], causal)
+    fused, slopes = outcome(attention, sequences, causal)
+    exact, true_slopes = outcome(double(attention), [x.like(x.values.double()) for x in sequences], causal)
     attention.backend = "reference"
     assert_as_good_as(fused, outcome(attention, sequences, causal)[0], exact)
+    for ours, truth in zip(slopes, true_slopes, strict=True):
+        torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4 * truth.abs().max().item())
 
 
 def test_flex_says_when_a_dim_is_too_small():

@@ -304,6 +304,18 @@ def test_the_shipped_model_says_what_it_says_on_a_cpu(beam):
 
 
 @GPU
+def test_a_search_finds_its_recorded_flight_again():
+    model = swift(made().cuda())
+    for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
+        search_all(search, model, asked(count), most=30, device="cuda")
+    first = dict(flights._READY[model])
+    assert len(first) >= 3  # one for each search and number of seats
+    for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
+        search_all(search, model, asked(count), most=30, device="cuda")
+    assert {key: flights._READY[model][key] is flight for key, flight in first.items()} == dict.fromkeys(first, True)
+
+
+@GPU
 def test_a_flight_goes_when_its_model_goes():
     """Else every evaluation in training would leave one behind."""
     model = swift(made().cuda())

@@ -34,12 +34,18 @@ def _batch(random: torch.Generator, longest: int) -> Batch:
 
 
 def losses(
-    capture: bool, precision: str = "bfloat16", count: int = 12, consistency: float = 0.0, **model: object
+    capture: bool,
+    precision: str = "bfloat16",
+    count: int = 12,
+    *,
+    optimizer: str = "muon",
+    consistency: float = 0.0,
+    **model: object,
 ) -> tuple[list[float], Trainer]:
     settings = Transformer(width=64, heads=2, encoder=2, decoder=2, hidden=128, **{"dropout": 0.1, **model})
     torch.manual_seed(1)
     built = build(settings, 40, 40).to(CUDA)
-    train = Train(precision=precision, capture=capture, consistency=consistency)
+    train = Train(precision=precision, capture=capture, optimizer=optimizer, consistency=consistency)
     trainer = Trainer(built, Few(), train, 100, World(1, 0, CUDA), rate=1e-3)
     found = torch.stack([trainer.advance()[0].clone() for _ in range(count)]).tolist()
     return found, trainer
@@ -105,12 +111,25 @@ def test_fused_and_recorded_steps_are_those_of_the_plain_definition_in_bfloat16(
 
 
 @GPU
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_recorded_steps_never_wait_for_the_gpu():
     _, trainer = losses(True)
     assert trainer.captured is not None
-    torch.cuda.set_sync_debug_mode("error")
+    assert len(trainer.captured.graphs) == len(trainer.captured.slots) > 0  # from here on nothing but replays
     try:
+        torch.cuda.set_sync_debug_mode("error")
         found = [trainer.advance()[0] for _ in range(6)]
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.stack(found).isfinite().all()
+
+
+@GPU
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_weights_and_what_an_optimizer_keeps_are_float32_while_steps_compute_in_bfloat16(optimizer: str):
+    found, trainer = losses(True, optimizer=optimizer)
+    assert found != losses(True, "float32", optimizer=optimizer)[0]
+    kept = [x for one in trainer.optimizers for state in one.state.values() for x in state.values()]
+    tensors = [*trainer.model.parameters(), *(x for x in kept if isinstance(x, torch.Tensor) and x.numel() > 1)]
+    assert len(tensors) > len([*trainer.model.parameters()])
+    assert {x.dtype for x in tensors} == {torch.float32}

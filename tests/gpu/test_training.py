@@ -132,6 +132,23 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
     assert_as_float64(fused, eager, [h, table], [torch.tensor(3.0, device=CUDA)])
 
 
+@GPU
+@pytest.mark.parametrize("readings", [1, 2])
+def test_surprise_never_holds_all_logits(readings: int):
+    from regard.kernels.surprise import surprise
+
+    tokens, vocabulary = 65_536, 32_000
+    table = torch.randn(vocabulary, 64, device=CUDA).bfloat16().requires_grad_()
+    hs = [torch.randn(tokens, 64, device=CUDA).bfloat16().requires_grad_() for _ in range(readings)]
+    right, share = torch.randint(vocabulary, (tokens,), device=CUDA), torch.tensor(0.01, device=CUDA)
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    surprise(hs, table, right, share, smoothing=0.1, consistency=readings - 1.0).backward()
+    all_logits = 2 * readings * tokens * vocabulary  # bytes
+    assert table.grad is not None
+    assert torch.cuda.max_memory_allocated() - before < all_logits / 2
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tokens", "vocabulary"), [(50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)])
 def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vocabulary: int, monkeypatch):

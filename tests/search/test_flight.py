@@ -101,7 +101,8 @@ def test_nobody_flies_without_a_gpu():
 
 def test_seats_for_how_many():
     wanted = {1: 1, 2: 8, 8: 8, 9: 64, 64: 64, 256: 64, 257: 512, 9_999: 512}
-    assert {count: flights._wanted(count) for count in wanted} == wanted
+    assert {count: flights._wanted(count, torch.float32) for count in wanted} == wanted
+    assert {count: flights._wanted(count, torch.bfloat16) for count in wanted} == wanted | {2: 64, 8: 64}
 
 
 class Certain:
@@ -124,19 +125,19 @@ def test_close_calls_are_decided_in_a_usual_flight(monkeypatch):
     waiting = [Passenger(i, [3, END], 0, 5) for i in range(4)]
     for seats in (8, 512):
         known = {seats: Certain(seats, {1: 1e-6, 3: 0.0}), USUAL: Certain(USUAL, {1: 1e-6})}
-        monkeypatch.setattr(flights, "_wanted", lambda count, seats=seats: seats)
+        monkeypatch.setattr(flights, "_wanted", lambda count, dtype, seats=seats: seats)
         monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats, known=known: known[seats])
         assert said(flights._flown(Greedy(), made(), waiting)) == {0: seats, 1: USUAL, 2: seats, 3: USUAL}
         assert known[USUAL].came == [1, 3]
     alone = {USUAL: Certain(USUAL, {2: 0.0})}
-    monkeypatch.setattr(flights, "_wanted", lambda count: USUAL)
+    monkeypatch.setattr(flights, "_wanted", lambda count, dtype: USUAL)
     monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: alone[seats])
     assert said(flights._flown(Greedy(), made(), waiting)) == dict.fromkeys(range(4), USUAL)
 
 
 def test_without_room_for_a_usual_flight_close_calls_go_the_usual_way(monkeypatch):
     known = {8: Certain(8, {1: 1e-6})}
-    monkeypatch.setattr(flights, "_wanted", lambda count: 8)
+    monkeypatch.setattr(flights, "_wanted", lambda count, dtype: 8)
     monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: known.get(seats))
     waiting = [Passenger(i, [3, END], 0, 5) for i in range(3)]
     assert said(flights._flown(Greedy(), made(), waiting)) == {0: 8, 2: 8}

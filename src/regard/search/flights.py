@@ -56,7 +56,7 @@ def fly(search: Greedy | Beam, model: Swift, waiting: Sequence[Passenger]) -> Ma
 
 
 def _flown(search: Greedy | Beam, model: Swift, waiting: Sequence[Passenger]) -> Mapping[int, Found]:
-    flight = _flight(search, model, waiting, _wanted(len(waiting))) if waiting else None
+    flight = _flight(search, model, waiting, _wanted(len(waiting), model.tables[0].dtype)) if waiting else None
     if flight is None:
         return {}
     found = flight.fly(waiting)
@@ -71,9 +71,11 @@ def _beams(search: Greedy | Beam) -> int:
     return search.size if isinstance(search, Beam) else 1
 
 
-def _wanted(count: int) -> int:
-    """Seats for so many: a large flight only pays if it is filled well."""
-    return next((seats for seats in SEATS if count <= (seats if seats < USUAL else 4 * seats)), SEATS[-1])
+def _wanted(count: int, dtype: torch.dtype) -> int:
+    """Seats for so many: a large flight only pays if it is filled well. In half precision many calls are close, and a
+    usual flight's step takes no longer than a small one's: all but one alone go there, and nobody flies twice."""
+    fitting = next((seats for seats in SEATS if count <= (seats if seats < USUAL else 4 * seats)), SEATS[-1])
+    return fitting if dtype == torch.float32 or count == 1 else max(fitting, USUAL)
 
 
 def _flight(search: Greedy | Beam, model: Swift, waiting: Sequence[Passenger], wanted: int) -> Flight | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,8 @@ from regard.attention.backends.kernels.bands import LINE, SLOPE
 from regard.attention.backends.kernels.forward import long_forward
 from regard.attention.backends.kernels.near import near_tiles
 from regard.attention.backends.kernels.packed import Packed
-from regard.attention.backends.kernels.settings import Bounds, along_diagonals, grouped, precision, width
+from regard.attention.backends.kernels.settings import Bounds, Turned, along_diagonals, grouped, precision, width
+from regard.attention.backends.kernels.turning import turned
 from regard.attention.backends.triton import interpreted
 
 NEAR_TILE, NEAR_CHUNKS = 64, 4
@@ -63,6 +64,7 @@ class Meeting:
     bounds: Bounds
     scale: float  # in powers of two
     reach: int
+    turned: Turned | None = None  # how queries turn; keys come turned
 
     def told(self, v: Tensor, line: Tensor | None, slopes: Tensor | None) -> dict[str, Any]:
         """What all kernels are told."""
@@ -95,9 +97,10 @@ class Long(torch.autograd.Function):
         out = q.new_empty(len(q), q.shape[1], v.shape[2])
         peaks = q.new_empty(q.shape[1], len(q), dtype=torch.float32)
         cut = blocks(q.dtype, max(q.shape[2], v.shape[2]))[0]
+        (cos, sin), (step, gap) = meeting.turned or ((q, q), (1, 1))
         long_forward[meeting.grid(cut.rows)](
-            q, k, v, out, peaks, slopes=q if slopes is None else slopes, **meeting.told(v, line, slopes),
-            **cut.launch,
+            q, k, v, out, peaks, slopes=q if slopes is None else slopes, cos=cos, sin=sin,
+            **meeting.told(v, line, slopes), TURN=meeting.turned is not None, STEP=step, GAP=gap, **cut.launch,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, out, peaks, line, slopes)
         ctx.meeting = meeting
@@ -108,6 +111,9 @@ class Long(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, peaks, line, slopes = ctx.saved_tensors
         meeting: Meeting = ctx.meeting
+        if meeting.turned:
+            q = turned(q, meeting.queries, meeting.turned)
+            meeting = replace(meeting, queries=meeting.queries._replace(rows=q))
         d_out, heads = gradients[0].contiguous(), q.shape[1]
         told = meeting.told(v, line, slopes)
         given = q if slopes is None else slopes
@@ -126,6 +132,8 @@ class Long(torch.autograd.Function):
             STAGES=over_queries.stages, **over_queries.launch,
         )  # fmt: skip
         d_line = _line(meeting, q, k, v, d_out, peaks, deltas, far, told) if keep else None
+        if meeting.turned:
+            dq = turned(dq, meeting.queries, meeting.turned, back=True)
         return dq, grouped(dk, k), grouped(dv, v), d_line, None, None
 
 

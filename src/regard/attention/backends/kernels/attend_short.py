@@ -83,7 +83,7 @@ class Short(torch.autograd.Function):
         short_backward[(chunks * heads,)](
             q, k, v, gradients[0].contiguous(), dq, dk, dv, tiles, terms,
             *(q if bias is None else bias for bias in (line, vectors)), cos, sin, batch=sequences, **told,
-            KEEP=keep, num_warps=warps, **_limit(q, told),
+            KEEP=keep, num_warps=warps, **_limit(q, told, back=True),
         )  # fmt: skip
         d_line = d_vectors = None
         if keep:
@@ -106,7 +106,7 @@ def _added(q: Tensor, terms: Tensor, vectors: Tensor) -> Tensor:
     return parts.sum(0).to(vectors.dtype)
 
 
-def _limit(q: Tensor, told: dict[str, Any]) -> dict[str, int]:
+def _limit(q: Tensor, told: dict[str, Any], *, back: bool = False) -> dict[str, int]:
     """Registers a thread may hold: fewer let more sentences run side by side.
 
     Left to itself, the assembler gives full float32 products 32 of them and spills the rest.
@@ -115,7 +115,11 @@ def _limit(q: Tensor, told: dict[str, Any]) -> dict[str, int]:
         return {}
     if q.dtype == torch.float32:
         return {"maxnreg": 255}
-    return {"maxnreg": 168} if told["SPOTS"] and told["TILE"] == 64 else {}
+    if told["TILE"] != 64:
+        return {}
+    if told["TURN"]:
+        return {"maxnreg": 128 if back else 96}
+    return {"maxnreg": 168} if told["SPOTS"] else {}
 
 
 WARPS = {16: (1, 1, 1), 32: (2, 1, 1), 64: (4, 4, 4), 128: (8, 4, 8)}  # forward, backward, and with a line's gradient

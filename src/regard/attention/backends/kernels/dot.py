@@ -12,7 +12,7 @@ from regard.attention.backends.kernels.attend_long import Meeting, long
 from regard.attention.backends.kernels.attend_short import Sentences, short
 from regard.attention.backends.kernels.packed import Packed
 from regard.attention.backends.kernels.settings import LOG2E, Bounds, fits, reached, width
-from regard.attention.backends.kernels.turning import turned_apart, waves_of
+from regard.attention.backends.kernels.turning import turned_apart, turned_inside, waves_of
 from regard.attention.padded import Sequences
 from regard.attention.reference import Parts
 from regard.attention.scores import Dot, ScaledDot
@@ -29,11 +29,15 @@ def dot(
     one_tile = fits(longest, asked.rows, held.rows)
     by_query, turned = triton.by_query(bias), None
     if turn is not None:
-        plain = isinstance(parts.score, Dot | ScaledDot) and not by_query  # others do not turn after the fact
-        if one_tile and offset == 0 and plain:
-            turned = waves_of(turn, asked.rows, width(longest))
+        if isinstance(parts.score, Dot | ScaledDot) and not by_query:  # others do not turn after the fact
+            if not one_tile:
+                turned = turned_inside(turn, asked, offset)
+            elif offset == 0:
+                turned = waves_of(turn, asked.rows, width(longest))
         if turned is None:
-            asked, known = turned_apart(turn, asked, offset), turned_apart(turn, known, 0)
+            asked = turned_apart(turn, asked, offset)
+        if turned is None or not one_tile:
+            known = turned_apart(turn, known, 0)
     asked, known, scale = _as_dot(parts, asked, known)
     rows = asked.rows, known.rows, held.rows
     if one_tile:
@@ -46,7 +50,7 @@ def dot(
     reach = triton.settles(bias)
     line = None if reach is None else triton.line(bias, reach, asked.rows) * LOG2E
     slopes = None if bias is None or reach is not None else getattr(bias, "slopes")  # noqa: B009
-    return long(*rows, line, slopes, Meeting(asked, known, bounds, scale * LOG2E, reach or 0))
+    return long(*rows, line, slopes, Meeting(asked, known, bounds, scale * LOG2E, reach or 0, turned))
 
 
 def _vectors(

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from regard.attention.backends.kernels.bands import LINE, SLOPE, key_bands, near_scores
-from regard.attention.backends.kernels.tiles import places, read, read_whole, write
+from regard.attention.backends.kernels.tiles import places, read, read_turned_in_order, read_whole, write
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -93,11 +93,11 @@ def walk_far(
 @triton.jit
 @no_type_check
 def long_forward(
-    Q, K, V, Out, peaks, line, slopes, q_starts, q_lengths, k_starts, k_lengths, tokens,
+    Q, K, V, Out, peaks, line, slopes, cos, sin, q_starts, q_lengths, k_starts, k_lengths, tokens,
     q_time, q_head, k_time, k_head, v_time, v_head, low, high, left, right, scale,
     HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr,
     WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr, LOW: tl.constexpr,
-    HIGH: tl.constexpr, PRECISION: tl.constexpr,
+    HIGH: tl.constexpr, PRECISION: tl.constexpr, TURN: tl.constexpr, STEP: tl.constexpr, GAP: tl.constexpr,
 ):  # fmt: skip
     """A program for each block of queries, head and sequence. Keeps log₂ of each row's sum (`peaks`)."""
     first, head, sequence = tl.program_id(0) * ROWS, tl.program_id(1), tl.program_id(2)
@@ -109,7 +109,11 @@ def long_forward(
         K += k_start * k_time + (head // GROUP) * k_head
         V += k_start * v_time + (head // GROUP) * v_head
         query = first + tl.arange(0, ROWS)
-        q = read(Q + q_start * q_time + head * q_head, query, queries, q_time, DIM, WIDTH)
+        Q += q_start * q_time + head * q_head
+        if TURN:
+            q = read_turned_in_order(Q, query, queries, q_time, cos, sin, WIDTH // 2, STEP, GAP)
+        else:
+            q = read(Q, query, queries, q_time, DIM, WIDTH)
         level, other_level, slope = 0.0, 0.0, 0.0
         if BIAS == LINE:
             line += head * (right - left + 1)

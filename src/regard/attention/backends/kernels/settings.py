@@ -34,6 +34,11 @@ class Turned(NamedTuple):
     waves: tuple[Tensor, Tensor]
     steps: tuple[int, int]
 
+    def since(self, first: int) -> Turned:
+        """Those from a position on."""
+        cos, sin = self.waves
+        return self._replace(waves=(cos[first:], sin[first:])) if first else self
+
 
 def fits(longest: int, *rows: Tensor, spots: int = 0) -> bool:
     """Whether sentences of up to this length are one tile each, beside a tile of so many vectors by distance."""

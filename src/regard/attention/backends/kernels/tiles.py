@@ -56,7 +56,7 @@ def write(pointer, tile, row, rows, stride, DIM: tl.constexpr, WIDTH: tl.constex
 def read_turned(pointer, row, rows, stride, cos, sin, HALF: tl.constexpr, STEP: tl.constexpr, GAP: tl.constexpr):
     """Rows turned by their positions, as two tiles: the first and the second coordinates of all pairs.
 
-    The tables of cosines and sines have a row for each of the tile's.
+    The tables of cosines and sines have a row for each that is there.
     """
     pair = tl.arange(0, HALF)
     inside = (row < rows)[:, None]
@@ -64,7 +64,7 @@ def read_turned(pointer, row, rows, stride, cos, sin, HALF: tl.constexpr, STEP: 
     one = tl.load(place, mask=inside, other=0.0)
     other = tl.load(place + GAP, mask=inside, other=0.0)
     angle = row[:, None] * HALF + pair[None, :]
-    c, s = tl.load(cos + angle), tl.load(sin + angle)
+    c, s = tl.load(cos + angle, mask=inside, other=0.0), tl.load(sin + angle, mask=inside, other=0.0)
     return (one * c - other * s).to(one.dtype), (other * c + one * s).to(one.dtype)
 
 
@@ -77,10 +77,23 @@ def write_turned_back(
     pair = tl.arange(0, HALF)
     inside = (row < rows)[:, None]
     angle = row[:, None] * HALF + pair[None, :]
-    c, s = tl.load(cos + angle), tl.load(sin + angle)
+    c, s = tl.load(cos + angle, mask=inside, other=0.0), tl.load(sin + angle, mask=inside, other=0.0)
     place = pointer + row[:, None] * stride + pair[None, :] * STEP
     tl.store(place, (one * c + other * s).to(pointer.dtype.element_ty), mask=inside)
     tl.store(place + GAP, (other * c - one * s).to(pointer.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+@no_type_check
+def read_turned_in_order(
+    pointer, row, rows, stride, cos, sin, HALF: tl.constexpr, STEP: tl.constexpr, GAP: tl.constexpr
+):
+    """Turned rows as one tile, the coordinates in the order they have in memory."""
+    one, other = read_turned(pointer, row, rows, stride, cos, sin, HALF, STEP, GAP)
+    both = tl.join(one, other)
+    if GAP != 1:
+        both = tl.permute(both, (0, 2, 1))
+    return tl.reshape(both, (row.shape[0], 2 * HALF))
 
 
 @triton.jit

@@ -1,6 +1,7 @@
 """Rotary positions for the kernels: cosines and sines are read from the definition, `turn`, by turning unit vectors.
 
-Short sentences turn inside their kernel; longer ones are turned by a kernel of its own, once, before.
+Short sentences turn inside their kernel. Of longer ones queries, which it reads once, turn inside it too; keys, which
+every block of queries reads, are turned by a kernel of its own, once, before.
 """
 
 # mypy: ignore-errors
@@ -42,11 +43,17 @@ def _waves(turn: Any, dim: int, dtype: torch.dtype, device: torch.device, longes
     return Turned((turned[:, first].contiguous(), turned[:, first + steps[1]].contiguous()), steps)
 
 
+def turned_inside(turn: Any, side: Packed, first: int) -> Turned | None:
+    """Waves for blocks of rows, the first of each sequence standing at `first`."""
+    waves = waves_of(turn, side.rows, first + side.longest)
+    return None if waves is None else waves.since(first)
+
+
 def turned_apart(turn: Any, side: Packed, first: int) -> Packed:
     """Rows turned before another kernel sees them, the first of each sequence standing at `first`."""
-    waves = waves_of(turn, side.rows, first + -(-side.longest // ROWS) * ROWS)
+    waves = turned_inside(turn, side, first)
     if waves is not None:
-        return side._replace(rows=Turning.apply(side.rows, side, waves, first))
+        return side._replace(rows=Turning.apply(side.rows, side, waves))
     token = torch.arange(len(side.rows), device=side.rows.device)
     row = torch.searchsorted(side.starts[: len(side.lengths)].contiguous(), token, right=True) - 1
     return side._replace(rows=turn.turn(side.rows, (token - side.starts[row] + first)[:, None]))
@@ -56,22 +63,22 @@ class Turning(torch.autograd.Function):
     """Rows turned by their positions; gradients turned back."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, side: Packed, waves: Turned, first: int) -> Tensor:
-        ctx.given = side._replace(rows=rows), waves, first
-        return _turned(rows, *ctx.given, back=False)
+    def forward(ctx: Any, rows: Tensor, side: Packed, waves: Turned) -> Tensor:
+        ctx.given = side._replace(rows=rows), waves
+        return turned(rows, *ctx.given)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return _turned(gradients[0].contiguous(), *ctx.given, back=True), None, None, None
+        return turned(gradients[0].contiguous(), *ctx.given, back=True), None, None
 
 
-def _turned(rows: Tensor, side: Packed, waves: Turned, first: int, *, back: bool) -> Tensor:
+def turned(rows: Tensor, side: Packed, waves: Turned, *, back: bool = False) -> Tensor:
+    """Rows (or their gradients, back) turned by the positions they have on this side."""
     _, heads, dim = rows.shape
     out = side.room(heads, dim)
-    cos, sin = (table[first:] for table in waves.waves)
     turn_rows[(-(-side.longest // ROWS), heads, len(side.lengths))](
-        rows, out, cos, sin, side.starts, side.lengths, rows.stride(0), rows.stride(1), heads * dim,
+        rows, out, *waves.waves, side.starts, side.lengths, rows.stride(0), rows.stride(1), heads * dim,
         DIM=dim, ROWS=ROWS, STEP=waves.steps[0], GAP=waves.steps[1], BACK=back, num_warps=4,
     )  # fmt: skip
     return out
