@@ -69,17 +69,9 @@ def checks(name: str, results: Sequence[Result], *, dev_only: bool = False) -> l
             ok = better(asked.figure) * (found[0] - asked.value) >= 0
             made.append(Check(f"{asked.figure}, {asked.of}", found[0], limit(asked.figure), asked.value, ok))
     tests = [figure for result in good for figure in result["figures"] if not figure.startswith("dev ")]
-    for figure in dict.fromkeys(figure for figure in tests if figure.split()[-1] == convention.chosen):
-        pair = [spread(some, figure) for some in _alike(ways["recipe"], ways["auto"])]
+    for figure in dict.fromkeys(figure for figure in tests if figure.split()[-1] not in HIDDEN):
+        pair = [spread(ways[way], figure) for way in ("recipe", "auto")]
         if pair[0] and pair[1]:
             behind = 100 * better(figure) * (pair[0][0] - pair[1][0]) / max(pair[0][0], 1e-9)
             made.append(Check(f"{figure}: auto behind the recipe, %", behind, None, NEAR, behind <= NEAR))
     return made
-
-
-def _alike(recipe: Sequence[Result], auto: Sequence[Result]) -> tuple[Sequence[Result], Sequence[Result]]:
-    """Both ways with the seeds they share, where they share any: chance is not to be taken for the recipe's merit."""
-    shared = {one["seed"] for one in recipe} & {one["seed"] for one in auto}
-    if not shared:
-        return recipe, auto
-    return [one for one in recipe if one["seed"] in shared], [one for one in auto if one["seed"] in shared]
