@@ -24,7 +24,10 @@ VIEWS = {  # name: (model, theme, the rest of the link)
     "walk": ("spelling", "light", "walk?s=attention"),
     "output": ("spelling", "dark", "output?s=attention&r=3"),
     "decode": ("spelling", "light", "decode?s=attention&d=4"),
+    "knockout": ("spelling", "light", "knockout?s=attention&r=4"),
 }
+
+TO = {"knockout": "section:has(#cause)"}  # where a view's picture begins, if not at the top
 
 
 def main() -> None:
@@ -55,6 +58,8 @@ def shoot(page: Page, address: str, model: str, rest: str, path: Path) -> None:
     page.goto(f"{address}/#/{rest.replace('?', f'?m={id}&')}")
     page.wait_for_load_state("networkidle")
     until(page, "!document.querySelector('[aria-busy=true]')")
+    if path.stem in TO:
+        page.locator(TO[path.stem]).evaluate("node => node.scrollIntoView()")
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     picture.quantize(192, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

@@ -7,6 +7,7 @@ import Alignment from "./pages/Alignment.svelte";
 import Decode from "./pages/Decode.svelte";
 import Embedding from "./pages/Embedding.svelte";
 import Heads from "./pages/Heads.svelte";
+import Knockout from "./pages/Knockout.svelte";
 import Output from "./pages/Output.svelte";
 import Overview from "./pages/Overview.svelte";
 import Tokens from "./pages/Tokens.svelte";
@@ -31,7 +32,7 @@ export const pages: Page[] = [
   { id: "walk", component: Walk, traced: true },
   { id: "output", component: Output, traced: true },
   { id: "decode", component: Decode, traced: true },
-  { id: "knockout", component: null, traced: true },
+  { id: "knockout", component: Knockout, traced: true },
   { id: "compare", component: null, traced: true },
   { id: "training", component: null, traced: true },
   { id: "lessons", component: null, traced: false },

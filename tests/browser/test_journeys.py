@@ -45,7 +45,7 @@ def test_a_grid_by_keyboard_alone(visit, ids, model, name):
     assert focused(page) == "gridcell"
 
 
-@pytest.mark.parametrize("name", ["start", "overview", "tokens", "heads", "walk", "output", "decode"])
+@pytest.mark.parametrize("name", ["start", "overview", "tokens", "heads", "walk", "output", "decode", "knockout"])
 def test_every_control_of_a_page_is_reached_by_tab(visit, ids, name):
     """Whatever can be clicked can be tabbed to."""
     page = visit().open(f"#/{name}?m={ids['spelling']}&s={SOURCE}")

@@ -211,7 +211,7 @@ def test_a_saved_page_shows_the_same_without_a_server(visit, ids, traces, browse
         opened.on("pageerror", lambda error: complaints.append(str(error)))
         opened.goto(file.as_uri())
         opened.locator("[data-heatmap][data-name='dec.1.cross.weights']").wait_for()
-        for name in ("overview", "tokens", "embedding", "heads", "alignment", "walk", "output", "decode"):
+        for name in ("overview", "tokens", "embedding", "heads", "alignment", "walk", "output", "decode", "knockout"):
             opened.evaluate(f"location.hash = '#/{name}'")
             opened.locator("h1").first.wait_for()
             until(opened, "!document.querySelector('[aria-busy=true]')")

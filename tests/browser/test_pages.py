@@ -3,7 +3,19 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-PAGES = ["start", "overview", "tokens", "embedding", "attention", "heads", "alignment", "walk", "output", "decode"]
+PAGES = [
+    "start",
+    "overview",
+    "tokens",
+    "embedding",
+    "attention",
+    "heads",
+    "alignment",
+    "walk",
+    "output",
+    "decode",
+    "knockout",
+]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -171,7 +171,7 @@ def test_frozen_views_are_those_of_the_server(held, static, web):
     crossing = sum(one.kind == "cross" for one in held.trace.attentions)
     both = rows + columns
     expected = {"space": 2, "neighbours": both, "walk": both, "output": rows, "alignment": 1 + crossing, "wall": 1}
-    assert counts == {**expected, "beam": 1}
+    assert counts == {**expected, "beam": 1, "causes": 1}
 
 
 def test_nothing_inside_ends_a_script():

@@ -119,7 +119,8 @@ def test_a_model_without_attention_has_no_alignment(tmp_path):
     web, (model,) = client(models), models
     found = web.post("/api/trace", json={"model": model.id, "source": "aba"}).json()
     assert (model.entry["heads"], found["attentions"]) == (0, [])
-    assert refused(web.get(f"/api/trace/{found['id']}/alignment"), 422, "no-attention")
+    for view in ("alignment", "causes"):
+        assert refused(web.get(f"/api/trace/{found['id']}/{view}"), 422, "no-attention")
     assert web.get(f"/api/trace/{found['id']}/wall").json() == {"heads": []}
     sweep = web.post("/api/sweep", json={"model": model.id, "source": "aba"}).json()
     assert (sweep["base"]["text"], sweep["heads"]) == (found["output"]["text"], [])

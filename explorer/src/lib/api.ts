@@ -32,6 +32,7 @@ export interface DataSource {
   alignment(trace: c.Trace, attention: string, signal?: AbortSignal): Promise<c.Alignment>;
   walk(trace: c.Trace, side: c.Side, position: number, signal?: AbortSignal): Promise<c.Walk>;
   beam(trace: c.Trace, width: number, signal?: AbortSignal): Promise<c.BeamTree>;
+  causes(trace: c.Trace, signal?: AbortSignal): Promise<c.Causes>;
   wall(trace: c.Trace, signal?: AbortSignal): Promise<c.WallHead[]>;
   sweep(model: string, source: string, target: string | null, signal?: AbortSignal): Promise<c.Sweep>;
   /** The trace as a file. */
@@ -94,6 +95,9 @@ abstract class Reads implements DataSource {
   }
   beam(trace: c.Trace, width: number, signal?: AbortSignal): Promise<c.BeamTree> {
     return this.read(trace, "beam", { width }, signal);
+  }
+  causes(trace: c.Trace, signal?: AbortSignal): Promise<c.Causes> {
+    return this.read(trace, "causes", {}, signal);
   }
   async wall(trace: c.Trace, signal?: AbortSignal): Promise<c.WallHead[]> {
     return (await this.read<{ heads: c.WallHead[] }>(trace, "wall", {}, signal)).heads;

@@ -212,6 +212,12 @@ export interface Alignment {
   text: string;
 }
 
+/** What each answer token (row) loses when a source token (column) is hidden; how well weights foretell it. */
+export interface Causes {
+  effects: number[][];
+  ranks: Record<string, number | null>;
+}
+
 export interface Walk {
   contributions: { at: string; norm: number; cosine: number; into: string }[];
   residuals: { at: string; norm: number }[];

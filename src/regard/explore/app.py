@@ -130,6 +130,12 @@ def _views(app: FastAPI, traces: Traces) -> None:
 
         return _json(beams(traces[id], width))
 
+    @app.get("/api/trace/{id}/causes")
+    def causes(id: str) -> Response:
+        from regard.explore.caused import caused
+
+        return _json(caused(traces[id]))
+
     @app.get("/api/trace/{id}/wall")
     def wall(id: str) -> Response:
         from regard.explore.attended import wall

@@ -12,6 +12,7 @@ from typing import Any
 
 from regard.explore import STATIC
 from regard.explore.attended import alignment, wall
+from regard.explore.caused import caused
 from regard.explore.decoded import beams
 from regard.explore.describe import described
 from regard.explore.export import tensors
@@ -83,6 +84,8 @@ def reads(held: Held) -> Iterator[tuple[str, Any]]:
         for attention in (MEAN, *crossing):
             yield f"alignment?attention={attention}", alignment(held, attention)
     if not held.ask.edits:
+        if crossing:
+            yield "causes", caused(held)
         width = held.ask.decode.width
         yield f"beam?width={width}", beams(held, width)
     yield "wall", wall(held)

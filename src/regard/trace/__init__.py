@@ -1,6 +1,7 @@
 """Trace: every number inside a model by name, changed by hand if wanted, and explained down to the weights."""
 
 from regard.trace.aligned import aligned, links
+from regard.trace.causes import agreement, causes
 from regard.trace.edits import Change, edit
 from regard.trace.explanation import Explanation, Operand
 from regard.trace.lens import lens, rank
@@ -21,7 +22,9 @@ __all__ = [
     "Step",
     "Trace",
     "Tree",
+    "agreement",
     "aligned",
+    "causes",
     "contributions",
     "distance",
     "edit",

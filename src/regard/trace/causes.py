@@ -1,0 +1,116 @@
+"""Causes: what an answer loses when a source token is hidden. Weights say where a model looked, this what it needed.
+
+>>> trace = record(transducer, "attention")
+>>> effects = causes(transducer, trace)                # (answer token, source token)
+>>> agreement(aligned(trace), effects)                 # do they say the same?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention import Attention, Mask, everything
+from regard.axes import Site
+from regard.errors import RegardError
+from regard.models import Model
+from regard.models.recurrent import Recurrent
+from regard.ragged import Ragged
+from regard.text import BEGIN
+from regard.trace.trace import Trace
+from regard.transducer import Transducer
+
+TOGETHER = 8_192  # tokens of all copies that are computed together
+NONE = -1  # no key stands there: a copy that hides nothing
+Matrix = Float[Tensor, "target source"]
+
+
+@torch.no_grad()
+def causes(transducer: Transducer, trace: Trace) -> Matrix:
+    """log p(token) − log p(token | a source token hidden), for each token of the answer and each of the source, ends
+    included. Above 0 the source token was needed.
+
+    Hidden means that no attention sees it: neither those of the encoder nor those of the decoder. The recurrent encoder
+    of an RNN has read it all the same. All tokens that were said stay as they were.
+    """
+    if trace.edits:
+        raise RegardError("causes are measured on the model as it is; record without edits")
+    model = transducer.model
+    source, said = [piece.id for piece in trace.source], [piece.id for piece in trace.following]
+    hidden, count = [NONE, *range(len(source))], max(1, TOGETHER // (len(source) + len(said)))
+    found = [_said(model, source, said, hidden[i : i + count]) for i in range(0, len(hidden), count)]
+    whole, *without = torch.cat(found)
+    return torch.stack([whole - one for one in without], 1)
+
+
+def agreement(weights: Tensor, effects: Tensor) -> float | None:
+    """Spearman's rank correlation of two matrices, cell by cell: 1 where they put all cells into the same order. None
+    where one of them has no order."""
+    if weights.shape != effects.shape:
+        raise RegardError(f"both need one shape; got {tuple(weights.shape)} and {tuple(effects.shape)}")
+    one, other = (_ranks(matrix.flatten()) for matrix in (weights, effects))
+    if min(one.min() - one.max(), other.min() - other.max(), key=abs) == 0:
+        return None
+    return float(torch.corrcoef(torch.stack([one, other]))[0, 1])
+
+
+def _ranks(numbers: Float[Tensor, " cell"]) -> Float[Tensor, " cell"]:
+    """Places in the order of size; equal numbers share the mean of theirs."""
+    _, place, counts = numbers.double().unique(return_inverse=True, return_counts=True)
+    return (counts.cumsum(0) - (counts - 1) / 2)[place].double()
+
+
+def _said(
+    model: Model, source: Sequence[int], said: Sequence[int], hidden: Sequence[int]
+) -> Float[Tensor, "copy target"]:
+    """The log-probability of each token that was said, in a copy for each source token that is hidden."""
+    device, copies = next(model.parameters()).device, len(hidden)
+    asked, prefix = (Ragged.of([torch.tensor(ids)] * copies).to(device) for ids in (source, [BEGIN, *said[:-1]]))
+    with _hiding(model, torch.tensor(hidden, device=device)):
+        logps = model(asked, prefix).values.float().log_softmax(-1).unflatten(0, (copies, -1))
+    return logps.gather(2, torch.tensor(said, device=device).expand(copies, -1)[..., None])[..., 0].cpu()
+
+
+@dataclass(frozen=True, eq=False)
+class Without(Mask):
+    """All keys but one, another in each sequence."""
+
+    keys: Int[Tensor, " batch"]
+
+    formula = "key ≠ hidden"
+
+    def __call__(self, site: Site) -> Tensor:
+        return site.key != self.keys[site.batch]
+
+
+@contextmanager
+def _hiding(model: Any, keys: Int[Tensor, " copy"]) -> Iterator[None]:
+    """While this is open, copy i of a batch sees no key at keys[i] of the source."""
+
+    def narrow(_: Any, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return given, {**options, "mask": options.get("mask", everything) & Without(keys)}
+
+    hooks = [one.register_forward_pre_hook(narrow, with_kwargs=True) for one in _readers(model)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _readers(model: Any) -> list[Attention]:
+    """The attentions whose keys are the source's."""
+    if isinstance(model, Recurrent):
+        found = model.looks()
+    else:
+        found = [layer.self_attention.attention for layer in model.encoder]
+        found += [layer.cross_attention.attention for layer in model.decoder]
+    if not found:
+        raise RegardError("this model has no attention to its source: all it knows of it is one vector")
+    return found

@@ -1,0 +1,32 @@
+"""Causes as the page gets them, against the library's own."""
+
+import pytest
+
+from regard.trace import agreement, aligned, causes, record
+
+SOURCE = "abandon"
+
+
+@pytest.fixture(scope="module", params=["transformer", "recurrent"])
+def family(request):
+    return request.param
+
+
+def test_effects_and_how_weights_agree_with_them(web, models, ids, family):
+    asked = web.post("/api/trace", json={"model": ids[family], "source": SOURCE}).json()
+    found = web.get(f"/api/trace/{asked['id']}/causes").json()
+    transducer = models[ids[family]].transducer
+    trace = record(transducer, SOURCE, asked["output"]["text"])
+    truth = causes(transducer, trace)
+    assert [[pytest.approx(value, abs=1e-4) for value in row] for row in truth.tolist()] == found["effects"]
+    names = ["mean", *(one["name"] for one in asked["attentions"] if one["kind"] == "cross")]
+    assert list(found["ranks"]) == names
+    assert found["ranks"] == pytest.approx({name: agreement(aligned(trace, name), truth) for name in names}, abs=0.02)
+
+
+def test_causes_of_an_edited_model_are_refused(web, ids, family):
+    edits = [{"kind": "force", "step": 0, "token": 4}]
+    edited = web.post("/api/trace", json={"model": ids[family], "source": SOURCE, "edits": edits}).json()
+    said = web.get(f"/api/trace/{edited['id']}/causes")
+    assert (said.status_code, said.json()["error"]["code"]) == (422, "edited")
+    assert "take the edits away" in said.json()["error"]["message"]

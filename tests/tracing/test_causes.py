@@ -1,0 +1,102 @@
+"""What an answer loses without a source token: against edits layer by layer, a shorter memory, and scipy."""
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+import regard
+from regard.attention import Cache
+from regard.errors import RegardError
+from regard.models.recurrent import RecurrentState
+from regard.ragged import Ragged
+from regard.text import BEGIN
+from regard.trace import agreement, aligned, causes, record
+from tests.tracing.making import ATTENDING, TRANSFORMERS, made
+
+SOURCE, TARGET = "abandon", "AH B AE N"
+RECURRENT = [kind for kind in ATTENDING if kind not in TRANSFORMERS]
+
+
+@pytest.fixture(scope="module")
+def transformer():
+    return regard.load("spelling")
+
+
+def told(trace) -> torch.Tensor:
+    """The log-probability of each token that was said."""
+    return trace["out.logprobs"].gather(1, torch.tensor([[piece.id] for piece in trace.following]))[:, 0]
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_hiding_is_minus_infinity_in_every_attention_that_reads_the_source(kind):
+    """The trace's own definition, one attention after another: each sees what the ones before made of it."""
+    transformer = made(kind)
+    trace = record(transformer, SOURCE, TARGET)
+    effects = causes(transformer, trace)
+    assert effects.shape == (len(trace.following), len(trace.source))
+    for hidden in (0, 3, len(trace.source) - 1):
+        edits = []
+        for one in trace.attentions:
+            if one.key == "source":
+                scores = record(transformer, SOURCE, TARGET, edits=edits)[f"{one.name}.masked"].clone()
+                scores[..., hidden] = -1e5
+                edits.append({"kind": "patch", "name": f"{one.name}.masked", "values": scores})
+        truth = told(trace) - told(record(transformer, SOURCE, TARGET, edits=edits))
+        torch.testing.assert_close(effects[:, hidden], truth, rtol=1e-3, atol=2e-4)
+    assert effects.abs().max() > 0.01
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
+    recurrent = made(kind)
+    trace, model = record(recurrent, SOURCE, TARGET), recurrent.model
+    effects = causes(recurrent, trace)
+    for hidden in (0, 4):
+        state = model.start(model.encode(Ragged.of([torch.tensor([piece.id for piece in trace.source])])))
+        kept = [at for at in range(len(trace.source)) if at != hidden]
+        known = (part.tensor[:, :, kept] for part in (state.memory.keys, state.memory.values))
+        state = RecurrentState(state.hidden, Cache().append(*known), state.summary)
+        left, token = [], BEGIN
+        for piece in trace.following:
+            logits, state = model.step(torch.tensor([token]), state)
+            left.append(logits.log_softmax(-1)[0, piece.id])
+            token = piece.id
+        torch.testing.assert_close(effects[:, hidden], told(trace) - torch.stack(left), rtol=1e-3, atol=1e-4)
+
+
+def test_copies_in_parts_are_copies_at_once_and_leave_nothing_behind(transformer, monkeypatch):
+    from regard.trace import causes as function
+
+    trace = record(transformer, SOURCE)
+    whole = causes(transformer, trace)
+    monkeypatch.setitem(function.__globals__, "TOGETHER", 40)
+    torch.testing.assert_close(causes(transformer, trace), whole, rtol=1e-4, atol=1e-5)
+    assert not any(part._forward_pre_hooks for part in transformer.model.modules())
+    assert torch.equal(record(transformer, SOURCE)["out.logits"], trace["out.logits"])
+
+
+def test_agreement_is_spearmans(transformer):
+    trace = record(transformer, SOURCE)
+    weights, effects = aligned(trace), causes(transformer, trace)
+    truth = spearmanr(weights.flatten(), effects.flatten()).statistic
+    assert agreement(weights, effects) == pytest.approx(truth, abs=1e-6)
+    ties = torch.tensor([[1.0, 1.0, 2.0], [0.5, 2.0, 2.0]])
+    assert agreement(ties, effects[:2, :3]) == pytest.approx(spearmanr(ties.flatten(), effects[:2, :3].flatten())[0])
+    assert agreement(ties, ties) == pytest.approx(1)
+    assert agreement(ties, -ties) == pytest.approx(-1)
+    assert agreement(ties, torch.ones(2, 3)) is None
+    with pytest.raises(RegardError, match=r"one shape; got \(2, 3\) and \(3, 2\)"):
+        agreement(ties, ties.T)
+
+
+def test_an_edited_trace_is_refused(transformer):
+    cut = {"kind": "knock-out", "attention": "dec.0.cross", "head": 0}
+    with pytest.raises(RegardError, match="record without edits"):
+        causes(transformer, record(transformer, SOURCE, edits=[cut]))
+
+
+def test_a_model_that_does_not_look_is_refused():
+    bottleneck = made("bottleneck")
+    with pytest.raises(RegardError, match="no attention to its source"):
+        causes(bottleneck, record(bottleneck, SOURCE))
