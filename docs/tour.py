@@ -25,6 +25,11 @@ VIEWS = {  # name: (model, theme, the rest of the link)
     "output": ("spelling", "dark", "output?s=attention&r=3"),
     "decode": ("spelling", "light", "decode?s=attention&d=4"),
     "knockout": ("spelling", "light", "knockout?s=attention&r=4"),
+    "compare": (
+        "spelling",
+        "dark",
+        "compare?s=attention&t=AH+T+EH+N+SH+AH+N&e=unpositioned&h=1&with=%23%2Fcompare%3Fm%3D{id}&o.tensor=dec.1.cross.weights",
+    ),
 }
 
 TO = {"knockout": "section:has(#cause)"}  # where a view's picture begins, if not at the top
@@ -55,7 +60,7 @@ def shoot(page: Page, address: str, model: str, rest: str, path: Path) -> None:
     """One view, when all its numbers are there, in few enough colours for a small file."""
     models = page.request.get(f"{address}/api/models").json()["models"]
     id = next(one["id"] for one in models if one["name"] == model)
-    page.goto(f"{address}/#/{rest.replace('?', f'?m={id}&')}")
+    page.goto(f"{address}/#/{rest.replace('?', f'?m={id}&').replace('{id}', id)}")
     page.wait_for_load_state("networkidle")
     until(page, "!document.querySelector('[aria-busy=true]')")
     if path.stem in TO:

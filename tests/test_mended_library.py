@@ -259,3 +259,32 @@ def test_a_cache_takes_more_of_the_same_kind_alone():
         with pytest.raises(ShapeError, match="this cache holds"):
             cache.append(other, other)
     assert cache.append(keys, keys).longest == 6
+
+
+WRONG = """
+import numpy, torch, regard
+from regard.attention import Attention
+x = torch.randn(1, 2, 3, 4)
+asked = [
+    lambda: regard.attend(x.numpy(), x, x), lambda: regard.attend(x, x, x.tolist()),
+    lambda: regard.attend(x, x, x, bias="alibi"), lambda: Attention("dot"),
+    lambda: regard.load("spelling").search(beam="4"),
+]
+for ask in asked:
+    try:
+        ask()
+    except regard.errors.RegardError as error:
+        print(error)
+"""
+
+
+def test_arguments_of_a_wrong_kind_are_named_in_a_line():
+    """In a process of its own: here, types are checked before the package sees them."""
+    run = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == [
+        "sequences are tensors or Ragged batches, and this is a ndarray; torch.as_tensor makes one",
+        "sequences are tensors or Ragged batches, and this is a list; torch.as_tensor makes one",
+        "a bias is made first, as Alibi(heads) is; got 'alibi'",
+        "a score is made first, as ScaledDot(heads, dim) is; got 'dot'",
+        "a beam is at least 1 wide; got '4'",
+    ]

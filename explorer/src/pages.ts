@@ -4,6 +4,7 @@ import type { Component } from "svelte";
 import Attention from "./pages/Attention.svelte";
 import Start from "./pages/Start.svelte";
 import Alignment from "./pages/Alignment.svelte";
+import Compare from "./pages/Compare.svelte";
 import Decode from "./pages/Decode.svelte";
 import Embedding from "./pages/Embedding.svelte";
 import Heads from "./pages/Heads.svelte";
@@ -33,7 +34,7 @@ export const pages: Page[] = [
   { id: "output", component: Output, traced: true },
   { id: "decode", component: Decode, traced: true },
   { id: "knockout", component: Knockout, traced: true },
-  { id: "compare", component: null, traced: true },
+  { id: "compare", component: Compare, traced: true },
   { id: "training", component: null, traced: true },
   { id: "lessons", component: null, traced: false },
 ];

@@ -103,8 +103,8 @@ class Transducer:
             shortest=shortest, longest=longest, prefix=prefix, banned=banned, repetition=repetition, no_repeat=no_repeat
         )
         needed = requirement(self.bundle.target, required)
-        if beam < 1:
-            raise RegardError(f"a beam is at least 1 wide; got {beam}")
+        if not isinstance(beam, int) or beam < 1:
+            raise RegardError(f"a beam is at least 1 wide; got {beam!r}")
         if beam == 1 and best == 1 and needed is None:
             return Greedy(kept)
         return Beam(max(beam, best), best, ranked, kept, needed)

@@ -15,6 +15,7 @@ PAGES = [
     "output",
     "decode",
     "knockout",
+    "compare",
 ]
 
 

@@ -21,6 +21,8 @@ export interface Place {
   tables: string[];
   /** the number whose arithmetic is open: a tensor and an index in it */
   opened: { name: string; index: number[] } | null;
+  /** the address of what is compared with, if anything is: its model, texts, search and edits */
+  kept: string;
   /** what single pages let one choose, by name: `o.side=target` */
   options: Record<string, string>;
 }
@@ -40,6 +42,7 @@ export const NOWHERE: Place = {
   theme: "",
   tables: [],
   opened: null,
+  kept: "",
   options: {},
 };
 
@@ -129,6 +132,7 @@ export function write(place: Place): string {
   if (place.theme) put("theme", place.theme);
   if (place.tables.length) put("table", place.tables.join(","));
   if (place.opened) put("x", [place.opened.name, ...place.opened.index].join(","));
+  if (place.kept) put("with", place.kept);
   for (const name of Object.keys(place.options).sort()) put(`o.${name}`, place.options[name]!);
   return `#/${place.page}${parts.length ? `?${parts.join("&")}` : ""}`;
 }
@@ -155,6 +159,7 @@ export function read(hash: string): Place {
     theme: theme === "light" || theme === "dark" ? theme : "",
     tables: (values.get("table") ?? "").split(",").filter((view) => WORD.test(view)),
     opened: word(name) ? { name, index: index.map(whole) } : null,
+    kept: values.get("with") ?? "",
     options: Object.fromEntries([...values].filter(([key]) => OPTION.test(key)).map(([key, value]) => [key.slice(2), value.slice(0, 80)])),
   };
 }

@@ -25,6 +25,8 @@ class Explorer extends Shown {
   target = $state<string | null>(null);
   decode = $state.raw<Decode>(NOWHERE.decode);
   edits = $state.raw<Edit[]>([]);
+  /** the address of a state that was kept to compare with */
+  kept = $state("");
 
   trace = $state.raw<Trace | null>(null);
   status = $state<Status>("idle");
@@ -81,6 +83,7 @@ class Explorer extends Shown {
     this.theme = place.theme;
     this.tables = place.tables;
     this.options = place.options;
+    this.kept = place.kept;
     const before = JSON.stringify(this.asking());
     this.modelId = model?.id ?? "";
     this.source = place.source ?? model?.example ?? "";
@@ -111,8 +114,27 @@ class Explorer extends Shown {
       theme: this.theme,
       tables: this.tables,
       opened: this.opened,
+      kept: this.kept,
       options: this.options,
     };
+  }
+
+  /** Keeps what is asked now, to compare with. Of the state only what a trace depends on is kept. */
+  keep(): void {
+    const { model, source, target, decode, edits } = { ...this.place(), model: this.modelId };
+    this.kept = write({ ...NOWHERE, page: "compare", model, source, target, decode, edits });
+  }
+  /** Goes back to what was kept. */
+  restore(): Promise<void> {
+    const { model, source, target, decode, edits } = read(this.kept);
+    return this.visit({ ...this.place(), model, source, target, decode, edits });
+  }
+  /** What was kept, as a request. */
+  recall(): TraceRequest | null {
+    if (!this.kept) return null;
+    const { model: id, source, target, decode, edits } = read(this.kept);
+    const model = this.models.find((one) => one.id === id);
+    return model ? { model: model.id, source: source ?? model.example, target, decode, edits } : null;
   }
 
   /** Keeps the address in step: a new page at once, all else when the keys and the pointer come to rest. */
@@ -141,7 +163,8 @@ class Explorer extends Shown {
   async openModel(id: string, page = this.page): Promise<void> {
     const model = this.models.find((one) => one.id === id);
     if (!model) return;
-    await this.visit({ ...NOWHERE, page, model: id, theme: this.theme });
+    const source = page === "compare" ? this.source : null; // two models are compared on one text
+    await this.visit({ ...NOWHERE, page, model: id, source, theme: this.theme, kept: this.kept });
   }
 
   asking(): TraceRequest {

@@ -40,6 +40,10 @@ class Attention(nn.Module):
         super().__init__()
         if backend != "auto":
             choose(backends.BACKENDS, backend, "backend")
+        if not isinstance(score, Score):
+            raise RegardError(f"a score is made first, as ScaledDot(heads, dim) is; got {score!r:.40}")
+        if bias is not None and not hasattr(bias, "heads"):
+            raise RegardError(f"a bias is made first, as Alibi(heads) is; got {bias!r:.40}")
         if bias is not None and bias.heads not in (None, score.heads):
             raise ShapeError(f"the bias {type(bias).__name__} is for {bias.heads} heads, the score for {score.heads}")
         self.score = score
@@ -185,6 +189,11 @@ def _sizes(sequences: Sequences) -> tuple[str, dict[str, int]]:
         shape, kind, wanted = sequences.values.shape, "ragged", "(token, head, dim)"
     else:
         tensor = sequences.tensor if isinstance(sequences, Padded) else sequences
+        if not isinstance(tensor, Tensor):
+            kind = type(tensor).__name__
+            raise ShapeError(
+                f"sequences are tensors or Ragged batches, and this is a {kind}; torch.as_tensor makes one"
+            )
         shape, kind, wanted = tensor.shape, "dense", "(batch, head, time, dim)"
     if len(shape) != wanted.count(",") + 1:
         raise ShapeError(f"{kind} sequences must be {wanted}; got a tensor of shape {tuple(shape)}")
