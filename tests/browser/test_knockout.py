@@ -125,3 +125,27 @@ def test_effects_of_other_words_do_not_stand_under_new_ones(page):
     for route in held:
         route.continue_()
     until(page, "document.querySelectorAll('[data-head] small').length > 0 && document.querySelector('[data-told]')")
+
+
+def test_a_sweep_that_fails_says_so_and_waits_to_be_asked_again(visit, ids):
+    seen = visit(clean=False)
+    page = seen.page
+    asked = []
+    error = {"error": {"code": "busy", "message": "the sweep broke"}}
+    page.route("**/api/sweep", lambda route: (asked.append(1), route.fulfill(status=500, json=error)))
+    page.goto(f"{seen.address}/#/knockout?m={ids['spelling']}&s={SOURCE}")
+    until(page, "document.body.innerText.includes('the sweep broke')")
+    page.wait_for_timeout(500)
+    assert len(asked) == 1
+    page.unroute("**/api/sweep")
+    page.get_by_role("button", name="Try again").click()
+    until(page, "document.querySelectorAll('[data-head] small').length > 0")
+
+
+def test_a_sweep_of_one_model_is_not_shown_for_another(page, ids):
+    until(page, "document.querySelectorAll('[data-head] small').length > 1")
+    page.locator("header select").first.select_option(ids["spelling-recurrent"])
+    until(page, "document.querySelectorAll('[data-head]').length === 1")
+    until(page, "document.querySelectorAll('[data-head] small').length === 1")
+    assert page.locator("[data-bars] li").count() == 1
+    until(page, "!document.querySelector('main [role=status]')?.innerText.includes('Cutting')")

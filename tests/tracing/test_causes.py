@@ -70,8 +70,9 @@ def test_copies_in_parts_are_copies_at_once_and_leave_nothing_behind(transformer
 
     trace = record(transformer, SOURCE)
     whole = causes(transformer, trace)
-    monkeypatch.setitem(function.__globals__, "TOGETHER", 40)
-    torch.testing.assert_close(causes(transformer, trace), whole, rtol=1e-4, atol=1e-5)
+    for limit, few in (("TOGETHER", 40), ("LOGITS", 900)):
+        monkeypatch.setitem(function.__globals__, limit, few)
+        torch.testing.assert_close(causes(transformer, trace), whole, rtol=1e-4, atol=1e-5)
     assert not any(part._forward_pre_hooks for part in transformer.model.modules())
     assert torch.equal(record(transformer, SOURCE)["out.logits"], trace["out.logits"])
 
@@ -100,3 +101,14 @@ def test_a_model_that_does_not_look_is_refused():
     bottleneck = made("bottleneck")
     with pytest.raises(RegardError, match="no attention to its source"):
         causes(bottleneck, record(bottleneck, SOURCE))
+
+
+def test_a_model_left_in_training_is_looked_at_without_dropout(transformer):
+    trace = record(transformer, SOURCE)
+    calm = causes(transformer, trace)
+    transformer.model.train()
+    try:
+        assert torch.equal(causes(transformer, trace), calm)
+        assert transformer.model.training
+    finally:
+        transformer.model.eval()

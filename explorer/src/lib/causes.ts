@@ -7,6 +7,9 @@ import { texts } from "./texts";
 /** Below this an effect is no need: a hundredth of a nat. */
 const NEEDED = 0.01;
 
+/** More points than these are one blot: then the chosen row's alone are drawn. */
+const MANY = 4000;
+
 export interface Pair {
   row: number;
   column: number;
@@ -35,8 +38,7 @@ export function scattered(pairs: Pair[], row: number, sources: string[], width: 
   const t = texts.knockout;
   const [left, right, top, bottom] = [54, 20, title ? 40 : 12, 44];
   const height = 340 + (title ? 28 : 0);
-  const effects = pairs.map((pair) => pair.effect);
-  const [low, high] = [Math.min(0, ...effects), Math.max(1e-6, ...effects)];
+  const [low, high] = pairs.reduce(([least, most], pair) => [Math.min(least, pair.effect), Math.max(most, pair.effect)], [0, 1e-6]);
   const x = (weight: number): number => left + weight * (width - left - right);
   const y = (effect: number): number => height - bottom - ((effect - low) / (high - low)) * (height - top - bottom);
   const marks: Mark[] = title ? [{ kind: "text", x: left, y: 24, text: title, colour: "var(--ink)", size: 15, bold: true }] : [];
@@ -46,7 +48,8 @@ export function scattered(pairs: Pair[], row: number, sources: string[], width: 
   for (const at of [low, high]) if (at) marks.push({ kind: "text", x: left - 6, y: y(at) + 4, text: short(at, 2), colour: "var(--soft)", align: "end", size: 11 });
   marks.push({ kind: "text", x: (x(0) + x(1)) / 2, y: height - 8, text: t.weights, colour: "var(--soft)", align: "middle" });
   marks.push({ kind: "text", x: 14, y: (y(low) + y(high)) / 2, text: t.effects, colour: "var(--soft)", align: "middle", turned: true });
-  const [others, own] = [pairs.filter((pair) => pair.row !== row), pairs.filter((pair) => pair.row === row)];
+  const own = pairs.filter((pair) => pair.row === row);
+  const others = pairs.length > MANY ? [] : pairs.filter((pair) => pair.row !== row);
   for (const pair of others) marks.push({ kind: "circle", x: x(pair.weight), y: y(pair.effect), r: 3, fill: "var(--line-strong)" });
   for (const pair of own) marks.push({ kind: "circle", x: x(pair.weight), y: y(pair.effect), r: 5, fill: "var(--accent)" });
   for (const pair of own.filter((one) => one.weight > 0.08 || one.effect > 0.08 * high)) {

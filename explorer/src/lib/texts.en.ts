@@ -361,6 +361,7 @@ export const texts = {
     keep: "Keep this",
     again: "Keep this instead",
     swap: "Go back to what was kept",
+    forget: "Forget it",
     gone: "What was kept is of a model that is not open here.",
     frozen: "A saved page holds one state; comparing needs `regard explore`.",
     states: "The two",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
 
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
 from regard.trace.aligned import MEAN, aligned
 from regard.trace.causes import agreement, causes
+
+_KNOWN: WeakKeyDictionary[Held, Tensor] = WeakKeyDictionary()  # as long as the trace is held
 
 
 def caused(held: Held) -> dict[str, Any]:
@@ -18,7 +23,9 @@ def caused(held: Held) -> dict[str, Any]:
     names = [one.name for one in held.trace.attentions if one.kind == "cross"]
     if not names:
         raise invalid("this model has no attention to its source: all it knows of it is one vector", "no-attention")
-    with held.model.turn() as transducer:
-        effects = causes(transducer, held.trace)
+    if held not in _KNOWN:
+        with held.model.turn() as transducer:
+            _KNOWN[held] = causes(transducer, held.trace)
+    effects = _KNOWN[held]
     ranks = {name: agreement(aligned(held.trace, name), effects) for name in (MEAN, *names)}
     return {"effects": effects.tolist(), "ranks": ranks}

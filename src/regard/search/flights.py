@@ -73,7 +73,7 @@ def _beams(search: Greedy | Beam) -> int:
 
 def _wanted(count: int, dtype: torch.dtype) -> int:
     """Seats for so many: a large flight only pays if it is filled well. In half precision many calls are close, and a
-    usual flight's step takes no longer than a small one's: all but one alone go there, and nobody flies twice."""
+    usual flight's step takes no longer than one of eight seats: 2 to 8 go there at once instead of twice."""
     fitting = next((seats for seats in SEATS if count <= (seats if seats < USUAL else 4 * seats)), SEATS[-1])
     return fitting if dtype == torch.float32 or count == 1 else max(fitting, USUAL)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.attention import Attention, Mask, everything
 from regard.axes import Site
 from regard.errors import RegardError
-from regard.models import Model
+from regard.models import Model, undisturbed
 from regard.models.recurrent import Recurrent
 from regard.ragged import Ragged
 from regard.text import BEGIN
@@ -27,6 +27,7 @@ from regard.trace.trace import Trace
 from regard.transducer import Transducer
 
 TOGETHER = 8_192  # tokens of all copies that are computed together
+LOGITS = 2**26  # and numbers of theirs that are held
 NONE = -1  # no key stands there: a copy that hides nothing
 Matrix = Float[Tensor, "target source"]
 
@@ -43,7 +44,8 @@ def causes(transducer: Transducer, trace: Trace) -> Matrix:
         raise RegardError("causes are measured on the model as it is; record without edits")
     model = transducer.model
     source, said = [piece.id for piece in trace.source], [piece.id for piece in trace.following]
-    hidden, count = [NONE, *range(len(source))], max(1, TOGETHER // (len(source) + len(said)))
+    hidden, each = [NONE, *range(len(source))], len(said) * len(transducer.bundle.target)
+    count = max(1, min(TOGETHER // (len(source) + len(said)), LOGITS // each))
     found = [_said(model, source, said, hidden[i : i + count]) for i in range(0, len(hidden), count)]
     whole, *without = torch.cat(found)
     return torch.stack([whole - one for one in without], 1)
@@ -72,9 +74,10 @@ def _said(
     """The log-probability of each token that was said, in a copy for each source token that is hidden."""
     device, copies = next(model.parameters()).device, len(hidden)
     asked, prefix = (Ragged.of([torch.tensor(ids)] * copies).to(device) for ids in (source, [BEGIN, *said[:-1]]))
-    with _hiding(model, torch.tensor(hidden, device=device)):
-        logps = model(asked, prefix).values.float().log_softmax(-1).unflatten(0, (copies, -1))
-    return logps.gather(2, torch.tensor(said, device=device).expand(copies, -1)[..., None])[..., 0].cpu()
+    with undisturbed(model), _hiding(model, torch.tensor(hidden, device=device)):
+        logits = model(asked, prefix).values.float().unflatten(0, (copies, -1))
+    chosen = logits.gather(2, torch.tensor(said, device=device).expand(copies, -1)[..., None])[..., 0]
+    return (chosen - logits.logsumexp(-1)).cpu()
 
 
 @dataclass(frozen=True, eq=False)

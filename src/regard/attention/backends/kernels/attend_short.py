@@ -117,7 +117,7 @@ def _limit(q: Tensor, told: dict[str, Any], *, back: bool = False) -> dict[str, 
         return {"maxnreg": 255}
     if told["TILE"] != 64:
         return {}
-    if told["TURN"]:
+    if told["TURN"] and max(told["WIDTH"], told["OUT_WIDTH"]) <= 64:  # as measured; wider ones would spill
         return {"maxnreg": 128 if back else 96}
     return {"maxnreg": 168} if told["SPOTS"] else {}
 
