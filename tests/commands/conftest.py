@@ -1,5 +1,9 @@
 """One small model for all tests of the commands that use a bundle."""
 
+import fcntl
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.commands.small import arguments, pairs, start, written
@@ -7,15 +11,25 @@ from tests.commands.small import arguments, pairs, start, written
 
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory):
-    """Letters read backwards, learned in part: some answers are right and some are wrong."""
-    home = tmp_path_factory.mktemp("bundle")
+    """Letters read backwards, learned in part: some answers are right and some are wrong. Whoever comes first
+    learns; all processes that test side by side share it."""
+    own = tmp_path_factory.getbasetemp()
+    home = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "bundle"
+    with open(home.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "run/bundle").exists():
+            _learned(home)
+    return home / "run/bundle"
+
+
+def _learned(home: Path) -> None:
+    home.mkdir(exist_ok=True)
     data = written(home / "pairs.tsv", pairs(700, seed=1))
     sets = ("model.width=32", "model.hidden=32", "model.dropout=0.0", "train.budget=256", "train.evaluations=1")
     more = [word for one in sets for word in ("--set", one)]
     process = start(arguments(data, home / "run", "--steps", "90", *more))  # in a process of its own no type is checked
     _, said = process.communicate(timeout=240)
     assert process.returncode == 0, said
-    return home / "run/bundle"
 
 
 @pytest.fixture
