@@ -4,7 +4,7 @@ import pytest
 
 from regard.explore.models import Models
 from regard.explore.traces import Traces
-from tests.explore.small import SETTINGS, client, saved
+from tests.explore.small import SETTINGS, SOURCE, client, saved
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +32,16 @@ def web(models, traces):
 def ids(models):
     """The id of each family's model."""
     return {model.family: model.id for model in models}
+
+
+@pytest.fixture(scope="module", params=["transformer", "recurrent"])
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def asked(web, ids, family):
+    """The trace of one answer, as the page gets it."""
+    answer = web.post("/api/trace", json={"model": ids[family], "source": SOURCE, "decode": {"beam": 3}})
+    assert answer.status_code == 200, answer.text
+    return answer.json()

@@ -15,6 +15,7 @@ from regard.models import build
 from regard.text import train_tokenizer
 
 WORDS = ["abandon", "zebra", "aba", "n", "nabob"]
+SOURCE = WORDS[0]  # what most views are asked about
 SETTINGS = {
     "transformer": Transformer(width=16, heads=2, encoder=1, decoder=2, hidden=12, tied="none"),
     "recurrent": Recurrent(width=10, attention="additive", tied="none"),

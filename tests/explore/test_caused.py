@@ -2,21 +2,16 @@
 
 import pytest
 
+from regard.search import Beam
 from regard.trace import agreement, aligned, causes, record
-
-SOURCE = "abandon"
-
-
-@pytest.fixture(scope="module", params=["transformer", "recurrent"])
-def family(request):
-    return request.param
+from tests.explore.small import SOURCE
 
 
-def test_effects_and_how_weights_agree_with_them(web, models, ids, family):
-    asked = web.post("/api/trace", json={"model": ids[family], "source": SOURCE}).json()
+def test_effects_and_how_weights_agree_with_them(web, models, ids, asked, family):
     found = web.get(f"/api/trace/{asked['id']}/causes").json()
     transducer = models[ids[family]].transducer
-    trace = record(transducer, SOURCE, asked["output"]["text"])
+    trace = record(transducer, SOURCE, search=Beam(3))
+    assert [piece["id"] for piece in asked["following"]] == [piece.id for piece in trace.following]
     truth = causes(transducer, trace)
     assert [[pytest.approx(value, abs=1e-4) for value in row] for row in truth.tolist()] == found["effects"]
     names = ["mean", *(one["name"] for one in asked["attentions"] if one["kind"] == "cross")]

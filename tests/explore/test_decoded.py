@@ -5,18 +5,7 @@ import pytest
 from regard.search import Beam
 from regard.text import BEGIN
 from regard.trace import tree
-
-SOURCE = "abandon"
-
-
-@pytest.fixture(scope="module", params=["transformer", "recurrent"])
-def family(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def asked(web, ids, family):
-    return web.post("/api/trace", json={"model": ids[family], "source": SOURCE, "decode": {"beam": 3}}).json()
+from tests.explore.small import SOURCE
 
 
 @pytest.mark.parametrize("width", [1, 3])

@@ -19,21 +19,7 @@ from regard.ragged import Ragged
 from regard.text import BEGIN, END
 from regard.trace import distance, entropy, links, rank, record
 from regard.trace import space as spaces
-
-SOURCE = "abandon"
-
-
-@pytest.fixture(scope="module", params=["transformer", "recurrent"])
-def family(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def asked(web, ids, family):
-    """The trace of one answer, as the page gets it."""
-    answer = web.post("/api/trace", json={"model": ids[family], "source": SOURCE, "decode": {"beam": 3}})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+from tests.explore.small import SOURCE
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,11 @@ from regard.models.recurrent import Recurrent
 from regard.ragged import Ragged
 from regard.search.grouped import limits
 from regard.text import BEGIN, END
+from regard.trace.causes import TOGETHER, copies, scored
 
 if TYPE_CHECKING:
     from regard.trace import Attended
 
-TOGETHER = 8_192  # tokens of all copies that are computed together
 Head = tuple[str, int]  # an attention and the number of its head
 
 
@@ -42,7 +42,7 @@ def sweep(models: Models, traces: Traces, asked: Sweep) -> dict[str, Any]:
         for start in range(0, len(heads), count):
             some = heads[start : start + count]
             with cut(transducer.model, base.attentions, some):
-                left = scored(transducer.model, source, said, len(some))
+                left = scored(transducer.model, source, said, len(some)).sum(1)
                 texts = answered(transducer.model, source, len(some), longest)
             for (attention, head), rest, ids in zip(some, left.tolist(), texts, strict=True):
                 place = {"attention": attention, "head": head, "text": transducer.bundle.target.decode(ids)}
@@ -70,26 +70,15 @@ def cut(model: Model, attentions: Sequence[Attended], heads: Sequence[Head]) -> 
             hook.remove()
 
 
-def scored(model: Model, source: Sequence[int], said: Sequence[int], copies: int) -> Float[Tensor, " copy"]:
-    """The log-probability of an answer (its end included) in each copy."""
-    asked, prefix = _copies(source, copies), _copies([BEGIN, *said[:-1]], copies)
-    logps = model(asked, prefix).values.float().log_softmax(-1).unflatten(0, (copies, -1))
-    return logps.gather(2, torch.tensor(said).expand(copies, -1)[..., None]).sum((1, 2))
-
-
-def answered(model: Model, source: Sequence[int], copies: int, longest: int) -> list[list[int]]:
+def answered(model: Model, source: Sequence[int], count: int, longest: int) -> list[list[int]]:
     """The greedy answer of each copy. None leaves before all have ended, so that copy i stays in row i."""
-    state = model.start(model.encode(_copies(source, copies)))
-    tokens, said = torch.full((copies,), BEGIN), torch.empty(copies, 0, dtype=torch.long)
+    state = model.start(model.encode(copies(source, count)))
+    tokens, said = torch.full((count,), BEGIN), torch.empty(count, 0, dtype=torch.long)
     while said.shape[1] < longest and not (said == END).any(1).all():
         logits, state = model.step(tokens, state)
         tokens = logits.argmax(1)
         said = torch.cat([said, tokens[:, None]], 1)
     return [_before_end(row) for row in said]
-
-
-def _copies(ids: Sequence[int], count: int) -> Ragged:
-    return Ragged.of([torch.tensor(ids)] * count)
 
 
 def _before_end(row: Int[Tensor, " time"]) -> list[int]:

@@ -46,7 +46,7 @@ def causes(transducer: Transducer, trace: Trace) -> Matrix:
     source, said = [piece.id for piece in trace.source], [piece.id for piece in trace.following]
     hidden, each = [NONE, *range(len(source))], len(said) * len(transducer.bundle.target)
     count = max(1, min(TOGETHER // (len(source) + len(said)), LOGITS // each))
-    found = [_said(model, source, said, hidden[i : i + count]) for i in range(0, len(hidden), count)]
+    found = [_without(model, source, said, hidden[i : i + count]) for i in range(0, len(hidden), count)]
     whole, *without = torch.cat(found)
     return torch.stack([whole - one for one in without], 1)
 
@@ -68,16 +68,26 @@ def _ranks(numbers: Float[Tensor, " cell"]) -> Float[Tensor, " cell"]:
     return (counts.cumsum(0) - (counts - 1) / 2)[place].double()
 
 
-def _said(
+def _without(
     model: Model, source: Sequence[int], said: Sequence[int], hidden: Sequence[int]
 ) -> Float[Tensor, "copy target"]:
     """The log-probability of each token that was said, in a copy for each source token that is hidden."""
-    device, copies = next(model.parameters()).device, len(hidden)
-    asked, prefix = (Ragged.of([torch.tensor(ids)] * copies).to(device) for ids in (source, [BEGIN, *said[:-1]]))
-    with undisturbed(model), _hiding(model, torch.tensor(hidden, device=device)):
-        logits = model(asked, prefix).values.float().unflatten(0, (copies, -1))
-    chosen = logits.gather(2, torch.tensor(said, device=device).expand(copies, -1)[..., None])[..., 0]
+    with undisturbed(model), _hiding(model, torch.tensor(hidden, device=next(model.parameters()).device)):
+        return scored(model, source, said, len(hidden))
+
+
+def scored(model: Model, source: Sequence[int], said: Sequence[int], count: int) -> Float[Tensor, "copy target"]:
+    """The log-probability of each token of an answer, its end included, in so many copies of one batch."""
+    device = next(model.parameters()).device
+    logits = model(copies(source, count).to(device), copies([BEGIN, *said[:-1]], count).to(device)).values.float()
+    logits = logits.unflatten(0, (count, -1))
+    chosen = logits.gather(2, torch.tensor(said, device=device).expand(count, -1)[..., None])[..., 0]
     return (chosen - logits.logsumexp(-1)).cpu()
+
+
+def copies(ids: Sequence[int], count: int) -> Ragged:
+    """The same sequence, so many times."""
+    return Ragged.of([torch.tensor(ids)] * count)
 
 
 @dataclass(frozen=True, eq=False)
