@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_sanitizer.py                      # memcheck over the kernels' tests: minutes
     python benchmarks/gpu_sanitizer.py --tool racecheck     # or races in shared memory
-    python benchmarks/gpu_sanitizer.py --parallel 4         # so many processes for each part
+    python benchmarks/gpu_sanitizer.py --parallel 4         # so many processes for each part of many tests
 
 The tests in tests/gpu hold each kernel to float64 at odd sizes, with empty sequences and hidden rows; here they are
 watched. Kernels called one by one get memory straight from the driver, or else what lies beyond an array is another
@@ -42,9 +42,9 @@ PADDING = 65_536  # bytes behind each array that belong to nobody
 PARTS = {  # what is watched: its tests, which of them, and whether torch keeps a pool of memory
     "attention": ("test_triton.py", "not recorded and not little_memory", False),
     "training": ("test_training.py", "test", False),
-    "decoding": ("test_decoding.py", "recall or ask or residuals or products or likeliest or advance", False),
+    "decoding": ("test_decoding.py", "test", False),
     "whole steps": ("test_recorded.py", "long_sequences", True),  # training's recordings fail under it: docs/log.md
-    "flights": ("test_decoding.py", "company or weights_are_seen or (flights_find and greedy)", True),
+    "flights": ("test_flights.py", "company or weights_are_seen or (flights_find and greedy)", True),
 }
 # The project's own options, random order and types checked, are left out: here they only take time.
 PYTEST = "-m pytest -q --tb=line -p no:cacheprovider -o addopts=--import-mode=importlib -o filterwarnings="
@@ -70,7 +70,7 @@ def errors(said: str) -> int:
 def part(name: str, options: argparse.Namespace) -> list[Check]:
     """One part's tests, watched."""
     file, chosen, pool = PARTS[name]
-    side_by_side = ["-n", str(options.parallel)] if options.parallel > 1 else []
+    side_by_side = ["-n", str(options.parallel)] if options.parallel > 1 and not pool else []
     code, said = watched([*PYTEST.split(), f"tests/gpu/{file}", "-k", chosen, *side_by_side], options.tool, pool=pool)
     found, passed = errors(said), sum(map(int, re.findall(r"(\d+) passed", said)))
     print(f"{name}: {found} errors, {passed} tests passed", said[-3000:] if found or code else "", sep="\n", flush=True)
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", choices=["memcheck", "racecheck"], default="memcheck")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--parallel", type=int, default=1, help="processes for each part (needs pytest-xdist)")
+    parser.add_argument("--parallel", type=int, default=1, help="processes for a part of many tests (pytest-xdist)")
     options = parser.parse_args()
     if shutil.which("compute-sanitizer") is None:
         parser.error("compute-sanitizer is not there; it comes with the CUDA toolkit")

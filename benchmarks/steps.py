@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ def clocked(made: Trainer, *, windows: int, count: int, onwards: bool = False) -
     were never met shows `onwards`, to the end of the epoch, off the clock."""
 
     def rewind() -> None:
-        made.epoch, made.at = 0, 0
+        _rewind(made)
 
     with compiled() as kernels:
         start = time.perf_counter()
@@ -80,6 +81,18 @@ def clocked(made: Trainer, *, windows: int, count: int, onwards: bool = False) -
         while onwards and made.epoch == 0:
             made.advance()
     return found, Recorded(ready, timed, timed - early, before, _graphs(made), len(kernels) - before)
+
+
+def fed(made: Trainer, *, windows: int, count: int) -> Speed:
+    """The speed of a warm run whose batches are all made ready before the clock starts; what another lacks beside it,
+    its steps wait for batches."""
+    made.ahead.take = cache(made.ahead.take)  # type: ignore[method-assign]
+    _rewind(made)
+    return speed(lambda: made.advance()[1], warm=count, windows=windows, count=count, begin=lambda: _rewind(made))
+
+
+def _rewind(made: Trainer) -> None:
+    made.epoch, made.at = 0, 0
 
 
 def speed(step: Step, *, warm: int, windows: int, count: int, begin: Callable[[], None] = lambda: None) -> Speed:

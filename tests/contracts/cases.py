@@ -95,12 +95,11 @@ def assert_as_good_as(fused: Tensor, eager: Tensor, exact: Tensor, size: float |
 def assert_kernel(fused: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]) -> None:
     """The context (first) and gradients of a kernel, each as good as eager's by its own size.
 
-    Gradients in float32 may stray a little more: their weights are exp(score − log-sum), and a score of 30 is rounded
-    by 32 units, where eager exponentiates what is left when the largest is taken away. So may the interpreter's
-    context: it adds up one by one.
+    Gradients in float32 may stray by four roundings: a row's log-sum is one rounded number, where eager divides by the
+    sum itself. The interpreter adds up in another order for every shape, so that what should cancel does not.
     """
     for at, (ours, theirs, truth) in enumerate(zip(fused, eager, exact, strict=True)):
         assert ours.isfinite().all()
         if truth.numel():
-            times = 32 if ours.dtype == torch.float32 and (at or not ours.is_cuda) else 1
-            assert_as_good_as(ours, theirs, truth, times * truth.abs().max().item())
+            slack = 1 if ours.dtype != torch.float32 else 64 if not ours.is_cuda else 4 if at else 1
+            assert_as_good_as(ours, theirs, truth, slack * truth.abs().max().item())

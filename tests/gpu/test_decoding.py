@@ -1,28 +1,18 @@
-"""Decoding on a GPU: its kernels against plain torch, its flights against the host's own searches and the CPU.
+"""The kernels of decoding on a GPU against plain torch.
 
-Run by hand where there is one (`pytest tests/gpu`); the kernels alone also under TRITON_INTERPRET=1."""
-
-import gc
-import weakref
+Run by hand where there is one (`pytest tests/gpu`), or under TRITON_INTERPRET=1."""
 
 import pytest
 import torch
 
-import regard
 from regard.attention.backends import triton
-from regard.config import Transformer
 from regard.kernels.decoding.books import Beamed, Clock, Norm, Turns, Walked
-from regard.models import build, swift
 from regard.positions import Rotary
-from regard.search import Beam, Greedy, Length, Sampling, flights, search_all
-from regard.search.flight import USUAL, Flight, Passenger
-from regard.search.rules import NEVER, no_repeat, shortest
-from regard.search.settled import settled
+from regard.search import Length
+from regard.search.rules import NEVER
 from regard.text import END
-from regard.train import demo
 from tests.contracts.cases import assert_as_good_as
 from tests.search import plainly
-from tests.search.trees import ragged
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -30,7 +20,6 @@ pytestmark = [
     pytest.mark.skipif(not CUDA and not triton.interpreted(), reason="needs CUDA"),
     pytest.mark.filterwarnings("ignore:invalid value encountered in subtract"),  # numpy's, where the interpreter runs
 ]
-GPU = pytest.mark.skipif(not CUDA, reason="needs CUDA")
 SLOTS, ROOM = 4, 80
 
 
@@ -187,141 +176,3 @@ def test_advance(kernels, vocabulary, beams, best):
                 one, other = one.sort(1).values, other.sort(1).values
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5, msg=name)
     assert (known.ends > NEVER).any()
-
-
-SHAPES = [
-    {},
-    {"position": "sinusoidal", "placement": "post", "activation": "relu"},
-    {"position": "learned", "norm": "rms", "activation": "gelu", "groups": 1},
-    {"position": "alibi", "groups": 2},
-    {"position": "distance", "placement": "post", "norm": "rms"},
-    {"position": "t5", "tied": "target"},
-]
-SEARCHES = {
-    "greedy": Greedy(),
-    "greedy of 3 or more": Greedy((shortest(3),)),
-    "beam 4": Beam(4),
-    "beam 5, 3 best": Beam(5, best=3, length=Length(1.0)),
-}
-
-
-def made(**shape):
-    torch.manual_seed(3)
-    shape = {"tied": "none", **shape}
-    model = build(Transformer(width=64, heads=4, encoder=1, decoder=2, hidden=96, dropout=0.0, **shape), 30, 300)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model.eval()
-
-
-def asked(count, longest=40):
-    chance = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, longest, (count,), generator=chance).tolist()
-    return [torch.randint(3, 30, (length,), generator=chance).tolist() for length in lengths]
-
-
-def usual(search, model, sources, device):
-    """The host's own search of all at once."""
-    source = ragged(*([*ids, END] for ids in sources)).to(device)
-    with torch.inference_mode():
-        return settled(search, model, source, torch.minimum(2 * source.lengths.cpu() + 20, torch.tensor(30)))
-
-
-def assert_same(ours, theirs):
-    for one, other in zip(ours, theirs, strict=True):
-        assert [a.ids for a in one.hypotheses] == [a.ids for a in other.hypotheses]
-        for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
-            assert a.logps == pytest.approx(b.logps, abs=1e-4)
-            assert a.score == pytest.approx(b.score, abs=1e-4, rel=1e-5)
-
-
-@GPU
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_flights_find_what_the_host_finds(shape, search):
-    model, sources = made(**shape), asked(70)
-    ours = search_all(search, swift(model.cuda()), sources, most=30, device="cuda")
-    assert_same(ours, usual(search, swift(model), sources, "cuda"))
-    assert_same(ours, usual(search, swift(model.cpu()), sources, "cpu"))
-    assert len({tuple(some.hypotheses[0].ids) for some in ours}) > 4
-
-
-@GPU
-@pytest.mark.parametrize("search", [Greedy(), Beam(4, best=2)], ids=["greedy", "beam"])
-def test_no_answer_depends_on_company(search):
-    """One seat, eight, 64 and 512."""
-    model, sources = swift(made().cuda()), asked(300)
-    every = search_all(search, model, sources, most=30, device="cuda")
-    for count in (1, 7, 64):
-        assert_same(search_all(search, model, sources[:count], most=30, device="cuda"), every[:count])
-
-
-@GPU
-def test_every_seat_gives_the_same_bits():
-    model, ids = swift(made().cuda()), [*asked(1)[0], END]
-    with torch.inference_mode():
-        flight = Flight(Beam(4), model, USUAL, room=64, memory=64)
-        alike = flight.fly([Passenger(i, ids, 0, 40) for i in range(USUAL)])
-        alone = flight.fly([Passenger(0, ids, 0, 40)])
-    assert all(some == alone[0] for some in alike.values())
-
-
-@GPU
-def test_new_weights_are_seen():
-    """As in training: a new twin for each evaluation."""
-    model, sources = made().cuda(), asked(9)
-    first = search_all(Greedy(), swift(model), sources, most=30, device="cuda")
-    with torch.no_grad():
-        model.output.table.neg_()
-    second = search_all(Greedy(), swift(model), sources, most=30, device="cuda")
-    assert_same(second, usual(Greedy(), swift(model), sources, "cuda"))
-    assert first != second
-
-
-@GPU
-def test_what_cannot_fly_takes_the_usual_way():
-    model = swift(made().cuda())
-    assert flights.flies(Greedy(), model, "cuda")
-    assert flights.flies(Beam(16, rules=(shortest(2),)), model, "cuda")
-    assert not flights.flies(Greedy(), model, "cpu")
-    assert not flights.flies(Sampling(), model, "cuda")
-    assert not flights.flies(Beam(4, rules=(no_repeat(2),)), model, "cuda")
-    shaw = swift(made(position="shaw").cuda())
-    assert not flights.flies(Greedy(), shaw, "cuda")
-    long = [*asked(3), [3] * 2_100]
-    found = search_all(Greedy(), model, long, most=30, device="cuda")
-    assert_same(found, usual(Greedy(), model, long, "cuda"))
-
-
-@GPU
-@pytest.mark.parametrize("beam", [1, 4])
-def test_the_shipped_model_says_what_it_says_on_a_cpu(beam):
-    words = [word for word, _ in demo.dictionary() if demo.part(word) == "test"][:300]
-    here, there = (regard.load("spelling", device=device) for device in ("cuda", "cpu"))
-    ours, theirs = ([a.text for a in t.many(words, t.search(beam=beam))] for t in (here, there))
-    assert ours == theirs
-
-
-@GPU
-def test_a_search_finds_its_recorded_flight_again():
-    model = swift(made().cuda())
-    for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
-        search_all(search, model, asked(count), most=30, device="cuda")
-    first = dict(flights._READY[model])
-    assert len(first) >= 3  # one for each search and number of seats
-    for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
-        search_all(search, model, asked(count), most=30, device="cuda")
-    assert {key: flights._READY[model][key] is flight for key, flight in first.items()} == dict.fromkeys(first, True)
-
-
-@GPU
-def test_a_flight_goes_when_its_model_goes():
-    """Else every evaluation in training would leave one behind."""
-    model = swift(made().cuda())
-    search_all(Greedy(), model, asked(3), most=30, device="cuda")
-    (flight,) = flights._READY[model].values()
-    gone = weakref.ref(flight)
-    del model, flight
-    gc.collect()
-    assert gone() is None

@@ -1,5 +1,7 @@
 """The Triton kernels on a GPU against the reference in float64; run by hand where there is one (`pytest tests/gpu`)."""
 
+import copy
+
 import pytest
 import torch
 
@@ -73,32 +75,54 @@ def test_every_tile(longest: int, bias: str | None, dtype: torch.dtype):
 
 
 @pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("dim", [128, 256])
+def test_wide_heads(dim: int, bias: str | None):
+    lengths = [30, 0, 3, 17] if dim == 256 else SHORT  # as long as one tile of Shaw's may be
+    assert_held(build(bias, dim, torch.bfloat16), batch(lengths, lengths, dim, dim, torch.bfloat16), causal)
+
+
+@pytest.mark.parametrize("bias", BIASES)
 def test_the_largest_tile_of_the_usual_heads(bias: str | None):
     lengths = [120, 68, 3, 0, 64, 65, 128]
     assert_held(build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16), causal)
+
+
+def assert_turned(
+    rotary: Rotary, bias: str | None, sequences: list[Ragged], dtype: torch.dtype, offset: int = 0
+) -> None:
+    """Queries and keys that turn on their way into a kernel, against those turned before attention."""
+    made = build(bias, rotary.dim, dtype)
+
+    def run(backend: str, kind: torch.dtype) -> list[torch.Tensor]:
+        attention = copy.deepcopy(made).to(kind)
+        leaves = [x.values.detach().to(kind).requires_grad_() for x in sequences]
+        q, k, v = (x.like(leaf) for x, leaf in zip(sequences, leaves, strict=True))
+        if backend == "triton":
+            out = triton.run(attention, q, k, v, causal, offset, rotary).values
+        else:
+            attention.backend = backend
+            turned = (x.like(rotary.turn(x.values, x.positions[:, None] + o)) for x, o in ((q, offset), (k, 0)))
+            out = attention(*turned, v, mask=causal, offset=offset).values
+        return [out, *torch.autograd.grad(out.square().sum(), [*leaves, *attention.parameters()])]
+
+    assert_kernel(run("triton", dtype), run("reference", dtype), run("reference", torch.float64))
 
 
 @DTYPES
 @pytest.mark.parametrize("pairs", ["halves", "neighbours"])
 @pytest.mark.parametrize("lengths", [SHORT, [120, 3, 0, 64, 65], [300, 5, 0]], ids=["short", "a whole tile", "long"])
 def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
-    rotary = Rotary(64, pairs=pairs)
-    sequences = batch(lengths, lengths, 64, 64, dtype)
+    assert_turned(Rotary(64, pairs=pairs), None, batch(lengths, lengths, 64, 64, dtype), dtype)
 
-    def run(backend: str, kind: torch.dtype) -> list[torch.Tensor]:
-        attention = build(None, 64, kind)
-        leaves = [x.values.detach().to(kind).requires_grad_() for x in sequences]
-        q, k, v = (x.like(leaf) for x, leaf in zip(sequences, leaves, strict=True))
-        if backend == "triton":
-            out = triton.run(attention, q, k, v, causal, 0, rotary).values
-        else:
-            attention.backend = backend
-            turned = (x.like(rotary.turn(x.values, x.positions[:, None])) for x in (q, k))
-            out = attention(*turned, v, mask=causal).values
-        return [out, *torch.autograd.grad(out.square().sum(), leaves)]
 
-    fused, eager, exact = run("triton", dtype), run("reference", dtype), run("reference", torch.float64)
-    assert_kernel(fused, eager, exact)
+@DTYPES
+@pytest.mark.parametrize("bias", [None, "distance"])
+@pytest.mark.parametrize("longest", [50, 300])
+@pytest.mark.parametrize("dim", [32, 128, 256])
+def test_rotary_of_other_heads_later_and_beside_a_bias(dim: int, longest: int, bias: str | None, dtype: torch.dtype):
+    """Later queries, over keys of other lengths."""
+    sequences = batch([longest, 0, 3], [longest + 5, 4, 17], dim, 64, dtype)
+    assert_turned(Rotary(dim), bias, sequences, dtype, offset=9)
 
 
 @DTYPES

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.backends.kernels.backward import long_keys, long_queries
+from regard.attention.backends.kernels.backward_keys import long_keys
+from regard.attention.backends.kernels.backward_queries import long_queries
 from regard.attention.backends.kernels.bands import LINE, SLOPE
 from regard.attention.backends.kernels.forward import long_forward
 from regard.attention.backends.kernels.near import near_tiles
@@ -145,9 +146,9 @@ def _line(
     told: dict[str, Any],
 ) -> Tensor:  # fmt: skip
     """The gradient of the line: its ends from the far bands, what lies between from the near tiles."""
-    size, heads, left, right = NEAR_TILE, q.shape[1], told["left"], told["right"]
-    if q.dtype == torch.float32:
-        size = 32
+    heads, left, right = q.shape[1], told["left"], told["right"]
+    wide = q.dtype == torch.float32 or max(told["WIDTH"], told["OUT_WIDTH"]) > 128
+    size = NEAR_TILE // 2 if wide else NEAR_TILE  # or a processor's own memory does not hold its tiles
     lowest = max(left + 1, meeting.bounds.low) if told["LOW"] else left + 1
     highest = min(right - 1, meeting.bounds.high) if told["HIGH"] else right - 1
     nearest, last = -((size - 1 - lowest) // size), (highest + size - 1) // size
