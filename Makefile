@@ -1,16 +1,23 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test browser format docs tour page clean
+.PHONY: demo test checks tests browser format docs tour page clean
 
 demo: .venv/ready
 	$(BIN)/regard demo
 
-test: .venv/ready browser
+# Two at a time: while one waits for a disk or a browser, the other goes on.
+test:
+	@$(MAKE) --no-print-directory -j 2 .venv/ready browser
+	@$(MAKE) --no-print-directory -j 2 checks tests
+
+checks: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	# One thread each: two that wait for one another are slower than one as soon as anything else runs.
+
+# One thread each: two that wait for one another are slower than one as soon as anything else runs.
+tests: .venv/ready browser
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # The browser tests want a Chromium: it is installed where that may be done, and said where it cannot.

@@ -38,13 +38,11 @@ class Site(NamedTuple):
     @classmethod
     def grid(cls, queries: Queries, keys: GroupedKeys, offset: Offset = 0) -> Site:
         """All places of a dense attention at once, shaped to broadcast."""
-
-        def along(size: int, axis: int) -> Tensor:
-            shape = [1, 1, 1, 1]
-            shape[axis] = size
-            return torch.arange(size, device=queries.device).view(shape)
-
-        batch, heads, rows, _ = queries.shape
-        row = along(rows, 2)
         first = offset.view(-1, 1, 1, 1) if isinstance(offset, Tensor) else offset
-        return cls(along(batch, 0), along(heads, 1), row + first, along(keys.shape[2], 3), row)
+        sizes = *queries.shape[:3], keys.shape[2]
+        batch, head, row, key = (_along(axis, size, queries.device) for axis, size in enumerate(sizes))
+        return cls(batch, head, row + first, key, row)
+
+
+def _along(axis: int, size: int, device: torch.device) -> Tensor:
+    return torch.arange(size, device=device).view([size if one == axis else 1 for one in range(4)])

@@ -34,12 +34,8 @@ class Layout:
     @cached_property
     def rows(self) -> Int[Tensor, " token"]:
         """Which sequence each token belongs to."""
-
-        def computed() -> Tensor:
-            sequence = torch.arange(len(self), device=self.offsets.device)
-            return sequence.repeat_interleave(self.lengths, output_size=self.tokens)
-
-        return self._kept(computed)
+        sequences = self._kept(lambda: torch.arange(len(self), device=self.offsets.device))
+        return self._kept(lambda: sequences.repeat_interleave(self.lengths, output_size=self.tokens))
 
     @cached_property
     def positions(self) -> Int[Tensor, " token"]:

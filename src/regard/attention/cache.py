@@ -118,11 +118,11 @@ class Cache:
             old.turn += 1
             return old
         size = max(need, min(2 * need, self.limit or 2 * need))
+        held = (None, None) if old is None else (old.keys, old.values)
+        return _Store(*(self._grown(fresh, known, size) for fresh, known in zip((keys, values), held, strict=True)))
 
-        def grow(fresh: Tensor, held: Tensor | None) -> Tensor:
-            store = fresh.new_zeros(*fresh.shape[:2], size, fresh.shape[3])
-            if held is not None:
-                store[:, :, : self.longest] = held[:, :, : self.longest]
-            return store
-
-        return _Store(grow(keys, old.keys if old else None), grow(values, old.values if old else None))
+    def _grown(self, fresh: Tensor, held: Tensor | None, size: int) -> Tensor:
+        store = fresh.new_zeros(*fresh.shape[:2], size, fresh.shape[3])
+        if held is not None:
+            store[:, :, : self.longest] = held[:, :, : self.longest]
+        return store

@@ -112,17 +112,17 @@ class DecoderLayer(nn.Module):
         Rows that share a source ask it together, as if they were positions of one sequence."""
         grown = past
 
-        def together(y: Ragged) -> Ragged:
-            return Ragged.even(y.values, memory.rows)
-
         def attend(y: Ragged) -> Ragged:
             nonlocal grown
             y, grown = self.self_attention.step(y, past, mask=causal)
             return y
 
         stream = self.residual1(stream, attend)
-        stream = self.residual2(stream, lambda y: y.like(self.cross_attention.recall(together(y), memory).values))
+        stream = self.residual2(stream, lambda y: y.like(self._asked(y, memory).values))
         return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values))), grown
+
+    def _asked(self, queries: Ragged, memory: Cache) -> Ragged:
+        return self.cross_attention.recall(Ragged.even(queries.values, memory.rows), memory)
 
 
 def initialise(module: nn.Module, depth: int) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from regard.device import placed
 
@@ -63,18 +62,25 @@ class World:
 
 def whole(tree: Any) -> Any:
     """A tree of tensors with those put together that are sharded among processes; all must call it."""
-    if isinstance(tree, DTensor):
+    if _sharded(tree):
         return tree.full_tensor()
     if isinstance(tree, Mapping):
         return {key: whole(value) for key, value in tree.items()}
     return [whole(value) for value in tree] if isinstance(tree, list) else tree
 
 
-def like(tensor: Tensor, other: Tensor) -> Tensor:
+def like(tensor: Tensor, other: Any) -> Tensor:
     """A whole tensor cut and placed as another of its shape is; one of another shape as it is."""
-    if isinstance(other, DTensor) and tensor.shape == other.shape:
-        return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements)
-    return tensor
+    if not _sharded(other) or tensor.shape != other.shape:
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements)
+
+
+def _sharded(value: Any) -> bool:
+    """Whether this is torch's DTensor. Its module is a third of all that training imports, and few runs shard."""
+    return isinstance(value, Tensor) and hasattr(value, "full_tensor")
 
 
 @contextmanager
