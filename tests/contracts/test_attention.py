@@ -27,10 +27,12 @@ def leaves(*sequences: Ragged) -> list[torch.Tensor]:
     return [s.values.requires_grad_() for s in sequences]
 
 
+GROUPED = [*((GROUPS, mask) for mask in MASKS), *itertools.product((HEADS, 1), ("everything", "and"))]
+
+
 @every
 @torch.no_grad()
-@masks
-@pytest.mark.parametrize("groups", [HEADS, GROUPS, 1])
+@pytest.mark.parametrize(("groups", "mask"), GROUPED)
 @pytest.mark.parametrize("same", [False, True], ids=["cross", "self"])
 def test_is_the_reference(part: str, backend: str, mask: str, groups: int, same: bool):
     attention = PARTS[part](backend)
