@@ -18,7 +18,14 @@ import regard
 from regard.shipped import MODELS
 
 CHROMIUM = os.environ.get("REGARD_CHROMIUM") or next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None
+    filter(
+        None,
+        map(
+            shutil.which,
+            ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+        ),
+    ),
+    None,
 )
 FLAGS = [
     "--no-sandbox",
