@@ -95,8 +95,8 @@ def assert_as_good_as(fused: Tensor, eager: Tensor, exact: Tensor, size: float |
 def assert_kernel(fused: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]) -> None:
     """The context (first) and gradients of a kernel, each as good as eager's by its own size.
 
-    Gradients in float32 may stray by four roundings: a row's log-sum is one rounded number, where eager divides by the
-    sum itself. The interpreter adds up in another order for every shape, so that what should cancel does not.
+    Gradients in float32 may stray by four roundings: kernels add up in another order, where eager may happen to be
+    exact (docs/log.md has what was found). The interpreter's order differs with every shape, and less cancels.
     """
     for at, (ours, theirs, truth) in enumerate(zip(fused, eager, exact, strict=True)):
         assert ours.isfinite().all()
