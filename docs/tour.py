@@ -53,7 +53,7 @@ def main() -> None:
             browser.close()
     finally:
         server.send_signal(signal.SIGINT)
-        server.wait(20)
+        server.wait(180)
 
 
 def shoot(page: Page, address: str, model: str, rest: str, path: Path) -> None:

@@ -1,4 +1,8 @@
-"""A real server and a real browser. Where no Chromium is installed these tests are skipped, and say so."""
+"""Fixtures of the browser tests: a running explorer and headless Chromium.
+
+Every wait is for a condition, with a timeout that a heavily loaded machine does not reach.
+Without Chromium the tests are skipped.
+"""
 
 import json
 import os
@@ -7,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,16 +22,14 @@ import pytest
 import regard
 from regard.shipped import MODELS
 
-CHROMIUM = os.environ.get("REGARD_CHROMIUM") or next(
-    filter(
-        None,
-        map(
-            shutil.which,
-            ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
-        ),
-    ),
-    None,
+BROWSERS = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
 )
+CHROMIUM = os.environ.get("REGARD_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -38,17 +41,45 @@ FLAGS = [
     "--force-color-profile=srgb",
 ]
 
+TIMEOUT = 180  # seconds: a bound for a hung page, never a measure of speed
+POLL = 25  # milliseconds between two looks at a condition
+
+# Counts the fetches whose bodies have not been read yet. It runs inside the page, before the page's
+# own script: there a count of zero is final, because whatever the page does with a response (and
+# whatever it requests next) happens before the page answers the test again.
+COUNT_FETCHES = """(() => {
+  window.unfinishedFetches = 0;
+  const original = window.fetch;
+  window.fetch = async (...request) => {
+    window.unfinishedFetches++;
+    let unread = true;
+    const done = () => { if (unread) window.unfinishedFetches--; unread = false; };
+    try {
+      const response = await original(...request);
+      if (!response.ok) done();
+      for (const read of ["json", "blob", "arrayBuffer"])
+        response[read] = () => Response.prototype[read].call(response).finally(done);
+      return response;
+    } catch (error) {
+      done();
+      throw error;
+    }
+  };
+})()"""
+IDLE = "window.unfinishedFetches === 0 && !document.querySelector('[aria-busy=true]')"
+
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
-    """`regard explore` on the shipped models, as a person starts it."""
+    """The address of `regard explore`, started on the included models as a user starts it."""
     command = [sys.executable, "-m", "regard", "explore", "--port", "0", "--no-browser"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout
-    said = server.stdout.readline()
-    yield next(word for word in said.split() if word.startswith("http://")).rstrip("/")
+    line = server.stdout.readline()
+    yield next(word for word in line.split() if word.startswith("http://")).rstrip("/")
     server.send_signal(signal.SIGINT)
-    assert server.wait(20) == 0
+    assert server.wait(TIMEOUT) == 0
     server.stdout.close()
 
 
@@ -56,79 +87,91 @@ def address() -> Iterator[str]:
 def browser():
     """Headless Chromium."""
     if CHROMIUM is None:
-        pytest.skip("no Chromium here; install one (Debian: apt-get install chromium) to run the browser tests")
+        pytest.skip("Chromium not found; install it (Debian: apt-get install chromium)")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * TIMEOUT)
         yield chromium
         chromium.close()
 
 
-def until(page, truth: str) -> None:
-    """Wait for something to be true on a page. (Playwright's own waiting evaluates text, which the policy forbids.)"""
-    for _ in range(400):
-        if page.evaluate(truth):
-            return
-        page.wait_for_timeout(25)
-    raise AssertionError(f"never true: {truth}")
+def until(page, condition: str) -> None:
+    """Wait until a JavaScript expression is true on a page.
+
+    Playwright's own `wait_for_function` evaluates text, which the page's policy forbids.
+    """
+    wait_for(page, lambda: page.evaluate(condition), condition)
 
 
-def exported(page, label: str) -> bytes:
-    """What an entry of the Export menu saves."""
+def wait_for(page, condition: Callable[[], object], description: str) -> None:
+    """Wait until a condition about a page holds."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true after {TIMEOUT} s on {page.url}: {description}")
+        page.wait_for_timeout(POLL)
+
+
+def download_export(page, label: str) -> bytes:
+    """The file that an entry of the Export menu saves."""
     page.get_by_role("button", name=re.compile("^Export")).click()
-    with page.expect_download() as coming:
+    with page.expect_download() as download:
         page.get_by_role("menuitem", name=re.compile(label)).first.click()
-    return Path(coming.value.path()).read_bytes()
+    return Path(download.value.path()).read_bytes()
 
 
-class Watched:
-    """A page whose every request and complaint is kept."""
+def new_context(browser, **options):
+    """A browser context whose every wait has the generous timeout."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(1000 * TIMEOUT)
+    context.add_init_script(COUNT_FETCHES)
+    return context
+
+
+class Visit:
+    """A page that records its console errors and its requests to other hosts."""
 
     def __init__(self, page, address: str) -> None:
         self.page, self.address = page, address
-        self.complaints: list[str] = []
-        self.outside: list[str] = []
-        self.pending: set[object] = set()
-        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: (self.pending.add(request), self._asked(request.url)))
-        page.on("requestfinished", lambda request: self.pending.discard(request))
-        page.on("requestfailed", lambda request: self.pending.discard(request))
+        self.console_errors: list[str] = []
+        self.foreign_requests: list[str] = []
+        page.on("console", self._record_message)
+        page.on("pageerror", lambda error: self.console_errors.append(str(error)))
+        page.on("request", lambda request: self._record_request(request.url))
 
-    def _asked(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != urlsplit(self.address).netloc:
-            self.outside.append(url)
+    def _record_message(self, message) -> None:
+        if message.type in ("error", "warning"):
+            self.console_errors.append(message.text)
+
+    def _record_request(self, url: str) -> None:
+        parts, own = urlsplit(url), urlsplit(self.address)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != own.netloc:
+            self.foreign_requests.append(url)
 
     def open(self, hash: str):
-        """Go to a view, and wait until its numbers are there."""
+        """Open a view and wait until its numbers are loaded."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.address}/{hash}")
-        self.settled()
+        self.wait_until_idle()
         return self.page
 
-    def settled(self) -> None:
-        """Wait for what is loading: nothing asked for and nothing busy, three looks in a row."""
-        quiet = 0
-        for _ in range(400):
-            busy = self.pending or self.page.evaluate("!!document.querySelector('[aria-busy=true]')")
-            quiet = 0 if busy else quiet + 1
-            if quiet == 3:
-                return
-            self.page.wait_for_timeout(40)
-        raise AssertionError(f"{self.page.url} never came to rest")
+    def wait_until_idle(self) -> None:
+        """Wait until every request has been read and nothing on the page is busy."""
+        until(self.page, IDLE)
 
 
 @pytest.fixture
-def visit(browser, address) -> Iterator[Callable[..., Watched]]:
-    """Opens watched pages: `visit(theme=…, width=…)`. Whatever a test does, nothing may leave this machine, and no
-    page may complain."""
-    seen: list[Watched] = []
+def visit(browser, address) -> Iterator[Callable[..., Visit]]:
+    """Open pages: `visit(theme=…, width=…)`. No page may reach another host or log an error.
+
+    `clean=False` is for tests that provoke an error, which the browser logs."""
+    visits: list[Visit] = []
     contexts = []
 
-    def open_one(theme: str = "light", width: int = 1280, height: int = 900, clean: bool = True) -> Watched:
-        context = browser.new_context(
+    def start(theme: str = "light", width: int = 1280, height: int = 900, clean: bool = True):
+        context = new_context(
+            browser,
             viewport={"width": width, "height": height},
             color_scheme=theme,
             reduced_motion="reduce",
@@ -136,26 +179,34 @@ def visit(browser, address) -> Iterator[Callable[..., Watched]]:
         )
         context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
         contexts.append(context)
-        watched = Watched(context.new_page(), address)
+        visit = Visit(context.new_page(), address)
         if clean:
-            seen.append(watched)
-        return watched
+            visits.append(visit)
+        return visit
 
-    yield open_one
+    yield start
     for context in contexts:
         context.close()
-    assert [url for one in seen for url in one.outside] == []
-    assert [said for one in seen for said in one.complaints] == []
+    assert [url for visit in visits for url in visit.foreign_requests] == []
+    assert [error for visit in visits for error in visit.console_errors] == []
+
+
+@pytest.fixture
+def offline_page(browser):
+    """A page without a network, for files saved by the explorer."""
+    context = new_context(browser, offline=True)
+    yield context.new_page()
+    context.close()
 
 
 @pytest.fixture(scope="session")
 def ids(address) -> dict[str, str]:
-    """The ids of the models that are offered, by name."""
-    with urlopen(f"{address}/api/models") as answer:
-        return {model["name"]: model["id"] for model in json.load(answer)["models"]}
+    """The ids of the served models by name."""
+    with urlopen(f"{address}/api/models", timeout=TIMEOUT) as response:
+        return {model["name"]: model["id"] for model in json.load(response)["models"]}
 
 
 @pytest.fixture(scope="session")
 def transducers() -> dict[str, regard.Transducer]:
-    """The shipped models in Python: what the page shows is held to them."""
+    """The included models in Python: the reference for what the page shows."""
     return {path.name: regard.load(path, device="cpu") for path in sorted(MODELS.iterdir())}

@@ -8,7 +8,7 @@ import pytest
 import regard
 from regard.search import Beam
 from regard.trace import tree
-from tests.browser.conftest import exported, until
+from tests.browser.conftest import download_export, until
 
 SOURCE = "attention"
 
@@ -92,17 +92,15 @@ def test_a_beginning_becomes_the_target_everywhere(page, made):
     assert page.locator("[data-node]").count() == len(made.nodes)  # the search is the same
 
 
-def test_greedy_search_offers_beams_and_a_saved_page_has_its_tree(visit, ids, made, browser, tmp_path):
+def test_greedy_search_offers_beams_and_a_saved_page_has_its_tree(visit, ids, made, offline_page, tmp_path):
     seen = visit()
     page = seen.open(f"#/decode?m={ids['spelling']}&s={SOURCE}")
     assert page.get_by_role("heading", name=re.compile("^Greedy search")).is_visible()
     page.get_by_role("button", name="Search with 4 beginnings").click()
     until(page, f"document.querySelectorAll('[data-node]').length === {len(made.nodes)}")
-    seen.settled()
+    seen.wait_until_idle()
     saved = tmp_path / "saved.html"
-    saved.write_bytes(exported(page, "HTML|one file|One file"))
-    alone = browser.new_page()
-    alone.goto(saved.as_uri())
-    until(alone, f"document.querySelectorAll('[data-node]').length === {len(made.nodes)}")
-    assert alone.get_by_role("button", name="Answer from here").is_disabled()
-    alone.close()
+    saved.write_bytes(download_export(page, "HTML|one file|One file"))
+    offline_page.goto(saved.as_uri())
+    until(offline_page, f"document.querySelectorAll('[data-node]').length === {len(made.nodes)}")
+    assert offline_page.get_by_role("button", name="Answer from here").is_disabled()

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from browser.conftest import exported, until
+from tests.browser.conftest import download_export, until, wait_for
 
 from regard.trace import record
 
@@ -81,7 +81,7 @@ def test_typing_a_word_runs_the_model(visit, ids):
     box.fill("transformer")
     box.press("Enter")
     until(page, "location.hash.includes('s=transformer')")
-    seen.settled()
+    seen.wait_until_idle()
     assert "T R AE N S F AO R M ER" in re.sub(r"\s+", " ", page.locator("body").inner_text())
 
 
@@ -91,7 +91,7 @@ def test_an_edit_is_listed_changes_the_numbers_and_can_be_removed(visit, ids):
     assert "edited" in page.locator("footer").inner_text().lower()
     page.get_by_role("button", name=re.compile("[Rr]emove")).first.click()
     until(page, "!location.hash.includes('unscaled')")
-    seen.settled()
+    seen.wait_until_idle()
     assert re.search(r"checked, max \|Δ\| \d+(\.\d+)?e−[5-9]", page.locator("[data-check]").inner_text())
 
 
@@ -99,7 +99,7 @@ def test_a_text_too_long_is_said_on_the_page(visit, ids):
     seen = visit(clean=False)  # the browser itself complains of the refusal
     page = seen.open(f"#/heads?m={ids['spelling']}&s={LONG}")
     page.get_by_text(re.compile("400 tokens")).first.wait_for()
-    assert seen.outside == []
+    assert seen.foreign_requests == []
 
 
 @pytest.mark.parametrize("name", ["attention", "heads"])
@@ -151,7 +151,7 @@ def test_the_page_follows_the_address_back_and_forth(visit, ids):
     page.go_forward()
     until(page, "location.hash.includes('s=dog')")
     until(page, "document.querySelector('h1').textContent.includes('Tokens')")
-    seen.settled()
+    seen.wait_until_idle()
     assert page.get_by_role("textbox").first.input_value() == "dog"
 
 
@@ -162,27 +162,22 @@ def test_edits_in_any_order_and_each_removed_by_its_name(visit, ids):
     slider = page.get_by_role("slider", name=re.compile("[Tt]emperature")).first
     for count in (2, 2):  # once after the row, and once more in its own place
         slider.press("ArrowRight")
-        seen.settled()
+        seen.wait_until_idle()
         assert page.locator(".chip").count() == count
     assert page.locator("[role=alert]").count() == 0
     page.locator(".chip", has_text="temperature").get_by_role("button").click()
-    seen.settled()
+    seen.wait_until_idle()
     assert "by hand" in page.locator(".chip").inner_text()
 
 
-def test_a_saved_page_has_edits_and_no_way_to_remove_them(visit, ids, browser, tmp_path):
+def test_a_saved_page_has_edits_and_no_way_to_remove_them(visit, ids, offline_page, tmp_path):
     seen = visit()
     page = seen.open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.1.cross&e=temperature~dec.1.cross~2")
     file = tmp_path / "saved.html"
-    file.write_bytes(exported(page, "HTML"))
-    alone = browser.new_context(offline=True)
-    try:
-        opened = alone.new_page()
-        opened.goto(file.as_uri())
-        opened.locator(".chip").wait_for()
-        assert opened.locator(".chip button").count() == 0
-    finally:
-        alone.close()
+    file.write_bytes(download_export(page, "HTML"))
+    offline_page.goto(file.as_uri())
+    offline_page.locator(".chip").wait_for()
+    assert offline_page.locator(".chip button").count() == 0
 
 
 def test_a_link_whose_edits_do_not_fit_has_a_way_out(visit, ids):
@@ -192,7 +187,7 @@ def test_a_link_whose_edits_do_not_fit_has_a_way_out(visit, ids):
     assert "unknown attention 'attn'" in alert.inner_text()
     assert "other@12345678, which is not open here" in alert.inner_text()
     alert.get_by_role("button", name="Remove all").click()
-    seen.settled()
+    seen.wait_until_idle()
     assert page.locator("[data-heatmap]").count() > 0
 
 
@@ -203,7 +198,7 @@ def test_a_text_that_was_refused_has_no_answer(visit, ids):
     box.fill("a" * 300)
     box.press("Enter")
     page.get_by_role("alert").first.wait_for()
-    seen.settled()
+    seen.wait_until_idle()
     assert "AH T EH N SH AH N" not in page.locator("body").inner_text()
 
 
@@ -245,12 +240,11 @@ def test_numbers_of_other_words_do_not_stand_under_new_ones(visit, ids, name):
     box.press("Enter")
     until(page, "location.hash.includes('s=a&') || location.hash.endsWith('s=a')")
     until(page, "document.querySelector('form .primary').ariaBusy === 'false'")
-    page.wait_for_timeout(100)
-    assert not before & decimals(page)
+    wait_for(page, lambda: not before & decimals(page), "the old numbers are gone")
     for route in held:
         route.continue_()
     page.unroute("**/api/trace/*/*")
-    seen.settled()
+    seen.wait_until_idle()
     assert decimals(page)
 
 
@@ -263,7 +257,7 @@ def test_a_row_by_hand_is_of_the_target_it_was_made_for(visit, ids):
     box.fill("AH T")
     box.press("Enter")
     until(page, "location.hash.includes('t=')")
-    seen.settled()
+    seen.wait_until_idle()
     assert page.locator("[role=alert]").count() == 0
     assert page.locator(".chip").count() == 0
 

@@ -6,7 +6,7 @@ import pytest
 
 import regard
 from regard.trace import agreement, aligned, causes, record
-from tests.browser.conftest import exported, until
+from tests.browser.conftest import download_export, until
 
 SOURCE = "attention"
 
@@ -99,15 +99,14 @@ def test_attention_against_cause(page, known):
     assert number(cells[-1]) == pytest.approx(float(effects[0, 0]), abs=1e-3)
 
 
-def test_a_saved_page_keeps_its_causes(page, browser, tmp_path, known):
+def test_a_saved_page_keeps_its_causes(page, offline_page, tmp_path, known):
     until(page, "document.querySelector('[data-told]') !== null")
     saved = tmp_path / "saved.html"
-    saved.write_bytes(exported(page, "HTML|one file|One file"))
-    alone = browser.new_page()
-    alone.goto(saved.as_uri())
-    until(alone, "document.querySelector('[data-told]') !== null")
-    assert alone.locator("[data-told]").inner_text() == page.locator("[data-told]").inner_text()
-    assert alone.locator("[data-head]").first.is_disabled()
+    saved.write_bytes(download_export(page, "HTML|one file|One file"))
+    offline_page.goto(saved.as_uri())
+    until(offline_page, "document.querySelector('[data-told]') !== null")
+    assert offline_page.locator("[data-told]").inner_text() == page.locator("[data-told]").inner_text()
+    assert offline_page.locator("[data-head]").first.is_disabled()
 
 
 def test_effects_of_other_words_do_not_stand_under_new_ones(page):
@@ -135,7 +134,8 @@ def test_a_sweep_that_fails_says_so_and_waits_to_be_asked_again(visit, ids):
     page.route("**/api/sweep", lambda route: (asked.append(1), route.fulfill(status=500, json=error)))
     page.goto(f"{seen.address}/#/knockout?m={ids['spelling']}&s={SOURCE}")
     until(page, "document.body.innerText.includes('the sweep broke')")
-    page.wait_for_timeout(500)
+    seen.wait_until_idle()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert len(asked) == 1
     page.unroute("**/api/sweep")
     page.get_by_role("button", name="Try again").click()

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser.conftest import exported, until
+from tests.browser.conftest import IDLE, download_export, until
 from PIL import Image
 from safetensors.numpy import load
 
@@ -21,6 +21,7 @@ from regard.trace import Trace, record
 ROOT = Path(__file__).parents[2]
 PALETTE = json.loads((ROOT / "src/regard/plots/palette.json").read_text())
 SOURCE = "attention"
+PAGES = ["overview", "tokens", "embedding", "heads", "alignment", "walk", "output", "decode", "knockout"]
 LABS = {"spelling": "dec.1.cross", "spelling-recurrent": "attn"}
 
 
@@ -147,7 +148,7 @@ def test_a_link_is_a_state_is_the_same_link(visit, ids, rest):
     page = seen.open(link)
     assert page.url.split("/#", 1)[1] == link[1:]
     page.reload()
-    seen.settled()
+    seen.wait_until_idle()
     assert page.url.split("/#", 1)[1] == link[1:]
     assert page.locator("b", has_text="bold").count() == 0, "text of the address became HTML"
 
@@ -156,12 +157,12 @@ def test_a_link_is_a_state_is_the_same_link(visit, ids, rest):
 def test_exports_hold_the_numbers(visit, ids, traces, model):
     page = visit().open(f"#/attention?m={ids[model]}&s={SOURCE}&a={LABS[model]}")
     trace, name = traces[model], f"{LABS[model]}.weights"
-    tensors = load(exported(page, "safetensors"))
+    tensors = load(download_export(page, "safetensors"))
     assert set(tensors) == set(trace.names)
     np.testing.assert_allclose(tensors[name], trace[name].numpy(), atol=1e-6)
-    with np.load(io.BytesIO(exported(page, "npz"))) as arrays:
+    with np.load(io.BytesIO(download_export(page, "npz"))) as arrays:
         np.testing.assert_allclose(arrays[name], trace[name].numpy(), atol=1e-6)
-    told = json.loads(exported(page, "JSON"))
+    told = json.loads(download_export(page, "JSON"))
     assert told["trace"]["output"]["text"] == trace.answer.text
 
 
@@ -194,29 +195,25 @@ def test_a_view_saves_its_numbers_and_its_picture(visit, ids, traces, model):
     assert len(drawn.findall(".//{http://www.w3.org/2000/svg}rect")) >= tensor.size
 
 
-def test_a_saved_page_shows_the_same_without_a_server(visit, ids, traces, browser, tmp_path):
+def test_a_saved_page_shows_the_same_without_a_server(visit, ids, traces, offline_page, tmp_path):
     page = visit().open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.1.cross")
     file = tmp_path / "saved.html"
-    file.write_bytes(exported(page, "HTML"))
+    file.write_bytes(download_export(page, "HTML"))
     held = re.search(r'id="frozen"[^>]*>(.*?)</script>', file.read_text(), re.S)
     assert held
     tensors = load(base64.b64decode(json.loads(held[1])["tensors"]))
     np.testing.assert_allclose(
         tensors["dec.1.cross.weights"], traces["spelling"]["dec.1.cross.weights"].numpy(), atol=1e-6
     )
-    alone = browser.new_context(offline=True)
-    try:
-        opened, asked, complaints = alone.new_page(), [], []
-        opened.on("request", lambda request: asked.append(request.url))
-        opened.on("pageerror", lambda error: complaints.append(str(error)))
-        opened.goto(file.as_uri())
-        opened.locator("[data-heatmap][data-name='dec.1.cross.weights']").wait_for()
-        for name in ("overview", "tokens", "embedding", "heads", "alignment", "walk", "output", "decode", "knockout"):
-            opened.evaluate(f"location.hash = '#/{name}'")
-            opened.locator("h1").first.wait_for()
-            until(opened, "!document.querySelector('[aria-busy=true]')")
-            assert opened.locator("[role=alert]").count() == 0, name
-        assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
-        assert complaints == []
-    finally:
-        alone.close()
+    requests, errors = [], []
+    offline_page.on("request", lambda request: requests.append(request.url))
+    offline_page.on("pageerror", lambda error: errors.append(str(error)))
+    offline_page.goto(file.as_uri())
+    offline_page.locator("[data-heatmap][data-name='dec.1.cross.weights']").wait_for()
+    for name in PAGES:
+        offline_page.evaluate(f"location.hash = '#/{name}'")
+        until(offline_page, f"document.querySelector('nav [aria-current=page]').hash === '#/{name}'")
+        until(offline_page, IDLE)
+        assert offline_page.locator("[role=alert]").count() == 0, name
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert errors == []

@@ -10,6 +10,8 @@ import pytest
 from regard.explore import server
 from tests.commands.small import regard, start
 
+TIMEOUT = 180  # seconds: a bound for a hung server, never a measure of speed
+
 
 @pytest.fixture
 def running(folders):
@@ -22,17 +24,17 @@ def running(folders):
 def test_a_server_says_where_it_is_answers_and_ends(running):
     line = running.stdout.readline()
     found = re.fullmatch(r"Regard shows transformer at (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends it\)\n", line)
-    with urllib.request.urlopen(found[1] + "healthz", timeout=20) as answer:
+    with urllib.request.urlopen(found[1] + "healthz", timeout=TIMEOUT) as answer:
         assert json.load(answer) == {"ok": True, "version": "0.1.0"}
         assert "server" not in answer.headers
-    with urllib.request.urlopen(found[1] + "api/models", timeout=20) as answer:
+    with urllib.request.urlopen(found[1] + "api/models", timeout=TIMEOUT) as answer:
         model = json.load(answer)["models"][0]["id"]
     body = json.dumps({"model": model, "source": "zebra"}).encode()
     asked = urllib.request.Request(found[1] + "api/trace", body, {"content-type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=60) as answer:
+    with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:
         assert json.load(answer)["tokens"]["source"][0]["text"] == "z"
     running.send_signal(signal.SIGINT)
-    out, said = running.communicate(timeout=30)
+    out, said = running.communicate(timeout=TIMEOUT)
     assert (running.returncode, out, said) == (0, "", "")
 
 
@@ -40,9 +42,9 @@ def test_a_server_says_where_it_is_answers_and_ends(running):
 def test_it_ends_at_once_while_torch_is_still_loading(running, number, code):
     url = re.search(r"http://\S+/", running.stdout.readline())[0]
     if number == signal.SIGTERM:  # which it knows how to take once it runs
-        urllib.request.urlopen(url + "healthz", timeout=20).close()
+        urllib.request.urlopen(url + "healthz", timeout=TIMEOUT).close()
     running.send_signal(number)
-    out, said = running.communicate(timeout=30)
+    out, said = running.communicate(timeout=TIMEOUT)
     assert (running.returncode, out, said) == (code, "", "")
 
 
