@@ -4,9 +4,9 @@ import json
 import re
 
 import pytest
-from tests.browser.conftest import download_export, until, wait_for
 
 from regard.trace import record
+from tests.browser.conftest import download_export, until, wait_for
 
 SOURCE = "attention"
 LONG = "internationalization" * 20

@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from tests.browser.conftest import IDLE, download_export, until
 from PIL import Image
 from safetensors.numpy import load
 
 from regard.search import Greedy
 from regard.trace import Trace, record
+from tests.browser.conftest import IDLE, download_export, until
 
 ROOT = Path(__file__).parents[2]
 PALETTE = json.loads((ROOT / "src/regard/plots/palette.json").read_text())
