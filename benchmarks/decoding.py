@@ -29,10 +29,10 @@ from decoding_peers import Contender, CTranslate2, Generate, Ids, Loop, Regard, 
 from harness import Check, machine, matmul_rate, median, report
 
 from regard import bundle
-from regard.config import PRESETS, Train, Transformer
-from regard.models import Transformer as RegardTransformer
+from regard.config import PRESETS, TrainSettings, TransformerSettings
+from regard.models import TransformerSettings as RegardTransformer
 from regard.text import END, Corpus
-from regard.train import demo
+from regard.train import cmudict as demo
 from regard.train.run import Job, run
 from regard.train.view import Plain
 
@@ -40,9 +40,9 @@ TURN, MOST = 0.25, 9  # seconds of a contender's turn, unless one call takes lon
 HF, LOOP = "HF generate", "nn.Transformer"
 NAMES = ("regard", HF, LOOP, "CT2 float32", "CT2 int8")
 EXACT = (HF, "CT2 float32")  # must say what Regard says
-BASE = {**PRESETS["transformer"]["base"], "tied": "none"}
+BASE = {**PRESETS["transformer"]["base"], "tie_embeddings": "none"}
 # Marian's shape. Tables are not tied: with random weights a tied one repeats its first token, whatever it reads.
-SAME = {"position": "sinusoidal", "placement": "post", "activation": "relu", "dropout": 0.0}
+SAME = {"position": "sinusoidal", "norm_order": "post", "activation": "relu", "dropout": 0.0}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Size:
     wanted: float
 
     @property
-    def settings(self) -> Transformer:
+    def settings(self) -> TransformerSettings:
         return self.model.settings
 
 
@@ -66,7 +66,7 @@ def small(folder: Path, given: Path | None, minutes: float) -> Size:
     """The default task, learned for a while, and words of its test part."""
     if given is None:
         parts = demo.unpack(folder)
-        train = Train(minutes=minutes, evaluations=1)
+        train = TrainSettings(minutes=minutes, evaluations=1)
         job = Job(Corpus(parts["train"]), folder / "run", Corpus(parts["dev"]), size="tiny", model=SAME, train=train)
         with open(os.devnull, "w") as nowhere:
             run(job, Plain(nowhere))
@@ -82,7 +82,7 @@ def base() -> Size:
     """Random weights, 25 tokens in and out."""
     chance = torch.Generator().manual_seed(1)
     sources = torch.randint(END + 1, 8_000, (64, 25), generator=chance).tolist()
-    model = random_model(Transformer(**BASE, **SAME), 8_000, 8_000)
+    model = random_model(TransformerSettings(**BASE, **SAME), 8_000, 8_000)
     return Size("base", model, sources, 25, 25, {1: 30.0, 64: 115.0}, 1.5)
 
 
@@ -130,7 +130,7 @@ def agree(known: dict[str, Contender], size: Size, beam: int, count: int) -> Non
         raise SystemExit(f"{', '.join(wrong)}: other answers than Regard's with the same weights; nothing was timed")
 
 
-def speeds(known: dict[str, Contender], case: Case, budget: float) -> tuple[dict[str, list[float]], int]:
+def speeds(known: dict[str, Contender], case: Case, batch_tokens: float) -> tuple[dict[str, list[float]], int]:
     """Tokens/s turn by turn, and the rounds of turns after the first, which only counts where it is the only one."""
     sources = case.size.sources
     starts = range(0, max(1, len(sources) - case.batch + 1), case.batch)
@@ -141,9 +141,11 @@ def speeds(known: dict[str, Contender], case: Case, budget: float) -> tuple[dict
         return median(lambda: [known[name].run(some) for some in work[:calls]], repeats=1, warmup=0) / calls
 
     first = {name: turn(name, 1) for name in known}
-    going = [name for name in known if name != LOOP or first[name] < budget / 6]  # a loop that takes so long goes once
+    going = [
+        name for name in known if name != LOOP or first[name] < batch_tokens / 6
+    ]  # a loop that takes so long goes once
     calls = {name: max(1, round(TURN / first[name])) for name in going}
-    rounds = min(MOST, int((budget - sum(first.values())) / sum(first[name] * calls[name] for name in going)))
+    rounds = min(MOST, int((batch_tokens - sum(first.values())) / sum(first[name] * calls[name] for name in going)))
     found = {name: [] if name in going and rounds > 0 else [seconds] for name, seconds in first.items()}
     for place in range(rounds):
         shift = place % len(going)
@@ -159,13 +161,13 @@ def ceilings(case: Case, rate: float) -> tuple[float, float]:
     needs one row for each source, and beams share what was read of it."""
     settings, batch = case.size.settings, case.batch
     time_ = case.size.letters + 1  # of source and answer, ends included
-    width, decoder = settings.width, settings.decoder
-    feed = 2 * width * settings.hidden
-    encoder = settings.encoder * (4 * width**2 + feed)
+    width, decoder_layers = settings.width, settings.decoder_layers
+    feed = 2 * width * settings.ffn_width
+    encoder = settings.encoder_layers * (4 * width**2 + feed)
     remember, step = decoder * 2 * width**2, decoder * (6 * width**2 + feed) + width * len(case.size.model.target.table)
     rows = [batch * (case.beam if place else 1) for place in range(time_)]
     past = sum(row * (place + 1) for place, row in enumerate(rows))
-    maps = 2 * width * (settings.encoder * batch * time_**2 + decoder * (past + sum(rows) * time_))
+    maps = 2 * width * (settings.encoder_layers * batch * time_**2 + decoder * (past + sum(rows) * time_))
     work = batch * time_ * (encoder + remember) + sum(rows) * step + maps
     held = 2 * width * decoder * (past + time_ * batch * time_)
     read = 4 * (encoder + remember + time_ * step + held)
@@ -179,9 +181,9 @@ def reading(size: float) -> float:
     return 4 * len(table) / median(table.sum, repeats=31)
 
 
-def row(case: Case, known: dict[str, Contender], budget: float, rate: float) -> Check:
+def row(case: Case, known: dict[str, Contender], batch_tokens: float, rate: float) -> Check:
     """Measure one case and print it."""
-    found, rounds = speeds(known, case, budget)
+    found, rounds = speeds(known, case, batch_tokens)
     ratio = statistics.median(a / b for a, b in zip(found["regard"], found[HF], strict=True))
     middle = {name: statistics.median(found[name]) for name in found}
     arithmetic, bandwidth = ceilings(case, rate)
@@ -255,8 +257,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         checks = []
         for case, known in cases(options, Path(folder)):
-            budget = case.size.seconds[64 if case.batch > 1 else 1]
-            checks.append(row(case, known, budget / 4 if options.quick else budget, rate))
+            batch_tokens = case.size.seconds[64 if case.batch > 1 else 1]
+            checks.append(row(case, known, batch_tokens / 4 if options.quick else batch_tokens, rate))
     return report("decoding", checks)
 
 

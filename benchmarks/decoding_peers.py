@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import Transformer as Settings
+from regard.inference.fast_transformer import swift
 from regard.models import Transformer, build
-from regard.models.swift import swift
 from regard.search import Beam, Found, Greedy, search_all
-from regard.search.rules import NEVER, shortest
+from regard.search.constraints import NEVER, shortest
 from regard.text import BEGIN, END, UNKNOWN
 
 Ids = list[list[int]]

@@ -50,14 +50,14 @@ def tracing(address: str, model: str, name: str) -> list[Check]:
     checks = []
     ask(address, "/api/trace", {"model": model, "source": "attention"})
     times = [seconds(lambda w=w: ask(address, "/api/trace", {"model": model, "source": w})) for w in WORDS]
-    transducer = regard.load(name, device="cpu", long="allow")
-    transducer(WORDS[0])
-    alone = statistics.median(seconds(lambda w=w: transducer(w)) for w in WORDS)
+    pipeline = regard.load(name, device="cpu", long="allow")
+    pipeline(WORDS[0])
+    alone = statistics.median(seconds(lambda w=w: pipeline(w)) for w in WORDS)
     took = statistics.median(times)
     checks.append(Check(f"{name}: trace of 20 tokens, s", took, alone, 0.3, took < 0.3))
     long = [{"model": model, "source": LONG, "target": f"{PHONES} {extra}"} for extra in ("AH", "N", "T")]
     took = statistics.median(seconds(lambda body=body: ask(address, "/api/trace", body)) for body in long)
-    alone = seconds(lambda: transducer.score(LONG, PHONES))
+    alone = seconds(lambda: pipeline.score(LONG, PHONES))
     checks.append(Check(f"{name}: trace of 256 tokens, s", took, alone, 5.0, took < 5))
     return checks
 

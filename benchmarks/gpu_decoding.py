@@ -22,18 +22,18 @@ from decoding_peers import Generate, Ids, random_model
 from harness import Check, matmul_rate, median, report
 
 import regard
-from regard.config import PRESETS, Transformer
-from regard.models import Transformer as RegardTransformer
-from regard.models.swift import swift
+from regard.config import PRESETS, TransformerSettings
+from regard.inference.fast_transformer import swift
+from regard.models import TransformerSettings as RegardTransformer
 from regard.search import Beam, Found, Greedy, search_all
-from regard.search.rules import NEVER, shortest
+from regard.search.constraints import NEVER, shortest
 from regard.text import END
-from regard.train import demo
+from regard.train import cmudict as demo
 
 DEVICE = "cuda"
 WORDS, LETTERS, VOCABULARY = 5_000, 30, 32_000
-BASE = {**PRESETS["transformer"]["base"], "tied": "none"}  # tied random tables repeat their first token
-SAME = {"position": "sinusoidal", "placement": "post", "activation": "relu", "dropout": 0.0}  # Marian's shape
+BASE = {**PRESETS["transformer"]["base"], "tie_embeddings": "none"}  # tied random tables repeat their first token
+SAME = {"position": "sinusoidal", "norm_order": "post", "activation": "relu", "dropout": 0.0}  # Marian's shape
 FLIGHTS, BEAMS = (1, 8, 64, 512), (1, 5)
 TIMES = 10  # how many times as fast as HF, asked for 64 in flight; in float32 faster is enough
 KINDS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="where a step's time goes")
     parser.add_argument("--quick", action="store_true", help="64 in flight only")
     options = parser.parse_args()
-    model = random_model(Transformer(**BASE, **SAME), VOCABULARY, VOCABULARY)
+    model = random_model(TransformerSettings(**BASE, **SAME), VOCABULARY, VOCABULARY)
     if options.profile:
         profile(model)
         return

@@ -21,7 +21,7 @@ from peers import TorchTransformer, bucketed, stepper
 from steps import Recorded, Speed, clocked, fed, forget, losses, speed, trainer
 from training import Task, ceiling
 
-from regard.config import PRESETS, Train, Transformer
+from regard.config import PRESETS, TrainSettings, TransformerSettings
 
 WORDS = 1_024  # pairs to a step
 ASKED = 200.0  # steps a second
@@ -29,7 +29,7 @@ NOTICEABLE = 1e-3  # nats; other dropout alone moves a step's loss by more
 
 
 def ours(
-    task: Task, settings: Transformer, optimizer: str, options: argparse.Namespace, *, capture: bool
+    task: Task, settings: TransformerSettings, optimizer: str, options: argparse.Namespace, *, capture: bool
 ) -> tuple[Speed, Recorded, float]:
     """Regard's training on the clock; recorded, also its part of the speed with all batches ready beforehand."""
     forget()
@@ -45,28 +45,36 @@ def _fewer(options: argparse.Namespace) -> int:
     return max(1, options.steps // 5)
 
 
-def _trainer(task: Task, settings: Transformer, optimizer: str, options: argparse.Namespace, *, capture: bool):
-    train = Train(optimizer=optimizer, smoothing=SMOOTHING, clip=CLIP, precision=options.precision, capture=capture)
-    return trainer(task.pairs, (len(task.source), len(task.target)), settings, train, options.budget, options.device)
+def _trainer(task: Task, settings: TransformerSettings, optimizer: str, options: argparse.Namespace, *, capture: bool):
+    train = TrainSettings(
+        optimizer=optimizer, label_smoothing=SMOOTHING, clip_norm=CLIP, precision=options.precision, cuda_graphs=capture
+    )
+    return trainer(
+        task.pairs, (len(task.source), len(task.target)), settings, train, options.batch_tokens, options.device
+    )
 
 
-def theirs(task: Task, settings: Transformer, options: argparse.Namespace) -> Speed:
+def theirs(task: Task, settings: TransformerSettings, options: argparse.Namespace) -> Speed:
     """torch.nn.Transformer in the loop that people write, on sorted batches that are on the device already."""
     forget()
     torch.manual_seed(1)
     peer = TorchTransformer(settings, len(task.source), len(task.target)).to(options.device)
-    tables = [placed(table, options.device) for table in bucketed(task.pairs, options.budget, count=options.steps)]
+    tables = [
+        placed(table, options.device) for table in bucketed(task.pairs, options.batch_tokens, count=options.steps)
+    ]
     half = options.precision == "bfloat16"
-    step = stepper(peer, cycle(tables), smoothing=SMOOTHING, clip=CLIP, half=half)
+    step = stepper(peer, cycle(tables), label_smoothing=SMOOTHING, clip=CLIP, half=half)
     warm = len(tables)  # every shape once: its memory is not found while the clock runs
     return speed(step, warm=warm, windows=options.windows, count=_fewer(options))
 
 
-def table(task: Task, options: argparse.Namespace, default: Transformer, same: Transformer) -> list[Check]:
+def table(
+    task: Task, options: argparse.Namespace, default: TransformerSettings, same: TransformerSettings
+) -> list[Check]:
     """All contenders; ceilings are of arithmetic alone, at the rate of large products."""
     rate = matmul_rate(torch.bfloat16 if options.precision == "bfloat16" else torch.float32)
     print(f"{machine()}: matrix products {rate / 1e12:.3g} TF/s")
-    tokens = options.budget + 2 * options.words
+    tokens = options.batch_tokens + 2 * options.words
     print(f"\n{'':36} {'steps/s':>8} {'ceiling':>8} {'tokens/s':>12} {'GB':>5}")
     found, parts = {}, {}
     for name, settings, optimizer, capture in (
@@ -98,7 +106,7 @@ def table(task: Task, options: argparse.Namespace, default: Transformer, same: T
     return [*checks, Check("recorded over nn.Transformer", steps / peer, limit / peer, 1.0, steps >= peer)]
 
 
-def curves(task: Task, settings: Transformer, options: argparse.Namespace, optimizer: str) -> Check:
+def curves(task: Task, settings: TransformerSettings, options: argparse.Namespace, optimizer: str) -> Check:
     """Recorded beside eager, loss by loss, with dropout; and eager beside itself, to know what equal runs differ by:
     nothing, for no kernel here adds in an order of chance."""
     found = []
@@ -135,13 +143,13 @@ def main() -> None:
     """Everything."""
     options = arguments()
     size = PRESETS["transformer"]["tiny" if options.tiny else "small"]
-    default = Transformer(**{**size, "dropout": 0.1})
-    same = Transformer(**{**size, **SAME, "position": "sinusoidal", "dropout": 0.1})
+    default = TransformerSettings(**{**size, "dropout": 0.1})
+    same = TransformerSettings(**{**size, **SAME, "position": "sinusoidal", "dropout": 0.1})
     with tempfile.TemporaryDirectory() as folder:
         task = Task(Path(folder))
         options.words = WORDS // 16 if options.tiny else WORDS
         mean = task.pairs.source_lengths.mean() + task.pairs.target_lengths.mean()
-        options.budget = round(options.words * mean)  # a budget counts no begin and end
+        options.batch_tokens = round(options.words * mean)  # a budget counts no begin and end
         checks = table(task, options, default, same)
         checks += [curves(task, default, options, optimizer) for optimizer in ("muon", "adamw")]
     report("gpu_small", checks)

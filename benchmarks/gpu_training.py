@@ -27,7 +27,7 @@ from peers import Marian, Table, bucketed, stepper
 from steps import Recorded, Speed, clocked, forget, losses, speed, trainer
 from training import ceiling
 
-from regard.config import PRESETS, Train, Transformer
+from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.positions import POSITIONS
 from regard.text.pairs import OFFSET, VERSION, Pairs
 from regard.text.tokenizers import SYMBOLS
@@ -35,7 +35,7 @@ from regard.text.tokenizers import SYMBOLS
 SHORTEST, LONGEST = 5, 60  # tokens of a sentence, its end not counted
 SMOOTHING, CLIP = 0.1, 1.0
 MOST = 64  # shapes of a step: each is one eager step and one recording, and then no more
-SAME = {"activation": "relu", "placement": "post", "tied": "target"}  # what Marian is
+SAME = {"activation": "relu", "norm_order": "post", "tie_embeddings": "target"}  # what Marian is
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,19 @@ def made(folder: Path, count: int, vocabulary: int) -> Task:
     return Task(Pairs.open(folder), range(vocabulary), range(vocabulary))
 
 
-def training(precision: str, *, capture: bool = True) -> Train:
+def training(precision: str, *, capture: bool = True) -> TrainSettings:
     """How Regard learns here."""
-    return Train(optimizer="adamw", smoothing=SMOOTHING, clip=CLIP, precision=precision, capture=capture)
+    return TrainSettings(
+        optimizer="adamw", label_smoothing=SMOOTHING, clip_norm=CLIP, precision=precision, cuda_graphs=capture
+    )
 
 
 def ours(
-    task: Task, settings: Transformer, options: argparse.Namespace, *, onwards: bool = False
+    task: Task, settings: TransformerSettings, options: argparse.Namespace, *, onwards: bool = False
 ) -> tuple[Speed, Recorded]:
     """Regard's training on the clock; and `onwards` through the rest of an epoch, to count what new batches bring."""
     forget()
-    run = trainer(task.pairs, _sizes(task), settings, training(options.precision), options.budget, options.device)
+    run = trainer(task.pairs, _sizes(task), settings, training(options.precision), options.batch_tokens, options.device)
     return clocked(run, windows=options.windows, count=options.steps, onwards=onwards)
 
 
@@ -83,17 +85,17 @@ def _sizes(task: Task) -> tuple[int, int]:
     return len(task.source), len(task.target)
 
 
-def theirs(task: Task, settings: Transformer, options: argparse.Namespace) -> Speed:
+def theirs(task: Task, settings: TransformerSettings, options: argparse.Namespace) -> Speed:
     """HF Marian's, on its best case; fewer steps to a window, for each takes longer."""
     forget()
     torch.manual_seed(1)
     peer = Marian(settings, *_sizes(task)).to(options.device)
     few = max(2, options.steps // 4)
-    tables = bucketed(task.pairs, options.budget, count=few)  # all seen before the clock starts, as Regard's are
+    tables = bucketed(task.pairs, options.batch_tokens, count=few)  # all seen before the clock starts, as Regard's are
     wasted = statistics.mean(table.wasted for table in tables)
     print(f"Marian's batches are sorted: {wasted:.1%} padding; Regard's have none")
     on_device = cycle([placed(table, options.device) for table in tables])
-    step = stepper(peer, on_device, smoothing=SMOOTHING, clip=CLIP, half=options.precision == "bfloat16")
+    step = stepper(peer, on_device, label_smoothing=SMOOTHING, clip=CLIP, half=options.precision == "bfloat16")
     return speed(step, warm=few, windows=options.windows, count=few)
 
 
@@ -112,7 +114,9 @@ def row(name: str, found: Speed, limit: float, rest: str = "") -> None:
     )
 
 
-def against(task: Task, settings: Transformer, options: argparse.Namespace, limit: float) -> tuple[Speed, list[Check]]:
+def against(
+    task: Task, settings: TransformerSettings, options: argparse.Namespace, limit: float
+) -> tuple[Speed, list[Check]]:
     """Regard and Marian, one model."""
     peer = theirs(task, settings, options)
     found, recorded = ours(task, settings, options, onwards=True)
@@ -131,7 +135,7 @@ def against(task: Task, settings: Transformer, options: argparse.Namespace, limi
 
 
 def positions(
-    task: Task, settings: Transformer, options: argparse.Namespace, limit: float, plain: Speed
+    task: Task, settings: TransformerSettings, options: argparse.Namespace, limit: float, plain: Speed
 ) -> list[Check]:
     """Each position encoding as a share of sinusoidal, which was measured before."""
     print(f"\n{'position':14} {'tokens/s':>12} {'steps/s':>8} {'of ceiling':>10} {'GB':>6}")
@@ -152,7 +156,7 @@ def positions(
     return checks
 
 
-def curves(task: Task, settings: Transformer, options: argparse.Namespace, precision: str) -> Check:
+def curves(task: Task, settings: TransformerSettings, options: argparse.Namespace, precision: str) -> Check:
     """The same steps twice: fused and recorded; and by the plain definition, eager, with no kernel of our own."""
     settings = settings.model_copy(update={"dropout": 0.0})
     found = []
@@ -160,7 +164,7 @@ def curves(task: Task, settings: Transformer, options: argparse.Namespace, preci
         forget()
         chosen = settings.model_copy(update={"backend": backend})
         train = training(precision, capture=capture)
-        run = trainer(task.pairs, _sizes(task), chosen, train, options.budget, options.device)
+        run = trainer(task.pairs, _sizes(task), chosen, train, options.batch_tokens, options.device)
         found.append(losses(run, options.curve))
     ours, reference = found
     gaps = [abs(a - b) / abs(b) for a, b in zip(ours, reference, strict=True)]
@@ -196,13 +200,15 @@ def main() -> None:
     options = arguments()
     pairs, vocabulary, tokens = (2_000, 300, 1_500) if options.tiny else (250_000, 32_000, 50_000)
     size = PRESETS["transformer"]["tiny" if options.tiny else "base"]
-    settings = Transformer(**{**size, **SAME, "position": "sinusoidal", "dropout": 0.1})
+    settings = TransformerSettings(**{**size, **SAME, "position": "sinusoidal", "dropout": 0.1})
     rate = matmul_rate(torch.float32 if options.tiny else torch.bfloat16)
     print(f"{machine()}: matrix products {rate / 1e12:.3g} TF/s")
     with tempfile.TemporaryDirectory() as folder:
         task = made(Path(folder) / "ids", pairs, vocabulary)
         source, target = (x.mean() + 1 for x in (task.pairs.source_lengths, task.pairs.target_lengths))
-        options.budget = round(tokens * (source + target - 2) / (source + target))  # a budget counts no begin and end
+        options.batch_tokens = round(
+            tokens * (source + target - 2) / (source + target)
+        )  # a budget counts no begin and end
         print(f"{len(task.pairs):,} pairs of {source:.1f} and {target:.1f} tokens, {tokens:,} to a step")
         limit = ceiling(task, settings, rate)
         plain, checks = against(task, settings, options, limit)

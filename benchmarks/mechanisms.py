@@ -26,11 +26,12 @@ import torch
 from harness import Check, machine, report
 
 from regard import bundle
-from regard.config import Text, Train
+from regard.config import TextSettings, TrainSettings
 from regard.positions import POSITIONS
 from regard.text import Corpus, variants
-from regard.train import demo, metrics
-from regard.train.evaluate import decode
+from regard.train import cmudict as demo
+from regard.train import metrics
+from regard.train.evaluation import decode
 from regard.train.prepare import prepare
 from regard.train.run import Job, run
 from regard.train.view import Plain
@@ -56,9 +57,9 @@ class Bench:
         parts = demo.unpack(folder)
         self.train, self.dev = Corpus(parts["train"]), Corpus(parts["dev"])
         self.questions = variants(self.dev)
-        budget = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
-        self.settings = Train(**budget, seed=options.seed, evaluations=1, save_seconds=1e9)
-        prepare(self.train, self.dev, Text(), options.seed, folder / "data", lambda text: None)
+        batch_tokens = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
+        self.settings = TrainSettings(**batch_tokens, seed=options.seed, evaluations=1, checkpoint_seconds=1e9)
+        prepare(self.train, self.dev, TextSettings(), options.seed, folder / "data", lambda text: None)
 
     def learn(self, name: str, family: str, setting: dict[str, Any]) -> Result:
         """Train one and measure it."""
@@ -150,10 +151,10 @@ def claims(results: dict[str, Result]) -> list[Check]:
 
 def keep(results: dict[str, Result], options: argparse.Namespace) -> None:
     """All results so far as JSON."""
-    budget = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
+    batch_tokens = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
     places = {name: place for place, name in enumerate(mechanisms())}
     found = sorted(results.values(), key=lambda result: places[result["name"]])
-    facts = {"machine": machine(), **budget, "seed": options.seed, "results": found}
+    facts = {"machine": machine(), **batch_tokens, "seed": options.seed, "results": found}
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 

@@ -67,15 +67,15 @@ def measured(corpus: Path, kind: str, options: argparse.Namespace, *, show: bool
 
 def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
     """Inside that process: prepare and train as `regard train` does, then some epochs of planning and reading."""
-    from regard.config import Text, Train
+    from regard.config import TextSettings, TrainSettings
     from regard.text import Corpus
     from regard.train.run import Job, run
 
     out, few = corpus.with_suffix(".run"), corpus.with_suffix(".few")
     with open(corpus, encoding="utf-8") as lines:
         few.write_text("".join(line for line, _ in zip(lines, range(8), strict=False)))
-    text = Text(source=kind, target=kind, vocabulary=8000 if kind == "bpe" else None)
-    settings = Train(steps=steps, evaluations=1)
+    text = TextSettings(source_tokenizer=kind, target_tokenizer=kind, vocabulary_size=8000 if kind == "bpe" else None)
+    settings = TrainSettings(steps=steps, evaluations=1)
     start = time.perf_counter()
     with Watch() as watch:
         job = Job(Corpus(corpus), out, held_out=Corpus(few), size="tiny", text=text, train=settings)
@@ -90,7 +90,7 @@ def epochs(out: Path) -> int:
     """Plan several epochs and read some batches of each, from all over the corpus."""
     from regard.text import Batches, Pairs
 
-    batches = Batches(Pairs.open(out / "data" / "ids"), budget=1024, seed=1, limit=512)
+    batches = Batches(Pairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, limit=512)
     tokens = 0
     for epoch in range(1, EPOCHS + 1):
         for step in range(min(BATCHES_READ, batches.steps(epoch))):

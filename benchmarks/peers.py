@@ -43,15 +43,15 @@ class TorchTransformer(nn.Module):
 
     def __init__(self, settings: Settings, source: int, target: int) -> None:
         super().__init__()
-        sizes = (settings.width, settings.heads, settings.hidden, settings.dropout)
+        sizes = (settings.width, settings.heads, settings.ffn_width, settings.dropout)
         asking = nn.TransformerEncoderLayer(*sizes, activation="relu", batch_first=True)
         answering = nn.TransformerDecoderLayer(*sizes, activation="relu", batch_first=True)
         _only_residual_dropout(asking, answering)
         self.transformer = nn.Transformer(
             settings.width,
             settings.heads,
-            custom_encoder=nn.TransformerEncoder(asking, settings.encoder, enable_nested_tensor=False),
-            custom_decoder=nn.TransformerDecoder(answering, settings.decoder),
+            custom_encoder=nn.TransformerEncoder(asking, settings.encoder_layers, enable_nested_tensor=False),
+            custom_decoder=nn.TransformerDecoder(answering, settings.decoder_layers),
             batch_first=True,
         )
         self.source, self.target = nn.Embedding(source, settings.width), nn.Embedding(target, settings.width)
@@ -101,12 +101,12 @@ class Marian(nn.Module):
             share_encoder_decoder_embeddings=False,
             max_position_embeddings=LONGEST,
             d_model=settings.width,
-            encoder_layers=settings.encoder,
-            decoder_layers=settings.decoder,
+            encoder_layers=settings.encoder_layers,
+            decoder_layers=settings.decoder_layers,
             encoder_attention_heads=settings.heads,
             decoder_attention_heads=settings.heads,
-            encoder_ffn_dim=settings.hidden,
-            decoder_ffn_dim=settings.hidden,
+            encoder_ffn_dim=settings.ffn_width,
+            decoder_ffn_dim=settings.ffn_width,
             activation_function="relu",
             dropout=settings.dropout,
             scale_embedding=True,
@@ -130,7 +130,7 @@ PEERS: dict[str, type[nn.Module]] = {"nn.Transformer": TorchTransformer, "HF Mar
 
 
 def stepper(
-    model: nn.Module, batches: Iterator[Table], *, smoothing: float, clip: float, half: bool = False
+    model: nn.Module, batches: Iterator[Table], *, label_smoothing: float, clip: float, half: bool = False
 ) -> Callable[[], int]:
     """One training step on the next batch, as people write it; it returns the tokens learned from. `half` computes in
     bfloat16 where autocast does."""
@@ -142,7 +142,7 @@ def stepper(
         with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=half):
             logits = model(batch)
             loss = F.cross_entropy(
-                logits.flatten(0, 1), batch.right.flatten(), label_smoothing=smoothing, ignore_index=IGNORED
+                logits.flatten(0, 1), batch.right.flatten(), label_smoothing=label_smoothing, ignore_index=IGNORED
             )
         for optimizer in made:
             optimizer.zero_grad()
@@ -155,16 +155,16 @@ def stepper(
     return step
 
 
-def bucketed(pairs: Pairs, budget: int, *, count: int, order: str = "sorted", seed: int = 1) -> list[Table]:
+def bucketed(pairs: Pairs, batch_tokens: int, *, count: int, order: str = "sorted", seed: int = 1) -> list[Table]:
     """So many batches of the budget: of the corpus sorted by source and target length, cut and drawn at random (the
     best case); those that Regard takes; or pairs in random company, as many scripts do."""
     if order == "regard":
-        plan = Batches(pairs, budget=budget, seed=seed).plan(0)
+        plan = Batches(pairs, batch_tokens=batch_tokens, seed=seed).plan(0)
         return [_table(pairs, plan.batch(step)) for step in range(min(count, len(plan)))]
     sources, targets = pairs.source_lengths, pairs.target_lengths
     random = np.random.default_rng(seed)
     row = np.lexsort((targets, sources)) if order == "sorted" else random.permutation(len(pairs))
-    ends = np.flatnonzero(np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // budget)) + 1
+    ends = np.flatnonzero(np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // batch_tokens)) + 1
     groups = np.split(row, ends)
     drawn = random.permutation(len(groups))[:count]
     return [_table(pairs, groups[place]) for place in drawn]

@@ -28,12 +28,30 @@ from regard.positions import POSITIONS
 # Updates for each: fewer than the recipes', for what is compared is encodings; and every pair is read once.
 SCAN = ("scan-length", "scan-length-26", "scan-around-right")
 STEPS = {"multi30k-en-de-tok": 1_500, "cmudict": 1_500, "cmudict-short": 1_000} | dict.fromkeys(SCAN, 1_500)
-ALIKE = ("train.consistency=0", "train.respelling=0", "train.evaluations=1")
-SMALLER = ("model.width=256", "model.heads=4", "model.hidden=768", "train.rate=0.003")
-SMALLEST = ("model.width=128", "model.heads=8", "model.encoder=3", "model.decoder=3", "model.hidden=256")
-LIKE_AUTO = ("train.optimizer=muon", "train.schedule=linear", "train.warmup=0.03", "train.decay=0.01", "train.clip=1")
-AVERAGED = ("train.average=ema", "train.averaged=10", "train.budget=4096", "train.rate=0.004", "train.smoothing=0")
-QUICKER = (*SMALLEST, "model.activation=relu", "model.placement=pre", "model.dropout=0.1", *LIKE_AUTO, *AVERAGED)
+ALIKE = ("train.rdrop=0", "train.bpe_dropout=0", "train.evaluations=1")
+SMALLER = ("model.width=256", "model.heads=4", "model.ffn_width=768", "train.learning_rate=0.003")
+SMALLEST = (
+    "model.width=128",
+    "model.heads=8",
+    "model.encoder_layers=3",
+    "model.decoder_layers=3",
+    "model.ffn_width=256",
+)
+LIKE_AUTO = (
+    "train.optimizer=muon",
+    "train.schedule=linear",
+    "train.warmup=0.03",
+    "train.weight_decay=0.01",
+    "train.clip_norm=1",
+)
+AVERAGED = (
+    "train.weight_average=ema",
+    "train.average_count=10",
+    "train.batch_tokens=4096",
+    "train.learning_rate=0.004",
+    "train.label_smoothing=0",
+)
+QUICKER = (*SMALLEST, "model.activation=relu", "model.norm_order=pre", "model.dropout=0.1", *LIKE_AUTO, *AVERAGED)
 INSTEAD = {"multi30k-en-de-tok": ("model.dropout=0.3",), "cmudict": SMALLER, "cmudict-short": SMALLER} | dict.fromkeys(
     SCAN, QUICKER
 )

@@ -29,7 +29,7 @@ GROWTH = 1.1  # the peak of the last quarter's memory over that of the second
 
 def words(count: int, seed: int = 1) -> list[str]:
     """So many words of the dictionary, shuffled; all of it again and again when it has too few."""
-    from regard.train.demo import dictionary
+    from regard.train.cmudict import dictionary
 
     known, draw = sorted({word for word, _ in dictionary()}), random.Random(seed)
     found: list[str] = []

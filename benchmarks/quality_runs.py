@@ -21,11 +21,12 @@ from quality_sets import Question, read_pairs, read_questions, write_pairs
 
 from regard import bundle
 from regard.bundle import Bundle
-from regard.commands.given import settings
-from regard.config import Text, Train, parse
-from regard.models import Ensemble, swift
+from regard.commands.overrides import settings
+from regard.config import TextSettings, TrainSettings, parse
+from regard.inference import swift
+from regard.models import Ensemble
 from regard.search import Beam, Greedy, Length, Search, search_all
-from regard.search.grouped import RATIO
+from regard.search.length_batching import RATIO
 from regard.text import Corpus
 from regard.train import checkpoint
 from regard.train.run import Job, run
@@ -75,8 +76,8 @@ def job(trial: Trial) -> Job:
         held_out=Corpus(trial.parts / "dev.tsv", header=False),
         family=chosen["model"].pop("kind", "transformer"),
         model=chosen["model"],
-        text=parse(Text, chosen["text"], "text"),
-        train=parse(Train, {**chosen["train"], "seed": trial.seed}, "train"),
+        text=parse(TextSettings, chosen["text"], "text"),
+        train=parse(TrainSettings, {**chosen["train"], "seed": trial.seed}, "train"),
         command=trial.command,
     )
 

@@ -18,12 +18,13 @@ import torch
 from harness import Check, machine, report
 
 from regard import bundle
-from regard.config import Train
-from regard.models import Model, swift
+from regard.config import TrainSettings
+from regard.inference import swift
+from regard.models import Model
 from regard.ragged import Ragged
 from regard.search import Beam, Found, Greedy, Search, limits, settled
 from regard.text import Corpus, ended
-from regard.train import demo
+from regard.train import cmudict as demo
 from regard.train.run import Job, run
 from regard.train.view import Plain
 
@@ -36,7 +37,11 @@ def trained(family: str, minutes: float, folder: Path) -> Path:
     """A bundle of the default task, trained for a while."""
     parts = demo.unpack(folder)
     job = Job(
-        Corpus(parts["train"]), folder / family, Corpus(parts["dev"]), family=family, train=Train(minutes=minutes)
+        Corpus(parts["train"]),
+        folder / family,
+        Corpus(parts["dev"]),
+        family=family,
+        train=TrainSettings(minutes=minutes),
     )
     with open(folder / f"{family}.log", "w") as log:
         run(job, Plain(log))

@@ -20,16 +20,24 @@ from harness import Check, command, machine, report
 
 from regard import bundle
 from regard.bundle import Bundle
-from regard.config import Text, Train
-from regard.shipped import MODELS
+from regard.config import TextSettings, TrainSettings
+from regard.pretrained import MODELS
 from regard.text import Corpus, variants
-from regard.train import demo, metrics
-from regard.train.evaluate import decode
+from regard.train import cmudict as demo
+from regard.train import metrics
+from regard.train.evaluation import decode
 from regard.train.run import Job, run
 
 SIZES: dict[str, dict[str, Any]] = {
-    "transformer": {"width": 128, "heads": 4, "encoder": 3, "decoder": 3, "hidden": 352, "tied": "target"},
-    "recurrent": {"width": 192, "attention": "additive", "tied": "target"},
+    "transformer": {
+        "width": 128,
+        "heads": 4,
+        "encoder_layers": 3,
+        "decoder_layers": 3,
+        "ffn_width": 352,
+        "tie_embeddings": "target",
+    },
+    "recurrent": {"width": 192, "attention": "additive", "tie_embeddings": "target"},
 }
 
 NAMES = {"ser": "phone error", "wer": "word error"}
@@ -39,8 +47,8 @@ def train(options: argparse.Namespace) -> None:
     """One model, left in `options.out`."""
     parts = demo.unpack(options.out / "parts")
     size = SIZES[options.family] | {"dropout": options.dropout} | json.loads(options.model)
-    settings = Train(minutes=options.minutes, seed=options.seed, budget=options.budget)
-    text = Text(source="characters", target="words")
+    settings = TrainSettings(minutes=options.minutes, seed=options.seed, batch_tokens=options.batch_tokens)
+    text = TextSettings(source_tokenizer="characters", target_tokenizer="words")
     job = Job(
         Corpus(parts["train"]),
         options.out,

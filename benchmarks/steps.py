@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from regard.config import Train, Transformer
+from regard.config import TrainSettings, TransformerSettings
 from regard.models import build
 from regard.text import Batches
 from regard.text.pairs import Pairs
@@ -52,12 +52,17 @@ class Recorded:
 
 
 def trainer(
-    pairs: Pairs, vocabularies: tuple[int, int], settings: Transformer, train: Train, budget: int, device: torch.device
+    pairs: Pairs,
+    vocabularies: tuple[int, int],
+    settings: TransformerSettings,
+    train: TrainSettings,
+    batch_tokens: int,
+    device: torch.device,
 ) -> Trainer:
     """Regard's own training, as `regard train` makes it; equal arguments give equal weights and batches."""
     torch.manual_seed(1)
     model = build(settings, *vocabularies).to(device)
-    batches = Batches(pairs, budget=budget, seed=train.seed, limit=512)
+    batches = Batches(pairs, batch_tokens=batch_tokens, seed=train.seed, limit=512)
     return Trainer(model, batches, train, TOTAL, World(1, 0, device), rate=1e-3)
 
 

@@ -23,11 +23,11 @@ import torch
 from harness import Check, machine, matmul_rate, report
 from peers import PEERS, bucketed, stepper
 
-from regard.config import PRESETS, Train, Transformer
+from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.models import build
 from regard.text import Batches, Corpus, Tokenizer, tokenise, train_tokenizer
 from regard.text.pairs import Pairs
-from regard.train import demo
+from regard.train import cmudict as demo
 from regard.train.distributed import World
 from regard.train.loop import Trainer
 
@@ -56,19 +56,19 @@ class Task:
         tokenise(zip(sources, targets, strict=True), *sides, self.folder / "ids", workers=1)
 
 
-def contender(name: str, task: Task, settings: Transformer, budget: int, order: str) -> tuple[Step, int]:
+def contender(name: str, task: Task, settings: TransformerSettings, batch_tokens: int, order: str) -> tuple[Step, int]:
     """A training step that returns the tokens it learned from, and the model's parameters."""
     torch.manual_seed(1)
     if name == "regard":
         model = build(settings, len(task.source), len(task.target))
-        train = Train(optimizer="adamw", smoothing=SMOOTHING, clip=CLIP, warmup=0)
+        train = TrainSettings(optimizer="adamw", label_smoothing=SMOOTHING, clip_norm=CLIP, warmup=0)
         world = World(1, 0, torch.device("cpu"))
-        batches = Batches(task.pairs, budget=budget, seed=1, limit=512)
+        batches = Batches(task.pairs, batch_tokens=batch_tokens, seed=1, limit=512)
         trainer = Trainer(model, batches, train, 1_000_000, world, rate=1e-3)
         return (lambda: trainer.advance()[1]), _parameters(model)
     peer = PEERS[name](settings, len(task.source), len(task.target))
-    tables = cycle(bucketed(task.pairs, budget, count=200, order=order))
-    return stepper(peer, tables, smoothing=SMOOTHING, clip=CLIP), _parameters(peer)
+    tables = cycle(bucketed(task.pairs, batch_tokens, count=200, order=order))
+    return stepper(peer, tables, label_smoothing=SMOOTHING, clip=CLIP), _parameters(peer)
 
 
 def _parameters(model: torch.nn.Module) -> int:
@@ -90,26 +90,26 @@ def speeds(steps: dict[str, Step], count: int) -> dict[str, list[float]]:
     return found
 
 
-def ceiling(task: Task, settings: Transformer, rate: float) -> float:
+def ceiling(task: Task, settings: TransformerSettings, rate: float) -> float:
     """Tokens/s if every matrix product ran at the machine's rate and nothing else took time.
 
     Multiply-adds forward; backward takes twice as many; each is two operations.
     """
-    width, hidden = settings.width, settings.hidden
+    width, ffn_width = settings.width, settings.ffn_width
     sources, targets = (lengths.astype(float) + 1 for lengths in (task.pairs.source_lengths, task.pairs.target_lengths))
     feed = (3 if settings.activation == "swiglu" else 2) * width * hidden
-    asking = settings.encoder * (4 * width**2 + feed) + settings.decoder * 2 * width**2
-    answering = settings.decoder * (6 * width**2 + feed) + width * len(task.target)
-    maps = settings.encoder * 2 * width * sources**2
-    maps = maps + settings.decoder * width * (targets * (targets + 1) + 2 * sources * targets)
+    asking = settings.encoder_layers * (4 * width**2 + feed) + settings.decoder_layers * 2 * width**2
+    answering = settings.decoder_layers * (6 * width**2 + feed) + width * len(task.target)
+    maps = settings.encoder_layers * 2 * width * sources**2
+    maps = maps + settings.decoder_layers * width * (targets * (targets + 1) + 2 * sources * targets)
     work = asking * sources.sum() + answering * targets.sum() + maps.sum()
     return rate * (sources.sum() + targets.sum()) / (3 * 2 * work)
 
 
-def peak(name: str, task: Task, settings: Transformer, options: argparse.Namespace) -> float:
+def peak(name: str, task: Task, settings: TransformerSettings, options: argparse.Namespace) -> float:
     """Megabytes by which training makes a process of its own grow: weights, gradients, moments and activations."""
     request = {"name": name, "folder": str(task.folder), "settings": settings.model_dump()}
-    chosen = {"budget": options.budget, "order": options.peers, "steps": min(5, options.steps)}
+    chosen = {"batch_tokens": options.batch_tokens, "order": options.peers, "steps": min(5, options.steps)}
     command = [sys.executable, __file__, "--grow", json.dumps({**request, **chosen})]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout.splitlines()[-1])
@@ -117,12 +117,12 @@ def peak(name: str, task: Task, settings: Transformer, options: argparse.Namespa
 
 def grow(request: dict) -> float:
     """The growth, measured inside that process. A small model first: what libraries load is not training's."""
-    task, settings = Task(Path(request["folder"])), Transformer(**request["settings"])
-    small = settings.model_copy(update={"width": 8 * settings.heads, "hidden": 16})
+    task, settings = Task(Path(request["folder"])), TransformerSettings(**request["settings"])
+    small = settings.model_copy(update={"width": 8 * settings.heads, "ffn_width": 16})
     contender(request["name"], task, small, 128, request["order"])[0]()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far (Linux)
     before = resident("VmRSS")
-    step, _ = contender(request["name"], task, settings, request["budget"], request["order"])
+    step, _ = contender(request["name"], task, settings, request["batch_tokens"], request["order"])
     for _ in range(request["steps"]):
         step()
     return (resident("VmHWM") - before) / 2**10
@@ -133,9 +133,11 @@ def resident(field: str) -> int:
     return int(Path("/proc/self/status").read_text().split(f"{field}:")[1].split()[0])
 
 
-def compare(title: str, task: Task, settings: Transformer, options: argparse.Namespace, rate: float) -> list[Check]:
+def compare(
+    title: str, task: Task, settings: TransformerSettings, options: argparse.Namespace, rate: float
+) -> list[Check]:
     """One size with one dropout: a line for each contender, and the checks."""
-    made = {name: contender(name, task, settings, options.budget, options.peers) for name in NAMES}
+    made = {name: contender(name, task, settings, options.batch_tokens, options.peers) for name in NAMES}
     found = speeds({name: step for name, (step, _) in made.items()}, options.steps)
     limit = ceiling(task, settings, rate)
     print(f"\n{title}, dropout {settings.dropout}, {options.budget:,} tokens to a step")
@@ -160,16 +162,16 @@ def compare(title: str, task: Task, settings: Transformer, options: argparse.Nam
     ]
 
 
-def profile(task: Task, wanted: list[tuple[str, Transformer]], options: argparse.Namespace) -> None:
+def profile(task: Task, wanted: list[tuple[str, TransformerSettings]], options: argparse.Namespace) -> None:
     """Where Regard's time goes, operation by operation, for each size and dropout."""
     for title, settings in wanted:
         print(f"\n{title}, dropout {settings.dropout}")
         operations(task, settings, options)
 
 
-def operations(task: Task, settings: Transformer, options: argparse.Namespace) -> None:
+def operations(task: Task, settings: TransformerSettings, options: argparse.Namespace) -> None:
     """One table; the time of Python itself shows as what is missing from the sum."""
-    step, _ = contender("regard", task, settings, options.budget, options.peers)
+    step, _ = contender("regard", task, settings, options.batch_tokens, options.peers)
     for _ in range(5):
         step()
     start = time.perf_counter()
@@ -185,15 +187,24 @@ def operations(task: Task, settings: Transformer, options: argparse.Namespace) -
     print(averages.table(sort_by="self_cpu_time_total", row_limit=30, max_name_column_width=60))
 
 
-def rows(options: argparse.Namespace) -> list[tuple[str, Transformer]]:
+def rows(options: argparse.Namespace) -> list[tuple[str, TransformerSettings]]:
     """The sizes to compare."""
-    same = {"activation": "relu", "position": "sinusoidal", "placement": "post", "tied": "target"}
+    same = {"activation": "relu", "position": "sinusoidal", "norm_order": "post", "tie_embeddings": "target"}
     if options.width:
-        sizes = {"width": options.width, "heads": 4, "encoder": 2, "decoder": 2, "hidden": 4 * options.width}
-        return [(f"width {options.width}, 2+2", Transformer(**sizes, **same))]
-    larger = {"width": 128, "heads": 4, "encoder": 3, "decoder": 3, "hidden": 512}
+        sizes = {
+            "width": options.width,
+            "heads": 4,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "ffn_width": 4 * options.width,
+        }
+        return [(f"width {options.width}, 2+2", TransformerSettings(**sizes, **same))]
+    larger = {"width": 128, "heads": 4, "encoder_layers": 3, "decoder_layers": 3, "ffn_width": 512}
     tiny = PRESETS["transformer"]["tiny"]
-    return [("tiny", Transformer(**{**tiny, **same})), ("width 128, 3+3", Transformer(**{**larger, **same}))]
+    return [
+        ("tiny", TransformerSettings(**{**tiny, **same})),
+        ("width 128, 3+3", TransformerSettings(**{**larger, **same})),
+    ]
 
 
 def arguments() -> argparse.Namespace:
@@ -226,7 +237,7 @@ def main() -> None:
             return profile(task, wanted, options)
         rate = matmul_rate()
         print(f"{machine()}, {torch.get_num_threads()} threads: matrix products {rate / 1e9:.0f} GF/s")
-        wasted = [table.wasted for table in bucketed(task.pairs, options.budget, count=200, order=options.peers)]
+        wasted = [table.wasted for table in bucketed(task.pairs, options.batch_tokens, count=200, order=options.peers)]
         print(f"the peers' batches ({options.peers}): {statistics.mean(wasted):.1%} padding; Regard's: none")
         checks = [check for t, settings in wanted for check in compare(t, task, settings, options, rate)]
     return report("training", checks)

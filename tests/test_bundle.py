@@ -13,28 +13,28 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.bundle import Bundle, BundleError, check_place, load, save
-from regard.config import Recurrent, Transformer
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import build
 from regard.ragged import Ragged
 from regard.text import train_tokenizer
 
-TRANSFORMER = Transformer(width=12, heads=3, encoder=2, decoder=2, hidden=20, dropout=0.5)
+TRANSFORMER = TransformerSettings(width=12, heads=3, encoder_layers=2, decoder_layers=2, ffn_width=20, dropout=0.5)
 MODELS = {
     **{
         name: TRANSFORMER.model_copy(update={"position": name})
         for name in ("rotary", "alibi", "distance", "sinusoidal")
     },
-    "untied": TRANSFORMER.model_copy(update={"tied": "none"}),
-    "all tied": TRANSFORMER.model_copy(update={"tied": "all"}),
-    "gru": Recurrent(width=8, attention="additive", decoder=2),
-    "lstm": Recurrent(width=8, cell="lstm", attention="none"),
+    "untied": TRANSFORMER.model_copy(update={"tie_embeddings": "none"}),
+    "all tied": TRANSFORMER.model_copy(update={"tie_embeddings": "all"}),
+    "gru": RecurrentSettings(width=8, attention="additive", decoder_layers=2),
+    "lstm": RecurrentSettings(width=8, cell="lstm", attention="none"),
 }
 CARD = {"data": {"pairs": 3}, "metrics": {"ser": 8.25}, "commands": ["regard train pairs.tsv"], "zeichen": "é→"}
 
 
 def made(settings=TRANSFORMER, card=CARD) -> Bundle:
     source = train_tokenizer("characters", ["abandon", "zebra"])
-    shared = settings.tied == "all"
+    shared = settings.tie_embeddings == "all"
     target = source if shared else train_tokenizer("words", ["AH B AE N", "Z IY"])
     return Bundle(build(settings, len(source), len(target)).eval(), source, target, settings, card)
 
@@ -97,7 +97,11 @@ def test_what_is_saved_comes_back_to_the_last_bit(settings, tmp_path):
     ]
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
         ["new", "bundle", "card.json", "config.json", "manifest.json", "weights.safetensors"]
-        + (["shared.tokenizer.json"] if settings.tied == "all" else ["source.tokenizer.json", "target.tokenizer.json"])
+        + (
+            ["shared.tokenizer.json"]
+            if settings.tie_embeddings == "all"
+            else ["source.tokenizer.json", "target.tokenizer.json"]
+        )
     )
 
 

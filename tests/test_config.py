@@ -4,7 +4,16 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from regard.config import PRESETS, Model, Recurrent, Text, Train, Transformer, parse, read_toml
+from regard.config import (
+    PRESETS,
+    ModelSettings,
+    RecurrentSettings,
+    TextSettings,
+    TrainSettings,
+    TransformerSettings,
+    parse,
+    read_toml,
+)
 from regard.errors import RegardError
 from regard.models import build
 
@@ -12,22 +21,57 @@ from regard.models import build
 @pytest.mark.parametrize(
     ("kind", "values", "path", "said"),
     [
-        (Train, {"ratte": 1}, "train", "unknown setting train.ratte; did you mean 'rate'?"),
-        (Train, {"stepz": 1}, "", "unknown setting stepz; did you mean 'steps'?"),
-        (Train, {"steps": True}, "train", "train.steps: input should be a number; got True"),
-        (Train, {"steps": 0}, "train", "train.steps: input should be greater than or equal to 1; got 0"),
         (
-            Train,
+            TrainSettings,
+            {"learning_ratte": 1},
+            "train",
+            "unknown setting train.learning_ratte; did you mean 'learning_rate'?",
+        ),
+        (TrainSettings, {"stepz": 1}, "", "unknown setting stepz; did you mean 'steps'?"),
+        (TrainSettings, {"steps": True}, "train", "train.steps: input should be a number; got True"),
+        (TrainSettings, {"steps": 0}, "train", "train.steps: input should be greater than or equal to 1; got 0"),
+        (
+            TrainSettings,
             {"minutes": "x"},
             "",
             "minutes: input should be a valid number, unable to parse string as a number; got 'x'",
         ),
-        (Train, {"average": "mean"}, "train", "train.average: input should be 'none', 'ema' or 'last'; got 'mean'"),
-        (Train, {"accumulate": 3}, "train", "train.accumulate: input should be 1, 2, 4, 8, 16 or 32; got 3"),
-        (Model, {"kind": "transformer", "widht": 8}, "model", "unknown setting model.widht; did you mean 'width'?"),
-        (Model, {"kind": "recurrent", "cel": "gru"}, "model", "unknown setting model.cel; did you mean 'cell'?"),
-        (Model, {"kind": "recurrent", "width": 7}, "model", "model.width: input should be a multiple of 2; got 7"),
-        (Model, {"kind": "transformer", "dropout": 1}, "model", "model.dropout: input should be less than 1; got 1"),
+        (
+            TrainSettings,
+            {"weight_average": "mean"},
+            "train",
+            "train.weight_average: input should be 'none', 'ema' or 'last'; got 'mean'",
+        ),
+        (
+            TrainSettings,
+            {"gradient_accumulation": 3},
+            "train",
+            "train.gradient_accumulation: input should be 1, 2, 4, 8, 16 or 32; got 3",
+        ),
+        (
+            ModelSettings,
+            {"kind": "transformer", "widht": 8},
+            "model",
+            "unknown setting model.widht; did you mean 'width'?",
+        ),
+        (
+            ModelSettings,
+            {"kind": "recurrent", "cel": "gru"},
+            "model",
+            "unknown setting model.cel; did you mean 'cell'?",
+        ),
+        (
+            ModelSettings,
+            {"kind": "recurrent", "width": 7},
+            "model",
+            "model.width: input should be a multiple of 2; got 7",
+        ),
+        (
+            ModelSettings,
+            {"kind": "transformer", "dropout": 1},
+            "model",
+            "model.dropout: input should be less than 1; got 1",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_by_its_path(kind, values, path, said):
@@ -38,28 +82,28 @@ def test_what_is_wrong_is_said_by_its_path(kind, values, path, said):
 
 def test_only_settings_of_the_model_at_hand_are_suggested():
     with pytest.raises(RegardError) as refused:
-        parse(Model, {"kind": "recurrent", "zzz": 1}, "model")
+        parse(ModelSettings, {"kind": "recurrent", "zzz": 1}, "model")
     assert "'cell'" in str(refused.value)
     assert "'heads'" not in str(refused.value)
 
 
 def test_an_unknown_kind_of_model_is_refused_and_the_known_are_named():
     with pytest.raises(RegardError) as refused:
-        parse(Model, {"kind": "perceptron"}, "model")
+        parse(ModelSettings, {"kind": "perceptron"}, "model")
     assert "'transformer', 'recurrent'" in str(refused.value)
 
 
 def test_the_kind_tells_which_settings_they_are():
-    assert parse(Model, {"kind": "recurrent", "cell": "lstm"}) == Recurrent(cell="lstm")
-    assert parse(Model, {"kind": "transformer", "width": 32}) == Transformer(width=32)
+    assert parse(ModelSettings, {"kind": "recurrent", "cell": "lstm"}) == RecurrentSettings(cell="lstm")
+    assert parse(ModelSettings, {"kind": "transformer", "width": 32}) == TransformerSettings(width=32)
 
 
 def test_settings_do_not_change_after_they_are_made():
     with pytest.raises(ValidationError, match="frozen"):
-        Text().limit = 3
+        TextSettings().limit = 3
 
 
-@pytest.mark.parametrize("kind", [Transformer, Recurrent, Text, Train])
+@pytest.mark.parametrize("kind", [TransformerSettings, RecurrentSettings, TextSettings, TrainSettings])
 def test_every_setting_is_explained_where_it_is(kind):
     assert [name for name, field in kind.model_fields.items() if not field.description and name != "kind"] == []
 
@@ -69,7 +113,10 @@ def test_presets_can_be_built_and_grow(family, size):
     sizes = list(PRESETS[family])
     with torch.device("meta"):
         weights = [
-            sum(p.numel() for p in build(parse(Model, {"kind": family, **PRESETS[family][name]}), 99, 99).parameters())
+            sum(
+                p.numel()
+                for p in build(parse(ModelSettings, {"kind": family, **PRESETS[family][name]}), 99, 99).parameters()
+            )
             for name in sizes[: sizes.index(size) + 1]
         ]
     assert weights == sorted(weights)

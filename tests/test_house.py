@@ -14,12 +14,12 @@ SOURCE = ROOT / "src/regard"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = [
-    {"axes", "errors", "config", "ragged", "shipped", "terminal", "device", "disk"},
+    {"axes", "errors", "config", "ragged", "pretrained", "terminal", "device", "disk", "onednn"},
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
-    {"search", "bundle", "answer"},
-    {"train", "hub", "transducer", "vectors", "pooling"},
+    {"search", "bundle", "answer", "inference"},
+    {"train", "hub", "pipeline", "vectors", "pooling"},
     {"trace"},
     {"plots"},
     {"explore", "serve"},

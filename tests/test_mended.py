@@ -12,7 +12,7 @@ from regard.attention.masks import Inside, causal
 from regard.config import parse
 from regard.errors import RegardError
 from regard.models.dropout import Dropout
-from regard.models.products import plain_products
+from regard.onednn import plain_products
 from regard.trace.edits import Edit
 
 

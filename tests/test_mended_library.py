@@ -34,7 +34,7 @@ class Adapted(nn.Linear):
 
 
 @pytest.fixture
-def t() -> regard.Transducer:
+def t() -> regard.Pipeline:
     return regard.load("spelling", device="cpu")
 
 
@@ -61,7 +61,7 @@ def test_a_hook_on_a_projection_is_called():
     assert seen == [(1, 3, 16)]
 
 
-def consistent(t: regard.Transducer) -> bool:
+def consistent(t: regard.Pipeline) -> bool:
     """Whether search and score speak of one model."""
     answer = t("attention", t.search(beam=1))
     return answer.logp == pytest.approx(t.score("attention", str(answer)).logp, abs=1e-4)

@@ -128,7 +128,7 @@ def test_asking_for_none_is_one_line(spelling):
 
 
 def test_all_parts_that_the_readme_names_are_there():
-    for part in ("models", "kernels", "transducer", "explore"):
+    for part in ("models", "kernels", "pipeline", "explore"):
         assert getattr(regard, part).__name__ == f"regard.{part}"
 
 

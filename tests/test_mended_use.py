@@ -11,7 +11,7 @@ import torch
 import regard
 from regard import Ragged, attend, causal
 from regard.attention import Attention, ScaledDot
-from regard.config import Transformer
+from regard.config import TransformerSettings
 from regard.errors import RegardError, ShapeError
 from regard.models import build
 from regard.positions import T5, Alibi
@@ -36,7 +36,7 @@ def test_threads_do_not_see_what_others_look_at(held):
 
 
 def test_a_batch_that_was_searched_can_be_learned_from():
-    model = build(Transformer(width=16, heads=4, hidden=16, encoder=1, decoder=1), 10, 10)
+    model = build(TransformerSettings(width=16, heads=4, ffn_width=16, encoder_layers=1, decoder_layers=1), 10, 10)
     source = Ragged.of([torch.tensor([4, 5, 3]), torch.tensor([4, 3])])
     prefix = Ragged.of([torch.tensor([1, 5]), torch.tensor([1, 5, 6])])
     Greedy()(model, source, torch.tensor([5, 5]))
@@ -56,7 +56,7 @@ def test_weights_that_change_are_searched_with(held):
         for parameter in held.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3 * parameter.std())
     for word in words:
-        answer, fresh = held(word, greedy), regard.Transducer(held.bundle)(word, greedy)
+        answer, fresh = held(word, greedy), regard.Pipeline(held.bundle)(word, greedy)
         assert (answer.ids, answer.logps) == (fresh.ids, fresh.logps)
 
 
@@ -78,7 +78,7 @@ def test_a_bias_may_be_more_exact_than_what_it_is_added_to(kind):
 def test_a_device_may_be_given_as_torch_has_it(tmp_path):
     assert regard.load("spelling", device=torch.device("cpu")).device.type == "cpu"
     with pytest.raises(RegardError, match=r"^device 'bogus' is not here"):
-        regard.bundle.load(regard.shipped.located("spelling"), "bogus")
+        regard.bundle.load(regard.pretrained.located("spelling"), "bogus")
 
 
 def test_a_default_of_half_the_size_is_no_matter():

@@ -6,9 +6,10 @@ import pytest
 
 import regard
 from regard.errors import RegardError
-from regard.shipped import MODELS, located
+from regard.pretrained import MODELS, located
 from regard.text import Corpus, variants
-from regard.train import demo, metrics
+from regard.train import cmudict as demo
+from regard.train import metrics
 
 NAMES = sorted(path.name for path in MODELS.iterdir())
 

@@ -1,4 +1,4 @@
-"""Transducer: text in, text out, with everything one may want to know about an answer."""
+"""Pipeline: text in, text out, with everything one may want to know about an answer."""
 
 import warnings
 
@@ -8,23 +8,25 @@ import torch
 import regard
 from regard import bundle as bundles
 from regard.bundle import Bundle
-from regard.config import Recurrent, Transformer
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.errors import RegardError
 from regard.models import build
+from regard.pipeline import FIRST_LINES, Pipeline
 from regard.ragged import Ragged
 from regard.search import Beam, Greedy, Sampling
 from regard.text import BEGIN, END, train_tokenizer
-from regard.transducer import FIRST_LINES, Transducer
 
 SETTINGS = {
-    "transformer": Transformer(width=16, heads=2, encoder=1, decoder=2, hidden=16, tied="none"),
-    "recurrent": Recurrent(width=16, attention="additive"),
+    "transformer": TransformerSettings(
+        width=16, heads=2, encoder_layers=1, decoder_layers=2, ffn_width=16, tie_embeddings="none"
+    ),
+    "recurrent": RecurrentSettings(width=16, attention="additive"),
 }
 WORDS = ["abandon", "zebra", "aba", "n", "nabob"]
 TEXTS = ["ein Käse für die Maus", "日本 und €", "die Maus für zwei"] * 3
 
 
-def made(family: str = "transformer", kind: str = "words", card: dict | None = None) -> Transducer:
+def made(family: str = "transformer", kind: str = "words", card: dict | None = None) -> Pipeline:
     """Random weights, made sharp enough that answers differ and end."""
     torch.manual_seed(3)
     source = train_tokenizer("characters", WORDS)
@@ -33,15 +35,15 @@ def made(family: str = "transformer", kind: str = "words", card: dict | None = N
     with torch.no_grad():
         model.output.table.mul_(4)
     card = {"longest": {"source": 8, "target": 2}} if card is None else card
-    return Transducer(Bundle(model, source, target, SETTINGS[family], card))
+    return Pipeline(Bundle(model, source, target, SETTINGS[family], card))
 
 
 @pytest.fixture(scope="module", params=SETTINGS)
-def t(request) -> Transducer:
+def t(request) -> Pipeline:
     return made(request.param)
 
 
-def forced(t: Transducer, source: str, ids: list[int]) -> list[float]:
+def forced(t: Pipeline, source: str, ids: list[int]) -> list[float]:
     asked = Ragged.of([torch.tensor([*t.bundle.source.encode(source), END])])
     with torch.no_grad():
         logits = t.model(asked, Ragged.of([torch.tensor([BEGIN, *ids])])).values
@@ -188,9 +190,9 @@ def test_long_sources_are_warned_of_refused_or_allowed(t):
         answer = t(long)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Transducer(t.bundle, long="allow")(long).text == answer.text
+        assert Pipeline(t.bundle, long="allow")(long).text == answer.text
     with pytest.raises(RegardError, match=r"^'aaaaaaaaa' has 9 tokens; .* at most 8; cut it, or allow long sources$"):
-        Transducer(t.bundle, long="refuse")(long)
+        Pipeline(t.bundle, long="refuse")(long)
 
 
 def test_unknown_symbols_are_named(t):

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from regard.errors import RegardError, UnknownName
-from regard.vectors import Vectors, formats
+from regard.vectors import Vectors
+from regard.vectors import vector_formats as formats
 
 WORDS, ROWS = ["the", "café", "-1"], [[1.0, -0.5, 0.25], [0.1, 2e-5, -3.0], [0.0, 0.0, 0.0]]
 LINES = "the 1 -0.5 0.25\ncafé 0.1 2e-5 -3\n-1 0 0.0 0\n".encode()

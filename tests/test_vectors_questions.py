@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.vectors import Section, Vectors
-from regard.vectors import table as table_module
+from regard.vectors import word_vectors as table_module
 
 # Countries on one axis, being a capital on another, big and small on a third.
 WORDS = {

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from regard.attention import Attention, Cache, MultiHead, attend, causal, everything, prefix, window
     from regard.errors import RegardError, debug
     from regard.explore.notebook import show
+    from regard.pipeline import Pipeline, load
     from regard.ragged import Ragged
     from regard.trace.record import record
     from regard.trace.trace import Trace
-    from regard.transducer import Transducer, load
 
 __version__ = "0.1.0"
 
@@ -20,10 +20,10 @@ __all__ = [
     "Attention",
     "Cache",
     "MultiHead",
+    "Pipeline",
     "Ragged",
     "RegardError",
     "Trace",
-    "Transducer",
     "attend",
     "causal",
     "debug",
@@ -41,7 +41,7 @@ _HOMES = {
     "trace": ("Trace", "record"),
     "explore.notebook": ("show",),
     "answer": ("Answer",),
-    "transducer": ("Transducer", "load"),
+    "pipeline": ("Pipeline", "load"),
     "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
 }
 _PARTS = (
@@ -57,7 +57,7 @@ _PARTS = (
     "text",
     "trace",
     "train",
-    "transducer",
+    "pipeline",
     "vectors",
 )
 

@@ -1,4 +1,4 @@
-"""Answer: what a transducer says to a text, and how sure it is of every token."""
+"""Answer: what a pipeline says to a text, and how sure it is of every token."""
 
 from __future__ import annotations
 

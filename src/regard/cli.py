@@ -12,10 +12,10 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from regard import __version__
-from regard.commands.given import settings, stem
 from regard.commands.options import DASH, Draw, Form, Search, dashed
+from regard.commands.overrides import settings, stem
 from regard.errors import RegardError
-from regard.shipped import located
+from regard.pretrained import located
 from regard.terminal import drain, hand_over, ready
 
 app = App(
@@ -68,7 +68,7 @@ def train(
     The run is left in its folder, the model in `bundle` inside it. The same command goes on after any interruption.
     """
     with _importing():
-        from regard.config import Text, Train, parse
+        from regard.config import TextSettings, TrainSettings, parse
         from regard.text import Corpus
         from regard.train.run import Job, run
 
@@ -89,8 +89,8 @@ def train(
         family=family or kind,
         size=size,
         model=groups["model"],
-        text=parse(Text, groups["text"], "text"),
-        train=parse(Train, groups["train"], "train"),
+        text=parse(TextSettings, groups["text"], "text"),
+        train=parse(TrainSettings, groups["train"], "train"),
         device=device,
         tensorboard=tensorboard,
         command=["regard", *sys.argv[1:]],
@@ -108,7 +108,7 @@ def demo(
 ) -> None:
     """Train on English spelling → sound, from nothing, and see what came of it."""
     with _importing():
-        from regard.train.show import demonstrate
+        from regard.train.demo import demonstrate
 
     demonstrate(minutes=minutes, out=out, family=family, device=device)
 
@@ -144,7 +144,7 @@ def predict(
     """
     with _importing():
         from regard.commands.inputs import Inputs
-        from regard.commands.output import check_apart
+        from regard.commands.output_files import check_apart
         from regard.commands.predict import Job
         from regard.commands.predict import predict as answer
 
@@ -177,7 +177,7 @@ def evaluate(
     """
     with _importing():
         from regard.commands.evaluate import evaluate as measure
-        from regard.commands.output import check_apart
+        from regard.commands.output_files import check_apart
         from regard.text import Corpus
 
     check_apart(output, [*files, *(targets or [])])

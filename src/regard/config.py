@@ -17,7 +17,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-class Transformer(Settings):
+class TransformerSettings(Settings):
     """A Transformer encoder–decoder (Vaswani et al. 2017)."""
 
     kind: Literal["transformer"] = "transformer"
@@ -25,31 +25,31 @@ class Transformer(Settings):
     """Size of a token's vector."""
     heads: int = Field(4, ge=1)
     """Attention heads; they share `width`."""
-    groups: int | None = None
+    kv_heads: int | None = None
     """Groups of keys and values; fewer than heads saves memory (default: one a head)."""
-    encoder: int = Field(4, ge=1)
+    encoder_layers: int = Field(4, ge=1)
     """Layers of the encoder."""
-    decoder: int = Field(4, ge=1)
+    decoder_layers: int = Field(4, ge=1)
     """Layers of the decoder."""
-    hidden: int = Field(1024, ge=1)
+    ffn_width: int = Field(1024, ge=1)
     """Width inside a feed-forward layer."""
     position: str = "rotary"
     """Position encoding: none, sinusoidal, learned, rotary, alibi, distance, t5 or shaw."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm or RMSNorm."""
-    placement: Literal["pre", "post"] = "pre"
+    norm_order: Literal["pre", "post"] = "pre"
     """Norm before each sublayer, or after it as in the paper."""
     activation: Literal["relu", "gelu", "swiglu"] = "swiglu"
     """What bends the feed-forward layer."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Share of each sublayer's output that is dropped in training."""
-    tied: Literal["none", "target", "all"] = "target"
+    tie_embeddings: Literal["none", "target", "all"] = "target"
     """Which embeddings share one table: none, target with output, or source too (shared vocabulary)."""
-    backend: str = "auto"
+    attention_backend: str = "auto"
     """What runs the attention: auto, reference, sdpa, flex or triton."""
 
 
-class Recurrent(Settings):
+class RecurrentSettings(Settings):
     """A recurrent encoder–decoder, with attention (Bahdanau 2015, Luong 2015) or the bottleneck without."""
 
     kind: Literal["recurrent"] = "recurrent"
@@ -59,32 +59,32 @@ class Recurrent(Settings):
     """How the decoder looks at the source; none is a single vector for all of it."""
     width: int = Field(256, ge=2, multiple_of=2)
     """Size of a state; each direction of the encoder has half of it."""
-    encoder: int = Field(1, ge=1)
+    encoder_layers: int = Field(1, ge=1)
     """Layers of the encoder."""
-    decoder: int = Field(1, ge=1)
+    decoder_layers: int = Field(1, ge=1)
     """Layers of the decoder."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Share of embeddings and readouts dropped in training."""
-    tied: Literal["none", "target", "all"] = "target"
+    tie_embeddings: Literal["none", "target", "all"] = "target"
     """Which embeddings share one table."""
 
 
-class Text(Settings):
+class TextSettings(Settings):
     """How text becomes ids."""
 
-    source: str = "auto"
+    source_tokenizer: str = "auto"
     """Tokeniser of the source: auto, characters, bytes, words, bpe or unigram."""
-    target: str = "auto"
+    target_tokenizer: str = "auto"
     """Tokeniser of the target."""
-    vocabulary: int | None = Field(None, ge=1)
+    vocabulary_size: int | None = Field(None, ge=1)
     """Pieces in a bpe or unigram vocabulary (default: by the size of the data)."""
-    shared: bool | None = None
+    shared_vocabulary: bool | None = None
     """One vocabulary for both sides (default: for running text in one kind of script)."""
-    limit: int = Field(512, ge=1)
+    max_tokens: int = Field(512, ge=1)
     """The most tokens a side may have; longer pairs are counted, said and left out."""
 
 
-class Train(Settings):
+class TrainSettings(Settings):
     """How a model learns. Of `minutes`, `steps` and `epochs`, one at most is given."""
 
     seed: int = Field(1, ge=0, lt=2**63)
@@ -95,33 +95,33 @@ class Train(Settings):
     """Stop after so many updates."""
     epochs: float | None = Field(None, gt=0)
     """Stop after so many times through the data."""
-    budget: int | None = Field(None, ge=1)
+    batch_tokens: int | None = Field(None, ge=1)
     """Source and target tokens to a step (default: by the data and the machine)."""
-    accumulate: Literal[1, 2, 4, 8, 16, 32] = 1
+    gradient_accumulation: Literal[1, 2, 4, 8, 16, 32] = 1
     """Parts in which a step is computed, to save memory."""
     optimizer: Literal["muon", "adamw"] = "muon"
     """Muon turns each matrix's update orthogonal and learns small models faster; AdamW is the classic."""
-    rate: float | None = Field(None, gt=0)
+    learning_rate: float | None = Field(None, gt=0)
     """Peak learning rate (default: by the width of the model)."""
     schedule: Literal["cosine", "linear", "inverse-sqrt", "stable"] = "linear"
     """How the rate goes down."""
     warmup: float = Field(0.03, ge=0, lt=1)
     """Share of the run in which the rate goes up."""
-    decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(0.01, ge=0)
     """Weight decay."""
-    smoothing: float = Field(0.05, ge=0, lt=1)
+    label_smoothing: float = Field(0.05, ge=0, lt=1)
     """Label smoothing."""
-    consistency: float | None = Field(None, ge=0)
+    rdrop: float | None = Field(None, ge=0)
     """Above 0: read everything twice, with other dropout, and pull the two answers together (R-Drop's α; default: on a
     GPU, if no minutes are given, 1 for little data and 3 for very little text; else 0)."""
-    respelling: float | None = Field(None, ge=0, le=1)
+    bpe_dropout: float | None = Field(None, ge=0, le=1)
     """Chance that a bpe piece is read as the two it was merged from, and those in turn, in the way of BPE-dropout
     (default: on a GPU, if no minutes are given, 0.1 for very little text; else 0)."""
-    clip: float = Field(1.0, gt=0)
+    clip_norm: float = Field(1.0, gt=0)
     """The longest gradient; longer ones are shortened."""
-    average: Literal["none", "ema", "last"] = "ema"
+    weight_average: Literal["none", "ema", "last"] = "ema"
     """Average weights: a moving average over steps, or of the last `averaged` evaluations."""
-    averaged: int = Field(10, ge=1)
+    average_count: int = Field(10, ge=1)
     """For last: how many evaluations. For ema: a window of a 200th of the run times this."""
     evaluations: int = Field(8, ge=1)
     """How often to decode the held-out part."""
@@ -129,28 +129,35 @@ class Train(Settings):
     """Stop when the task's metric has not improved for so many evaluations."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """bfloat16 computes in half the size and keeps weights in float32; auto takes it on GPUs that have it."""
-    capture: bool = True
+    cuda_graphs: bool = True
     """On a GPU, record each step's kernels once (a CUDA graph for each shape) and replay them."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: copy the model to each, or shard it among them."""
-    save_seconds: float = Field(60.0, ge=0)
+    checkpoint_seconds: float = Field(60.0, ge=0)
     """Save at least so often."""
 
 
-Model = Annotated[Transformer | Recurrent, Field(discriminator="kind")]
+ModelSettings = Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "transformer": {
-        "tiny": {"width": 64, "heads": 4, "encoder": 2, "decoder": 2, "hidden": 176, "tied": "none"},
-        "small": {"width": 256, "heads": 4, "encoder": 4, "decoder": 4, "hidden": 1024},
-        "base": {"width": 512, "heads": 8, "encoder": 6, "decoder": 6, "hidden": 2048},
-        "big": {"width": 1024, "heads": 16, "encoder": 6, "decoder": 6, "hidden": 4096},
+        "tiny": {
+            "width": 64,
+            "heads": 4,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "ffn_width": 176,
+            "tie_embeddings": "none",
+        },
+        "small": {"width": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "ffn_width": 1024},
+        "base": {"width": 512, "heads": 8, "encoder_layers": 6, "decoder_layers": 6, "ffn_width": 2048},
+        "big": {"width": 1024, "heads": 16, "encoder_layers": 6, "decoder_layers": 6, "ffn_width": 4096},
     },
     "recurrent": {
         "tiny": {"width": 128},
         "small": {"width": 256},
-        "base": {"width": 512, "encoder": 2, "decoder": 2},
-        "big": {"width": 1024, "encoder": 3, "decoder": 3},
+        "base": {"width": 512, "encoder_layers": 2, "decoder_layers": 2},
+        "big": {"width": 1024, "encoder_layers": 3, "decoder_layers": 3},
     },
 }
 

@@ -36,7 +36,7 @@ def test_each_head_attends_with_its_own_stretch_of_the_vector():
 @pytest.mark.parametrize("backend", ["reference", "sdpa"])
 def test_a_group_serves_neighbouring_heads(backend: str):
     """Grouped keys are the same as keys repeated for each head of the group, by copying the weights."""
-    grouped = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, groups=GROUPS, backend=backend)
+    grouped = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, kv_heads=GROUPS, backend=backend)
     full = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, backend=backend)
     state = grouped.state_dict()
     for name in ("keys.weight", "keys.bias", "values.weight", "values.bias"):
@@ -49,7 +49,7 @@ def test_a_group_serves_neighbouring_heads(backend: str):
 
 def test_widths_are_free():
     module = MultiHead(
-        WIDTH, HEADS, context=CONTEXT, attention=ATTENTION, values=VALUES, out=OUT, groups=GROUPS, biases=True
+        WIDTH, HEADS, context=CONTEXT, attention=ATTENTION, values=VALUES, out=OUT, kv_heads=GROUPS, biases=True
     )
     assert {name: tuple(part.shape) for name, part in module.named_parameters()} == {
         "queries.weight": (12, 10),
@@ -92,7 +92,7 @@ TURNS = pytest.mark.parametrize("turn", [None, Rotary(6)], ids=["still", "rotary
 @TURNS
 @torch.no_grad()
 def test_steps_of_any_size_are_all_at_once(turn: Rotary | None):
-    module = MultiHead(WIDTH, 2, attention=ATTENTION, groups=1, turn=turn)
+    module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, turn=turn)
     x = torch.randn(2, 9, WIDTH)
     cache, parts = Cache(), []
     for piece in x.split([1, 4, 1, 3], dim=1):
@@ -104,7 +104,7 @@ def test_steps_of_any_size_are_all_at_once(turn: Rotary | None):
 @TURNS
 @torch.no_grad()
 def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
-    module = MultiHead(WIDTH, 2, attention=ATTENTION, groups=1, turn=turn)
+    module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, turn=turn)
     whole = [torch.randn(n, WIDTH) for n in (5, 4, 7)]
     cache, parts = Cache(), []
     for sizes in ([2, 0, 1], [2, 3, 5]):
@@ -125,11 +125,11 @@ def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
         ({"heads": 3}, "attention = 10 cannot be split into 3 equal parts"),
         ({"heads": 5, "attention": 12}, "attention = 12 cannot be split into 5 equal parts"),
         ({"heads": 5, "values": 12}, "values = 12 cannot be split into 5 equal parts"),
-        ({"heads": 5, "groups": 2}, "heads = 5 cannot be split into 2 equal parts"),
-        ({"heads": 2, "groups": 4}, "heads = 2 cannot be split into 4 equal parts"),
-        ({"heads": 0}, "there must be at least 1 head and 1 group; got heads=0, groups=None"),
-        ({"heads": -2}, "there must be at least 1 head and 1 group; got heads=-2, groups=None"),
-        ({"heads": 2, "groups": 0}, "there must be at least 1 head and 1 group; got heads=2, groups=0"),
+        ({"heads": 5, "kv_heads": 2}, "heads = 5 cannot be split into 2 equal parts"),
+        ({"heads": 2, "kv_heads": 4}, "heads = 2 cannot be split into 4 equal parts"),
+        ({"heads": 0}, "there must be at least 1 head and 1 group; got heads=0, kv_heads=None"),
+        ({"heads": -2}, "there must be at least 1 head and 1 group; got heads=-2, kv_heads=None"),
+        ({"heads": 2, "kv_heads": 0}, "there must be at least 1 head and 1 group; got heads=2, kv_heads=0"),
     ],
 )
 def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: str):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard.attention import BACKENDS, NORMALISERS, SCORES, Attention, causal, prefix
-from regard.attention.backends import fastest, measured, triton
+from regard.attention.backends import dispatch_table as measured
+from regard.attention.backends import fastest, triton
 from regard.positions import Biasing, position
 
 HEADS, DIM = 2, 16

@@ -5,8 +5,8 @@ import torch
 
 from regard.attention import SCORES, Attention, causal, everything, prefix, window
 from regard.attention.backends import fastest, triton
+from regard.attention.backends.kernels.launch import along_diagonals
 from regard.attention.backends.kernels.packed import Packed
-from regard.attention.backends.kernels.settings import along_diagonals
 from regard.axes import Site
 from regard.errors import BackendError
 from regard.positions import T5, Alibi, Biasing, Distance, Rotary

@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 import regard
-from regard.shipped import MODELS
+from regard.pretrained import MODELS
 
 BROWSERS = (
     "chromium-headless-shell",

@@ -15,13 +15,13 @@ CUT = {"kind": "knock-out", "attention": "dec.0.cross", "head": 1}
 
 
 @pytest.fixture(scope="module")
-def transducer():
+def pipeline():
     return regard.load("spelling")
 
 
 @pytest.fixture(scope="module")
-def recorded(transducer):
-    return [record(transducer, SOURCE, search=transducer.search(beam=1)), record(transducer, SOURCE, edits=[CUT])]
+def recorded(pipeline):
+    return [record(pipeline, SOURCE, search=pipeline.search(beam=1)), record(pipeline, SOURCE, edits=[CUT])]
 
 
 @pytest.fixture

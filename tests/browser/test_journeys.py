@@ -262,14 +262,14 @@ def test_a_row_by_hand_is_of_the_target_it_was_made_for(visit, ids):
     assert page.locator(".chip").count() == 0
 
 
-def test_a_row_that_nobody_moved_stays_what_it_was(visit, ids, transducers):
+def test_a_row_that_nobody_moved_stays_what_it_was(visit, ids, pipelines):
     seen = visit()
     page = seen.open(f"#/attention?m={ids['spelling']}&s={LONG[:20]}&a=enc.0.self")
     page.get_by_role("button", name=re.compile("by hand")).click()
     page.get_by_role("button", name="Apply").click()
     until(page, "location.hash.includes('e=row')")
     given = re.search(r"row~enc\.0\.self~0~0~([^&;]+)", page.evaluate("decodeURIComponent(location.hash)"))
-    was = record(transducers["spelling"], LONG[:20])["enc.0.self.weights"][0, 0].tolist()
+    was = record(pipelines["spelling"], LONG[:20])["enc.0.self.weights"][0, 0].tolist()
     assert [float(one) for one in given[1].split("_")] == pytest.approx(was, abs=2e-6)
 
 

@@ -13,9 +13,9 @@ SOURCE = "attention"
 
 @pytest.fixture(scope="module")
 def known():
-    transducer = regard.load("spelling")
-    trace = record(transducer, SOURCE, search=transducer.search(beam=1))
-    return transducer, trace, causes(transducer, trace)
+    pipeline = regard.load("spelling")
+    trace = record(pipeline, SOURCE, search=pipeline.search(beam=1))
+    return pipeline, trace, causes(pipeline, trace)
 
 
 @pytest.fixture
@@ -28,12 +28,12 @@ def number(text: str) -> float:
 
 
 def test_a_switch_for_each_head_says_what_the_text_loses_without_it(page, known):
-    transducer, trace, _ = known
+    pipeline, trace, _ = known
     heads = [(one.name, head) for one in trace.attentions for head in range(one.heads)]
     until(page, f"document.querySelectorAll('[data-head] small').length === {len(heads)}")
     for name, head in (heads[0], heads[-1]):
         cut = {"kind": "knock-out", "attention": name, "head": head}
-        truth = float(trace["out.total"] - record(transducer, SOURCE, trace.answer.text, edits=[cut])["out.total"])
+        truth = float(trace["out.total"] - record(pipeline, SOURCE, trace.answer.text, edits=[cut])["out.total"])
         label = page.locator(f'[data-head="{name}.{head}"]').get_attribute("aria-label")
         assert number(label.rsplit(" ", 1)[1]) == pytest.approx(truth, abs=0.006)
     bars = page.evaluate(
@@ -44,7 +44,7 @@ def test_a_switch_for_each_head_says_what_the_text_loses_without_it(page, known)
 
 
 def test_heads_are_cut_and_given_back(page, known):
-    transducer, trace, _ = known
+    pipeline, trace, _ = known
     cuts = [
         {"kind": "knock-out", "attention": "enc.0.self", "head": 3},
         {"kind": "knock-out", "attention": "dec.0.cross", "head": 1},
@@ -57,17 +57,17 @@ def test_heads_are_cut_and_given_back(page, known):
             page, f"document.querySelector('[data-head=\"{cut['attention']}.{cut['head']}\"]').ariaChecked === 'true'"
         )
         until(page, "document.querySelector('[data-head]').disabled === false")
-    said = record(transducer, SOURCE, edits=cuts).answer.text
+    said = record(pipeline, SOURCE, edits=cuts).answer.text
     assert said != trace.answer.text
     until(page, f"document.querySelector('[data-now]').innerText === {said!r}")
     assert page.locator("[data-whole]").inner_text() == trace.answer.text
     assert page.get_by_text("another text").is_visible()
     page.get_by_role("button", name="Hold it to the whole model’s text").click()
-    held = record(transducer, SOURCE, trace.answer.text, edits=cuts)
+    held = record(pipeline, SOURCE, trace.answer.text, edits=cuts)
     less = float(trace["out.total"] - held["out.total"])
     until(page, f"document.body.innerText.includes('the same text, {less:.3f} less likely')")
     page.get_by_label("Uniform weights").check()
-    uniform = record(transducer, SOURCE, trace.answer.text, edits=[{**cut, "by": "uniform"} for cut in cuts])
+    uniform = record(pipeline, SOURCE, trace.answer.text, edits=[{**cut, "by": "uniform"} for cut in cuts])
     less = float(trace["out.total"] - uniform["out.total"])
     change = f"{abs(less):.3f} {'less likely' if less >= 0 else 'likelier'}"
     until(page, f"document.body.innerText.includes('the same text, {change}')")

@@ -26,8 +26,8 @@ LABS = {"spelling": "dec.1.cross", "spelling-recurrent": "attn"}
 
 
 @pytest.fixture(scope="module")
-def traces(transducers) -> dict[str, Trace]:
-    return {name: record(one, SOURCE, search=Greedy()) for name, one in transducers.items()}
+def traces(pipelines) -> dict[str, Trace]:
+    return {name: record(one, SOURCE, search=Greedy()) for name, one in pipelines.items()}
 
 
 def level(colour: tuple[int, ...], ramp: list[list[int]]) -> int:

@@ -25,7 +25,13 @@ def bundle(tmp_path_factory):
 def _learned(home: Path) -> None:
     home.mkdir(exist_ok=True)
     data = written(home / "pairs.tsv", pairs(700, seed=1))
-    sets = ("model.width=32", "model.hidden=32", "model.dropout=0.0", "train.budget=256", "train.evaluations=1")
+    sets = (
+        "model.width=32",
+        "model.ffn_width=32",
+        "model.dropout=0.0",
+        "train.batch_tokens=256",
+        "train.evaluations=1",
+    )
     more = [word for one in sets for word in ("--set", one)]
     process = start(arguments(data, home / "run", "--steps", "90", *more))  # in a process of its own no type is checked
     _, said = process.communicate(timeout=240)

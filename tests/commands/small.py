@@ -12,13 +12,13 @@ import torch
 from safetensors import safe_open
 
 from regard.cli import main
-from regard.config import Text, Train
+from regard.config import TextSettings, TrainSettings
 from regard.text import Corpus
 from regard.train.run import Job
 from regard.train.view import View
 
 TINY = {
-    "transformer": {"width": 16, "heads": 2, "encoder": 1, "decoder": 1, "hidden": 16, "dropout": 0.2},
+    "transformer": {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 16, "dropout": 0.2},
     "recurrent": {"width": 16, "dropout": 0.2},
 }
 
@@ -40,10 +40,12 @@ def written(path: Path, lines: list[tuple[str, str]] | None = None) -> Path:
 
 def job(data: Path, out: Path, family: str = "transformer", model: dict | None = None, **train) -> Job:
     """A run of a second or two."""
-    train = {"budget": 192, "evaluations": 2, **train}
-    settings = Train(**({} if "minutes" in train or "epochs" in train else {"steps": 8}) | train)
+    train = {"batch_tokens": 192, "evaluations": 2, **train}
+    settings = TrainSettings(**({} if "minutes" in train or "epochs" in train else {"steps": 8}) | train)
     sizes = {**TINY[family], **(model or {})}
-    return Job(Corpus(data), out, family=family, size="tiny", model=sizes, text=Text(limit=8), train=settings)
+    return Job(
+        Corpus(data), out, family=family, size="tiny", model=sizes, text=TextSettings(max_tokens=8), train=settings
+    )
 
 
 class Quiet(View):
@@ -98,7 +100,10 @@ def strange_files(out: Path) -> list[str]:
 
 def arguments(data: Path | str, out: Path, *more: str, family: str = "transformer") -> list[str]:
     """The same small run for the command line."""
-    sets = [f"model.{name}={value}" for name, value in TINY[family].items()] + ["train.budget=192", "text.limit=8"]
+    sets = [f"model.{name}={value}" for name, value in TINY[family].items()] + [
+        "train.batch_tokens=192",
+        "text.max_tokens=8",
+    ]
     flags = [word for one in sets for word in ("--set", one)]
     return ["train", str(data), "--out", str(out), "--size", "tiny", "--family", family, *flags, *more]
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from regard.attention import BACKENDS, causal, everything
-from regard.attention.backends.measured import LENGTHS, LONG, MEASURED, SHORT
-from regard.commands import bench, cases
-from regard.commands.cases import ROWS, Case, Finding, measure
-from regard.commands.clock import on_cpu
+from regard.attention.backends.dispatch_table import LENGTHS, LONG, MEASURED, SHORT
+from regard.commands import bench
+from regard.commands import bench_cases as cases
+from regard.commands.bench_cases import ROWS, Case, Finding, measure
+from regard.commands.timing import on_cpu
 from tests.commands.small import regard
 
 TIMES = {"reference": 0.004, "sdpa": 0.003, "flex": 0.002, "triton": 0.001}
@@ -82,7 +83,7 @@ def test_the_verdict_names_what_is_a_tenth_slower():
     first, whole, way_out = bench.verdict([good, bad])
     assert first == "plain, 2 × 2–3, forward: auto takes sdpa, 1.11 × the time of reference"
     assert whole.endswith("in 1 of 2 cases")
-    assert "model.backend=NAME" in way_out
+    assert "model.attention_backend=NAME" in way_out
 
 
 def test_what_auto_takes_and_cannot_finish_is_told():
@@ -166,5 +167,5 @@ def test_the_clock_takes_the_middle_and_not_the_first(monkeypatch: pytest.Monkey
         nonlocal now
         now += next(took)
 
-    monkeypatch.setattr("regard.commands.clock.time.perf_counter", lambda: now)
+    monkeypatch.setattr("regard.commands.timing.time.perf_counter", lambda: now)
     assert on_cpu(run) == pytest.approx(0.03)

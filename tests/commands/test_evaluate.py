@@ -11,10 +11,10 @@ import sacrebleu
 from scipy import stats
 
 from regard import bundle as bundles
+from regard.commands.bootstrap import intervals, middle, resampled
 from regard.commands.evaluate import judged
-from regard.commands.intervals import intervals, middle, resampled
+from regard.pipeline import Pipeline, load
 from regard.train import metrics
-from regard.transducer import Transducer, load
 from tests.commands.small import pairs, regard, written
 
 PAIRS = pairs(300, seed=7)
@@ -105,7 +105,7 @@ def test_mistakes_and_lengths(report):
 
 def test_running_text_is_measured_by_sacrebleu(model):
     card = {**model.bundle.card, "task": "text"}
-    reader = Transducer(replace(model.bundle, card=card))
+    reader = Pipeline(replace(model.bundle, card=card))
     right = [f"the {a} cat sat on the {b} mat today" for a, b in PAIRS[:60]]
     said = [line.replace("cat", "dog") if i % 3 else line.replace("today", "") for i, line in enumerate(right)]
     questions = {source: [line] for (source, _), line in zip(PAIRS, right, strict=False)}

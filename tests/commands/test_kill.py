@@ -15,7 +15,7 @@ from tests.commands.small import arguments, left_by, start, strange_files, writt
 
 KILLS = int(os.environ.get("REGARD_KILLS", "3"))
 STEPS = 30 + 10 * KILLS
-MORE = ("--steps", str(STEPS), "--set", "train.save_seconds=0.05", "--set", "train.average=ema")
+MORE = ("--steps", str(STEPS), "--set", "train.checkpoint_seconds=0.05", "--set", "train.weight_average=ema")
 
 
 def finished(process) -> str:

@@ -90,7 +90,7 @@ def test_the_option_goes_over_the_file(tmp_path, capsys):
     data, file = written(tmp_path / "pairs.tsv"), tmp_path / "settings.toml"
     file.write_text('[model]\nkind = "transformer"\n')
     words = ["train", data, "--out", tmp_path / "run", "--steps", "1", "--size", "tiny", "--config", file]
-    _, said = regard(capsys, *words, "--family", "recurrent", "--set", "model.cell=lstm", "--set", "text.limit=8")
+    _, said = regard(capsys, *words, "--family", "recurrent", "--set", "model.cell=lstm", "--set", "text.max_tokens=8")
     assert "recurrent" in said
     file.write_text("model = 3\n")
     _, said = regard(capsys, *words, code=2)

@@ -5,9 +5,9 @@ import builtins
 import pytest
 
 from regard.commands import evaluate as evaluating
-from regard.commands import output as outputs
+from regard.commands import output_files as outputs
 from regard.commands.inputs import Inputs, Line
-from regard.commands.output import Kept
+from regard.commands.output_files import Kept
 from regard.errors import RegardError
 from tests.commands.small import pairs, regard, written
 

@@ -66,8 +66,8 @@ def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("train.respelling=0.5", "train.respelling = 0.5 respells pieces of bpe, and neither side has any"),
-        ("text.vocabulary=40", "text.vocabulary = 40 is for pieces (bpe, unigram); both sides are"),
+        ("train.bpe_dropout=0.5", "train.bpe_dropout = 0.5 respells pieces of bpe, and neither side has any"),
+        ("text.vocabulary_size=40", "text.vocabulary_size = 40 is for pieces (bpe, unigram); both sides are"),
     ],
 )
 def test_a_setting_that_was_refused_can_be_taken_back(tmp_path, capsys, setting, said):
@@ -79,13 +79,13 @@ def test_a_setting_that_was_refused_can_be_taken_back(tmp_path, capsys, setting,
 
 def test_a_setting_that_a_run_began_with_is_not_kept_in_silence(tmp_path, capsys):
     words = arguments(written(tmp_path / "pairs.tsv"), tmp_path / "run", "--steps", "2")
-    regard(capsys, *words, "--set", "train.rate=0.002")
+    regard(capsys, *words, "--set", "train.learning_rate=0.002")
     _, said = regard(capsys, *words, code=2)
     assert said == (
-        "regard: this run began with other settings: train.rate was 0.002 and is not given. "
+        "regard: this run began with other settings: train.learning_rate was 0.002 and is not given. "
         "Use the old ones, or another --out\n"
     )
-    regard(capsys, *words, "--set", "train.rate=0.002")
+    regard(capsys, *words, "--set", "train.learning_rate=0.002")
 
 
 def test_a_numbered_column_has_its_header_too(bundle, tmp_path, capsys):

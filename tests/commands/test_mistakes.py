@@ -117,7 +117,7 @@ SETTINGS = {
     ),
     "unknown family": (["--family", "transfomer"], "unknown family 'transfomer'; did you mean 'transformer'?"),
     "unknown size": (["--size", "huge"], "unknown size 'huge'; choose from 'auto', 'base', 'big', 'small', 'tiny'"),
-    "unknown tokeniser": (["--set", "text.source=word"], "unknown tokeniser 'word'; did you mean 'words'?"),
+    "unknown tokeniser": (["--set", "text.source_tokenizer=word"], "unknown tokeniser 'word'; did you mean 'words'?"),
     "unknown position": (
         ["--set", "model.position=rotery"],
         "unknown position 'rotery'; did you mean 'rotary'?",
@@ -170,9 +170,9 @@ def test_a_mistake_can_be_mended_in_the_same_folder(tmp_path, capsys):
     data.write_bytes(GOOD + b"lonely\n")
     refused(capsys, *arguments(data, run, "--steps", "1"))
     data.write_bytes(GOOD)
-    uneven = ("--set", "model.tied=all", "--set", "text.target=bytes")
+    uneven = ("--set", "model.tie_embeddings=all", "--set", "text.target_tokenizer=bytes")
     assert "needs one vocabulary" in refused(capsys, *arguments(data, run, "--steps", "1", *uneven))
-    good = ("--set", "text.target=bytes", "--set", "train.evaluations=1")
+    good = ("--set", "text.target_tokenizer=bytes", "--set", "train.evaluations=1")
     with pytest.raises(SystemExit) as ended:
         main(arguments(data, run, "--steps", "1", *good))
     assert ended.value.code == 0, capsys.readouterr().err

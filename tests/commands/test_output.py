@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-from regard.commands import output as outputs
+from regard.commands import output_files as outputs
 from regard.commands.inputs import Line
-from regard.commands.output import Kept
+from regard.commands.output_files import Kept
 from regard.errors import RegardError
 from tests.commands.small import pairs, regard, start
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from regard.answer import Answer
+from regard.commands.formats import links, record
 from regard.commands.options import Form
-from regard.commands.records import links, record
-from regard.transducer import load
+from regard.pipeline import load
 from tests.commands.small import pairs, regard, start
 
 TEXTS = ["abc", "dab", "bbca"]

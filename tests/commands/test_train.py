@@ -124,7 +124,7 @@ def test_a_settings_file_counts_and_set_counts_more(tmp_path):
         "encoder": 1,
         "decoder": 1,
         "dropout": 0,
-        "tied": "target",
+        "tie_embeddings": "target",
     }
     assert made.source.kind == "bytes"
     assert made.target.kind == "characters"

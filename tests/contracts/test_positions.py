@@ -24,7 +24,7 @@ class Layer(nn.Module):
         self.heads = MultiHead(
             WIDTH,
             HEADS,
-            groups=GROUPS,
+            kv_heads=GROUPS,
             bias=place if isinstance(place, Biasing) else None,
             turn=place if isinstance(place, Turning) else None,
             backend=backend,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard import bundle
-from regard.config import Transformer
+from regard.config import TransformerSettings
 from regard.models import build
 from regard.text import train_tokenizer
 
@@ -36,7 +36,7 @@ def test_readme_blocks_that_use_a_model_run(block: str, tmp_path: Path, monkeypa
     words = ["attention", "tension", "noise"]
     sounds = ["AH T EH N SH AH N", "T EH N SH AH N", "N OY Z"]
     source, target = train_tokenizer("characters", words), train_tokenizer("words", sounds)
-    settings = Transformer(width=16, heads=2, encoder=1, decoder=1, hidden=16)
+    settings = TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16)
     card = {"longest": {"source": 9, "target": 7}, "task": "symbols"}
     model = build(settings, len(source), len(target))
     bundle.save(tmp_path / "runs/demo/bundle", bundle.Bundle(model, source, target, settings, card))

@@ -6,7 +6,7 @@ import torch
 from starlette.testclient import TestClient
 
 from regard import bundle
-from regard.config import Recurrent, Transformer
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.explore.app import application
 from regard.explore.guard import Guard
 from regard.explore.models import Models
@@ -17,8 +17,10 @@ from regard.text import train_tokenizer
 WORDS = ["abandon", "zebra", "aba", "n", "nabob"]
 SOURCE = WORDS[0]  # what most views are asked about
 SETTINGS = {
-    "transformer": Transformer(width=16, heads=2, encoder=1, decoder=2, hidden=12, tied="none"),
-    "recurrent": Recurrent(width=10, attention="additive", tied="none"),
+    "transformer": TransformerSettings(
+        width=16, heads=2, encoder_layers=1, decoder_layers=2, ffn_width=12, tie_embeddings="none"
+    ),
+    "recurrent": RecurrentSettings(width=10, attention="additive", tie_embeddings="none"),
 }
 CARD = {
     "task": "symbols",

@@ -9,10 +9,10 @@ from tests.explore.small import SOURCE
 
 def test_effects_and_how_weights_agree_with_them(web, models, ids, asked, family):
     found = web.get(f"/api/trace/{asked['id']}/causes").json()
-    transducer = models[ids[family]].transducer
-    trace = record(transducer, SOURCE, search=Beam(3))
+    pipeline = models[ids[family]].pipeline
+    trace = record(pipeline, SOURCE, search=Beam(3))
     assert [piece["id"] for piece in asked["following"]] == [piece.id for piece in trace.following]
-    truth = causes(transducer, trace)
+    truth = causes(pipeline, trace)
     assert [[pytest.approx(value, abs=1e-4) for value in row] for row in truth.tolist()] == found["effects"]
     names = ["mean", *(one["name"] for one in asked["attentions"] if one["kind"] == "cross")]
     assert list(found["ranks"]) == names

@@ -10,16 +10,16 @@ from tests.explore.small import SOURCE
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_the_tree_of_the_search(web, models, ids, asked, family, width):
-    transducer = models[ids[family]].transducer
+    pipeline = models[ids[family]].pipeline
     found = web.get(f"/api/trace/{asked['id']}/beam", params={"width": width}).json()
-    made = tree(transducer, SOURCE, Beam(width))
+    made = tree(pipeline, SOURCE, Beam(width))
     assert [(node["number"], node["parent"], node["id"], node["fate"], node["rival"]) for node in found["nodes"]] == [
         (node.number, node.parent, node.token, node.fate, node.rival) for node in made.nodes
     ]
     assert [node["total"] for node in found["nodes"]] == pytest.approx([node.total for node in made.nodes])
     assert (found["size"], found["answers"]) == (width, made.answers)
     best = found["nodes"][found["answers"][0]]
-    assert best["prefix"] == transducer(SOURCE, transducer.search(beam=width)).text
+    assert best["prefix"] == pipeline(SOURCE, pipeline.search(beam=width)).text
     if width == 3:
         assert best["prefix"] == asked["output"]["text"]
     signs = [BEGIN in made.ids(node.number) for node in made.nodes]  # which no text can say

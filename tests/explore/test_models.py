@@ -121,10 +121,10 @@ def test_a_model_is_loaded_once_and_computes_one_thing_at_a_time(folders):
 
     def work():
         nonlocal inside
-        with model.turn() as transducer:
+        with model.turn() as pipeline:
             inside += 1
             most.append(inside)
-            seen.append(transducer)
+            seen.append(pipeline)
             torch.ones(3).sum()
             inside -= 1
 
@@ -160,8 +160,8 @@ def test_a_full_queue_is_said_with_when_to_come_again(folders):
         thread.join()
     assert refused(answer, 429, "busy")
     assert answer.headers["retry-after"] == "1"
-    with model.turn() as transducer:
-        assert transducer("aba").source == "aba"
+    with model.turn() as pipeline:
+        assert pipeline("aba").source == "aba"
 
 
 def test_the_models_that_ship_know_their_quality_and_answer_their_example():

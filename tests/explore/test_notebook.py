@@ -37,7 +37,7 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def transducers(folders):
+def pipelines(folders):
     return {family: regard.load(folder, device="cpu", long="allow") for family, folder in folders.items()}
 
 
@@ -49,8 +49,8 @@ def framed(frame):
 
 
 @pytest.mark.parametrize("family", ["transformer", "recurrent"])
-def test_the_frame_holds_every_number(transducers, folders, family):
-    trace = record(transducers[family], "zebra")
+def test_the_frame_holds_every_number(pipelines, folders, family):
+    trace = record(pipelines[family], "zebra")
     attributes, page = framed(trace.show(height=500))
     block = json.loads(page.frozen)
     held = load(base64.b64decode(block["tensors"]))
@@ -63,8 +63,8 @@ def test_the_frame_holds_every_number(transducers, folders, family):
     assert "height:500px" in attributes["style"]
 
 
-def test_the_frame_is_shut_in(transducers):
-    attributes, page = framed(show(record(transducers["transformer"], "zebra")))
+def test_the_frame_is_shut_in(pipelines):
+    attributes, page = framed(show(record(pipelines["transformer"], "zebra")))
     assert attributes["sandbox"].split() == ["allow-scripts", "allow-downloads"]
     places = [tag for tag, _ in page.tags]
     policy = next(i for i, (_, found) in enumerate(page.tags) if found.get("http-equiv") == "Content-Security-Policy")
@@ -73,18 +73,18 @@ def test_the_frame_is_shut_in(transducers):
     assert not [found for _, found in page.tags if "src" in found]
 
 
-def test_markup_in_a_text_stays_text(transducers):
+def test_markup_in_a_text_stays_text(pipelines):
     nasty = """</script><b title="x">&amp;'--></iframe>"""
-    trace = record(transducers["transformer"], nasty)
+    trace = record(pipelines["transformer"], nasty)
     attributes, page = framed(trace.show())
     assert attributes["title"].startswith(f"Regard: {nasty} → ")
     assert json.loads(page.frozen)["trace"]["source"] == nasty
     assert "b" not in [tag for tag, _ in page.tags]
 
 
-def test_a_given_target_and_edits_are_told(transducers):
+def test_a_given_target_and_edits_are_told(pipelines):
     cut = {"kind": "knock-out", "attention": "dec.0.cross", "head": 1, "by": "mean"}
-    given = record(transducers["transformer"], "zebra", "Z Z AH", edits=[cut])
+    given = record(pipelines["transformer"], "zebra", "Z Z AH", edits=[cut])
     _, page = framed(given.show())
     block = json.loads(page.frozen)
     assert block["request"]["target"] == "Z Z AH"
@@ -92,8 +92,8 @@ def test_a_given_target_and_edits_are_told(transducers):
     assert block["trace"]["edits"][0]["label"] == "head 1 of dec.0.cross set to mean"
 
 
-def test_save_writes_the_page_alone(transducers, tmp_path):
-    frame = show(record(transducers["recurrent"], "n"))
+def test_save_writes_the_page_alone(pipelines, tmp_path):
+    frame = show(record(pipelines["recurrent"], "n"))
     written = frame.save(tmp_path / "page.html").read_text(encoding="utf-8")
     assert written == frame.page
     assert [tag for tag, _ in Tags(written).tags][:2] == ["html", "head"]
@@ -103,19 +103,19 @@ def test_save_writes_the_page_alone(transducers, tmp_path):
 
 
 def test_half_precision_is_shown_too(folders):
-    transducer = regard.load(folders["transformer"], device="cpu")
-    transducer.model.to(torch.bfloat16)
-    trace = record(transducer, "zebra", "Z IY")
+    pipeline = regard.load(folders["transformer"], device="cpu")
+    pipeline.model.to(torch.bfloat16)
+    trace = record(pipeline, "zebra", "Z IY")
     _, page = framed(trace.show())
     assert json.loads(page.frozen)["trace"]["output"]["logp"] == pytest.approx(float(trace["out.total"]))
 
 
-def test_what_cannot_be_shown(transducers):
-    transducer = transducers["transformer"]
+def test_what_cannot_be_shown(pipelines):
+    pipeline = pipelines["transformer"]
     with pytest.raises(RegardError, match="height must be at least 1 pixel; got 0"):
-        show(record(transducer, "zebra", "Z"), height=0)
+        show(record(pipeline, "zebra", "Z"), height=0)
     with pytest.raises(RegardError, match="the target has 257 tokens; the page takes 256 at most: shorten it"):
-        show(record(transducer, "n", " ".join(["Z"] * 257)))
+        show(record(pipeline, "n", " ".join(["Z"] * 257)))
 
 
 def test_a_frame_says_little_in_a_terminal():

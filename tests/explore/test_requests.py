@@ -111,11 +111,11 @@ def test_wrong_views(web, trace, path, status, code):
 
 
 def test_a_model_without_attention_has_no_alignment(tmp_path):
-    from regard.config import Recurrent
+    from regard.config import RecurrentSettings
     from regard.explore.models import Models
     from tests.explore.small import saved
 
-    models = Models.of([saved(tmp_path / "b", settings=Recurrent(width=10, attention="none", cell="lstm"))])
+    models = Models.of([saved(tmp_path / "b", settings=RecurrentSettings(width=10, attention="none", cell="lstm"))])
     web, (model,) = client(models), models
     found = web.post("/api/trace", json={"model": model.id, "source": "aba"}).json()
     assert (model.entry["heads"], found["attentions"]) == (0, [])

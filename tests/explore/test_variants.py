@@ -2,20 +2,23 @@
 
 import pytest
 
-from regard.config import Recurrent, Transformer
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.explore.frozen import reads
 from regard.explore.models import Models
 from regard.explore.requests import Ask
 from regard.explore.traces import Traces
 from tests.explore.small import client, saved
 
-SMALL = {"width": 12, "heads": 2, "encoder": 1, "decoder": 1, "hidden": 8}
+SMALL = {"width": 12, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 8}
 VARIANTS = [
-    *(Transformer(position=position, **SMALL) for position in ("none", "sinusoidal", "learned", "alibi", "t5", "shaw")),
-    Transformer(position="distance", placement="post", norm="rms", activation="relu", groups=1, **SMALL),
-    Transformer(position="learned", placement="post", activation="gelu", **SMALL),
-    *(Recurrent(width=6, attention=kind) for kind in ("none", "dot", "general", "concat")),
-    Recurrent(width=6, cell="lstm", encoder=2, decoder=2),
+    *(
+        TransformerSettings(position=position, **SMALL)
+        for position in ("none", "sinusoidal", "learned", "alibi", "t5", "shaw")
+    ),
+    TransformerSettings(position="distance", norm_order="post", norm="rms", activation="relu", kv_heads=1, **SMALL),
+    TransformerSettings(position="learned", norm_order="post", activation="gelu", **SMALL),
+    *(RecurrentSettings(width=6, attention=kind) for kind in ("none", "dot", "general", "concat")),
+    RecurrentSettings(width=6, cell="lstm", encoder_layers=2, decoder_layers=2),
 ]
 
 
@@ -29,7 +32,7 @@ def test_every_variant_is_shown(tmp_path, settings):
     blocks = web.get(f"/api/models/{model.id}/graph").json()["blocks"]
     assert sorted(name for block in blocks for name in block["names"]) == sorted(held.trace.names)
     named = {one["name"] for block in blocks for one in block["parameters"]}
-    assert named == {name for name, _ in model.transducer.model.named_parameters()}
+    assert named == {name for name, _ in model.pipeline.model.named_parameters()}
     if settings.kind == "transformer":
         seen = views["output?row=2&n=20"]
         end = next(one for one in seen["top"] if one["text"] == "< end >")

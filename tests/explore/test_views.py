@@ -11,14 +11,14 @@ from safetensors.numpy import load
 from scipy.stats import entropy as bits
 from sklearn.decomposition import PCA
 
-from regard.commands.records import links as pharaoh
+from regard.commands.formats import links as pharaoh
 from regard.explore import sweep as sweeping
 from regard.explore.describe import extent
 from regard.explore.numbers import dumps
 from regard.ragged import Ragged
 from regard.text import BEGIN, END
 from regard.trace import distance, entropy, links, rank, record
-from regard.trace import space as spaces
+from regard.trace import embedding_space as spaces
 from tests.explore.small import SOURCE
 
 
@@ -33,21 +33,21 @@ def view(web, asked):
 
 
 @pytest.fixture(scope="module")
-def transducer(models, ids, family):
-    return models[ids[family]].transducer
+def pipeline(models, ids, family):
+    return models[ids[family]].pipeline
 
 
 @pytest.fixture(scope="module")
-def logits(transducer, asked):
+def logits(pipeline, asked):
     """What the model itself says of this answer, all rows at once."""
     said = [token["id"] for token in asked["following"]][:-1]
-    source = Ragged.of([torch.tensor([*transducer.bundle.source.encode(SOURCE), END])])
+    source = Ragged.of([torch.tensor([*pipeline.bundle.source.encode(SOURCE), END])])
     with torch.no_grad():
-        return transducer.model(source, Ragged.of([torch.tensor([BEGIN, *said])])).values
+        return pipeline.model(source, Ragged.of([torch.tensor([BEGIN, *said])])).values
 
 
-def test_the_trace_tells_tokens_answer_and_tensors(asked, transducer, logits, traces):
-    answer = transducer(SOURCE, transducer.search(beam=3))
+def test_the_trace_tells_tokens_answer_and_tensors(asked, pipeline, logits, traces):
+    answer = pipeline(SOURCE, pipeline.search(beam=3))
     assert (asked["source"], asked["given"], asked["edits"]) == (SOURCE, False, [])
     assert [token["text"] for token in asked["tokens"]["source"]] == [*SOURCE, "< end >"]
     assert [token["special"] for token in asked["tokens"]["source"]] == [False] * 7 + [True]
@@ -113,8 +113,8 @@ def test_an_explanation_is_the_engines(view, asked, traces):
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_neighbours_are_the_nearest_by_cosine(view, asked, transducer, side):
-    table = getattr(transducer.model, side).table.detach().double().numpy()
+def test_neighbours_are_the_nearest_by_cosine(view, asked, pipeline, side):
+    table = getattr(pipeline.model, side).table.detach().double().numpy()
     token = asked["tokens"][side][1]
     found = view("neighbours", side=side, position=1, n=4)
     assert found["token"] == token
@@ -124,18 +124,18 @@ def test_neighbours_are_the_nearest_by_cosine(view, asked, transducer, side):
     best = sorted(cosines, key=cosines.__getitem__, reverse=True)[:4]
     assert [one["id"] for one in found["neighbours"]] == best
     assert [one["cosine"] for one in found["neighbours"]] == pytest.approx([cosines[i] for i in best], abs=1e-6)
-    assert found["neighbours"][0]["text"] == getattr(transducer.bundle, side).label(best[0])
+    assert found["neighbours"][0]["text"] == getattr(pipeline.bundle, side).label(best[0])
     assert len(view("neighbours", side=side, position=1, n=900)["neighbours"]) == len(table) - 1
 
 
-def test_the_plane_is_that_of_pca(view, transducer):
-    table = transducer.model.source.table.detach().double().numpy()
+def test_the_plane_is_that_of_pca(view, pipeline):
+    table = pipeline.model.source.table.detach().double().numpy()
     found = view("space", side="source")
     truth = PCA(2).fit(table)
     assert found["explained"] == pytest.approx(truth.explained_variance_ratio_.tolist(), rel=1e-5)
     ours, theirs = np.array([[p["x"], p["y"]] for p in found["points"]]), truth.transform(table)
     np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-5)
-    ids = transducer.bundle.source.encode(SOURCE)
+    ids = pipeline.bundle.source.encode(SOURCE)
     for point in found["points"]:
         assert point["here"] == [i for i, id in enumerate([*ids, END]) if id == point["id"]]
 
@@ -159,7 +159,7 @@ def test_a_plane_is_found_however_few_vectors_there_are(rows, width):
     assert 0 <= sum(explained) <= 1 + 1e-9
 
 
-def test_output_ranks_the_vocabulary(view, asked, logits, transducer):
+def test_output_ranks_the_vocabulary(view, asked, logits, pipeline):
     row = len(asked["following"]) - 2
     found, logps = view("output", row=row, n=3), logits[row].double().log_softmax(-1)
     best = logps.topk(3)
@@ -170,13 +170,13 @@ def test_output_ranks_the_vocabulary(view, asked, logits, transducer):
     assert found["entropy"] == pytest.approx(bits(logps.exp().numpy(), base=2), abs=1e-4)
     assert (found["vocabulary"], found["word"]) == (len(logps), None)
     word = view("output", row=row, word="IY")["word"]
-    (id,) = transducer.bundle.target.encode("IY")
+    (id,) = pipeline.bundle.target.encode("IY")
     assert (word["id"], word["text"]) == (id, "IY")
     assert word["rank"] == sorted(logps.tolist(), reverse=True).index(float(logps[id])) + 1
     assert word["logp"] == pytest.approx(float(logps[id]), abs=1e-4)
 
 
-def test_the_lens_reads_the_stream_with_the_output_table(view, asked, logits, transducer, family, traces):
+def test_the_lens_reads_the_stream_with_the_output_table(view, asked, logits, pipeline, family, traces):
     lens = view("output", row=1)["lens"]
     if family == "recurrent":
         assert lens == []
@@ -188,7 +188,7 @@ def test_the_lens_reads_the_stream_with_the_output_table(view, asked, logits, tr
     for last in lens[-2:]:  # what is left of the stream after the last layer is what the output layer reads
         assert last["p"] == pytest.approx(float(ps[said]), abs=1e-5)
         assert [one["id"] for one in last["top"]] == ps.topk(3).indices.tolist()
-    model = transducer.model
+    model = pipeline.model
     with torch.no_grad():
         vector = model.target.table[asked["tokens"]["target"][1]["id"]] * 4  # √16
         first = (model.decoder_norm(vector) @ model.output.table.T).softmax(-1)
@@ -201,8 +201,8 @@ def test_the_first_of_equals_has_the_better_rank():
     assert [rank(numbers, id) for id in range(4)] == [1, 3, 2, 4]
 
 
-def test_alignments_are_the_transducers(view, asked, transducer, traces):
-    answer = transducer.looked(traces[asked["id"]].trace.answer, alignment=True, weights=True)
+def test_alignments_are_the_transducers(view, asked, pipeline, traces):
+    answer = pipeline.looked(traces[asked["id"]].trace.answer, alignment=True, weights=True)
     found = view("alignment")
     np.testing.assert_allclose(found["matrix"], answer.alignment.numpy(), atol=1e-5)
     assert found["text"] == pharaoh(answer)
@@ -263,26 +263,26 @@ def test_a_walk_adds_up(view, asked, side, family, traces):
 
 def test_a_sweep_cuts_each_head_before_the_output_matrix(web, ids, models, asked, family):
     found = web.post("/api/sweep", json={"model": ids[family], "source": SOURCE, "target": "AH B"}).json()
-    transducer = models[ids[family]].transducer
-    base = transducer.score(SOURCE, "AH B").logp
+    pipeline = models[ids[family]].pipeline
+    base = pipeline.score(SOURCE, "AH B").logp
     assert found["base"] == {"text": "AH B", "logp": pytest.approx(base, abs=1e-4)}
     assert len(found["heads"]) == sum(one["heads"] for one in asked["attentions"])
     for one in found["heads"]:
         assert one["effect"] == pytest.approx(found["base"]["logp"] - one["logp"], abs=1e-6)
     for one in found["heads"][::4]:
         silent = {"kind": "knock-out", "attention": one["attention"], "head": one["head"]}
-        assert one["text"] == record(transducer, SOURCE, edits=[silent]).answer.text
-        assert one["logp"] == pytest.approx(record(transducer, SOURCE, "AH B", edits=[silent]).answer.logp, abs=1e-4)
+        assert one["text"] == record(pipeline, SOURCE, edits=[silent]).answer.text
+        assert one["logp"] == pytest.approx(record(pipeline, SOURCE, "AH B", edits=[silent]).answer.logp, abs=1e-4)
     if family == "recurrent":
         return
-    stacks = {"enc": transducer.model.encoder, "dec": transducer.model.decoder}
+    stacks = {"enc": pipeline.model.encoder, "dec": pipeline.model.decoder}
     for one in found["heads"]:
         stack, layer, kind = one["attention"].split(".")
         out = getattr(stacks[stack][int(layer)], f"{kind}_attention").out.weight
         kept, columns = out.detach().clone(), slice(8 * one["head"], 8 * one["head"] + 8)
         try:
             out.data[:, columns] = 0
-            assert one["logp"] == pytest.approx(transducer.score(SOURCE, "AH B").logp, abs=1e-4)
+            assert one["logp"] == pytest.approx(pipeline.score(SOURCE, "AH B").logp, abs=1e-4)
         finally:
             out.data.copy_(kept)
 
@@ -301,7 +301,7 @@ def test_a_sweep_in_parts_is_the_same(web, ids, family, monkeypatch):
 
 def test_the_graph_holds_every_tensor_and_every_parameter(web, ids, models, asked, family):
     found = web.get(f"/api/models/{ids[family]}/graph").json()
-    model = models[ids[family]].transducer.model
+    model = models[ids[family]].pipeline.model
     names = [name for block in found["blocks"] for name in block["names"]]
     assert sorted(names) == sorted(tensor["name"] for tensor in asked["tensors"])
     shapes = {one["name"]: one["shape"] for block in found["blocks"] for one in block["parameters"]}

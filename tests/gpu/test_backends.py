@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.attention import BACKENDS, SCORES, Attention, Mask, causal, everything, prefix, window
-from regard.attention.backends.kernels.settings import LONGEST
+from regard.attention.backends.kernels.launch import LONGEST
 from regard.attention.backends.triton import by_query
 from regard.errors import BackendError
 from regard.positions import POSITIONS, Biasing, position

@@ -7,7 +7,7 @@ import torch
 
 from regard.attention import BACKENDS, everything
 from regard.commands import bench
-from regard.commands.cases import cases
+from regard.commands.bench_cases import cases
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 

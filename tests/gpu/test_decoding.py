@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from regard.attention.backends import triton
-from regard.kernels.decoding.books import Beamed, Clock, Norm, Turns, Walked
+from regard.kernels.decoding.buffers import Beamed, Clock, Norm, Turns, Walked
 from regard.positions import Rotary
 from regard.search import Length
-from regard.search.rules import NEVER
+from regard.search.constraints import NEVER
 from regard.text import END
 from tests.contracts.cases import assert_as_good_as
 from tests.search import plainly

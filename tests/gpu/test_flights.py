@@ -7,24 +7,26 @@ import pytest
 import torch
 
 import regard
-from regard.config import Transformer
-from regard.models import build, swift
-from regard.search import Beam, Greedy, Length, Sampling, flights, search_all
-from regard.search.flight import USUAL, Flight, Passenger
-from regard.search.rules import no_repeat, shortest
-from regard.search.settled import settled
+from regard.config import TransformerSettings
+from regard.inference import batching_session as flights
+from regard.inference import swift
+from regard.inference.continuous_batching import USUAL, Flight, Passenger
+from regard.models import build
+from regard.search import Beam, Greedy, Length, Sampling, search_all
+from regard.search.batch_invariance import settled
+from regard.search.constraints import no_repeat, shortest
 from regard.text import END
-from regard.train import demo
+from regard.train import cmudict as demo
 from tests.search.trees import ragged
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 SHAPES = [
     {},
-    {"position": "sinusoidal", "placement": "post", "activation": "relu"},
-    {"position": "learned", "norm": "rms", "activation": "gelu", "groups": 1},
-    {"position": "alibi", "groups": 2},
-    {"position": "distance", "placement": "post", "norm": "rms"},
-    {"position": "t5", "tied": "target"},
+    {"position": "sinusoidal", "norm_order": "post", "activation": "relu"},
+    {"position": "learned", "norm": "rms", "activation": "gelu", "kv_heads": 1},
+    {"position": "alibi", "kv_heads": 2},
+    {"position": "distance", "norm_order": "post", "norm": "rms"},
+    {"position": "t5", "tie_embeddings": "target"},
 ]
 SEARCHES = {
     "greedy": Greedy(),
@@ -36,8 +38,12 @@ SEARCHES = {
 
 def made(**shape):
     torch.manual_seed(3)
-    shape = {"tied": "none", **shape}
-    model = build(Transformer(width=64, heads=4, encoder=1, decoder=2, hidden=96, dropout=0.0, **shape), 30, 300)
+    shape = {"tie_embeddings": "none", **shape}
+    model = build(
+        TransformerSettings(width=64, heads=4, encoder_layers=1, decoder_layers=2, ffn_width=96, dropout=0.0, **shape),
+        30,
+        300,
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.config import Train, Transformer
+from regard.config import TrainSettings, TransformerSettings
 from regard.models import build
 from regard.positions import POSITIONS
 from regard.ragged import Ragged
@@ -20,7 +20,7 @@ class Few(Batches):
 
     def __init__(self, count: int = 3, longest: int = 20) -> None:
         random = torch.Generator().manual_seed(5)
-        self.budget = 600
+        self.batch_tokens = 600
         self.made = [_batch(random, longest) for _ in range(count)]
 
     def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
@@ -39,13 +39,15 @@ def losses(
     count: int = 12,
     *,
     optimizer: str = "muon",
-    consistency: float = 0.0,
+    rdrop: float = 0.0,
     **model: object,
 ) -> tuple[list[float], Trainer]:
-    settings = Transformer(width=64, heads=2, encoder=2, decoder=2, hidden=128, **{"dropout": 0.1, **model})
+    settings = TransformerSettings(
+        width=64, heads=2, encoder_layers=2, decoder_layers=2, ffn_width=128, **{"dropout": 0.1, **model}
+    )
     torch.manual_seed(1)
     built = build(settings, 40, 40).to(CUDA)
-    train = Train(precision=precision, capture=capture, optimizer=optimizer, consistency=consistency)
+    train = TrainSettings(precision=precision, cuda_graphs=capture, optimizer=optimizer, rdrop=rdrop)
     trainer = Trainer(built, Few(), train, 100, World(1, 0, CUDA), rate=1e-3)
     found = torch.stack([trainer.advance()[0].clone() for _ in range(count)]).tolist()
     return found, trainer
@@ -67,7 +69,7 @@ def test_recorded_steps_are_those_that_are_not(position: str):
 @GPU
 def test_recorded_steps_that_read_twice_are_those_that_are_not():
     (recorded, one), (not_recorded, other), (once, _) = (
-        losses(capture, consistency=consistency) for capture, consistency in ((True, 2.0), (False, 2.0), (True, 0.0))
+        losses(capture, rdrop=rdrop) for capture, rdrop in ((True, 2.0), (False, 2.0), (True, 0.0))
     )
     assert recorded == not_recorded
     assert recorded[0] > once[0]  # the two readings differ, by their dropout, and that costs
@@ -78,12 +80,12 @@ def test_recorded_steps_that_read_twice_are_those_that_are_not():
 @GPU
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
-    settings = Transformer(width=64, heads=2, encoder=2, decoder=2, hidden=128, dropout=0.0)
+    settings = TransformerSettings(width=64, heads=2, encoder_layers=2, decoder_layers=2, ffn_width=128, dropout=0.0)
     found = []
     for device in (CUDA, torch.device("cpu")):
         torch.manual_seed(1)
         model = build(settings, 40, 40).to(device)
-        train = Train(optimizer=optimizer, precision="float32")
+        train = TrainSettings(optimizer=optimizer, precision="float32")
         trainer = Trainer(model, Few(), train, 100, World(1, 0, device), rate=1e-3)
         found.append([float(trainer.advance()[0]) for _ in range(10)])
     torch.testing.assert_close(*map(torch.tensor, found), atol=0.0, rtol=2e-3 if optimizer == "muon" else 1e-4)
@@ -91,10 +93,10 @@ def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
 
 @GPU
 def test_long_sequences_are_learned_without_a_recording():
-    settings = Transformer(width=64, heads=2, encoder=1, decoder=1, hidden=128)
+    settings = TransformerSettings(width=64, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=128)
     model = build(settings, 40, 40).to(CUDA)
     batches = Few(longest=300)
-    trainer = Trainer(model, batches, Train(precision="bfloat16"), 100, World(1, 0, CUDA), rate=1e-3)
+    trainer = Trainer(model, batches, TrainSettings(precision="bfloat16"), 100, World(1, 0, CUDA), rate=1e-3)
     assert all(torch.isfinite(trainer.advance()[0]) for _ in range(7))
     assert trainer.captured is not None
     assert not trainer.captured.graphs

@@ -6,7 +6,7 @@ import weakref
 import pytest
 import torch
 
-from regard.models.repeated import Repeated, recording
+from regard.inference.cuda_graph import Repeated, recording
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 DEVICE = torch.device("cuda")

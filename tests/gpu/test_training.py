@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from regard.attention.backends import triton
 from regard.kernels import fusible
-from regard.train.captured import Captured
+from regard.train.graph_step import Captured
 from regard.train.objective import apart
 
 CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -62,7 +62,7 @@ def plain(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor | None) -> t
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("added", [True, False])
 def test_a_sum_and_its_norm_are_those_of_float64(width: int, kind: torch.dtype, centre: bool, added: bool):
-    from regard.kernels.join import join
+    from regard.kernels.add_norm import join
 
     x, y, g, h = (torch.randn(777, width, device=CUDA).to(kind) for _ in range(4))
     weight, bias = (torch.randn(width, device=CUDA).to(kind) for _ in range(2))
@@ -79,7 +79,7 @@ def test_a_sum_and_its_norm_are_those_of_float64(width: int, kind: torch.dtype, 
 
 
 def test_dropout_keeps_its_share_and_its_mean_and_comes_back_the_same():
-    from regard.kernels.join import join
+    from regard.kernels.add_norm import join
 
     x, y = torch.zeros(4000, 512, device=CUDA), torch.ones(4000, 512, device=CUDA, requires_grad=True)
     weight = torch.ones(512, device=CUDA)
@@ -100,7 +100,7 @@ def test_dropout_keeps_its_share_and_its_mean_and_comes_back_the_same():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gate_is_that_of_float64(kind: torch.dtype):
-    from regard.kernels.gate import gate
+    from regard.kernels.swiglu import gate
 
     both, g = torch.randn(333, 2 * 1500, device=CUDA).to(kind), torch.randn(333, 1500, device=CUDA).to(kind)
 
@@ -114,7 +114,7 @@ def test_a_gate_is_that_of_float64(kind: torch.dtype):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tokens", "vocabulary"), [(0, 43), (50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)])
 def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocabulary: int, monkeypatch):
-    from regard.kernels import surprise as module
+    from regard.kernels import linear_cross_entropy as module
 
     monkeypatch.setattr(module, "NUMBERS", 1)  # strips of 1,024
     h, table = torch.randn(tokens, 64, device=CUDA).to(kind), (torch.randn(vocabulary, 64, device=CUDA) / 4).to(kind)
@@ -123,7 +123,7 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
     share = torch.tensor(0.01, device=CUDA)
 
     def fused(h: Tensor, table: Tensor) -> Sequence[Tensor]:
-        return [module.surprise([h], table, right, share, smoothing=0.1)]
+        return [module.surprise([h], table, right, share, label_smoothing=0.1)]
 
     def eager(h: Tensor, table: Tensor) -> Sequence[Tensor]:
         logits = (h @ table.t()).to(torch.promote_types(h.dtype, torch.float32))
@@ -135,7 +135,7 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
 @GPU
 @pytest.mark.parametrize("readings", [1, 2])
 def test_surprise_never_holds_all_logits(readings: int):
-    from regard.kernels.surprise import surprise
+    from regard.kernels.linear_cross_entropy import surprise
 
     tokens, vocabulary = 65_536, 32_000
     table = torch.randn(vocabulary, 64, device=CUDA).bfloat16().requires_grad_()
@@ -143,7 +143,7 @@ def test_surprise_never_holds_all_logits(readings: int):
     right, share = torch.randint(vocabulary, (tokens,), device=CUDA), torch.tensor(0.01, device=CUDA)
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    surprise(hs, table, right, share, smoothing=0.1, consistency=readings - 1.0).backward()
+    surprise(hs, table, right, share, label_smoothing=0.1, rdrop=readings - 1.0).backward()
     all_logits = 2 * readings * tokens * vocabulary  # bytes
     assert table.grad is not None
     assert torch.cuda.max_memory_allocated() - before < all_logits / 2
@@ -152,7 +152,7 @@ def test_surprise_never_holds_all_logits(readings: int):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tokens", "vocabulary"), [(50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)])
 def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vocabulary: int, monkeypatch):
-    from regard.kernels import surprise as module
+    from regard.kernels import linear_cross_entropy as module
 
     monkeypatch.setattr(module, "NUMBERS", 1)
     given = [torch.randn(tokens, 64, device=CUDA).to(kind) for _ in range(2)]
@@ -162,7 +162,7 @@ def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vo
     share = torch.tensor(0.01, device=CUDA)
 
     def fused(one: Tensor, other: Tensor, table: Tensor) -> Sequence[Tensor]:
-        return [module.surprise([one, other], table, right, share, smoothing=0.1, consistency=5.0)]
+        return [module.surprise([one, other], table, right, share, label_smoothing=0.1, rdrop=5.0)]
 
     def eager(one: Tensor, other: Tensor, table: Tensor) -> Sequence[Tensor]:
         logits = [(h @ table.t()).to(torch.promote_types(h.dtype, torch.float32)) for h in (one, other)]
@@ -173,7 +173,7 @@ def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vo
 
 
 def test_a_lookup_and_its_gradient_are_those_of_float64_and_always_the_same():
-    from regard.kernels.lookup import lookup
+    from regard.kernels.embedding_lookup import lookup
 
     ids = torch.randint(60, (9000,), device=CUDA) ** 2 % 61  # some often, some never
     table, g = torch.randn(70, 300, device=CUDA, requires_grad=True), torch.randn(9000, 300, device=CUDA)
@@ -191,7 +191,7 @@ def test_a_lookup_and_its_gradient_are_those_of_float64_and_always_the_same():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 3])
 def test_products_are_those_of_float64(kind: torch.dtype, count: int):
-    from regard.kernels.product import product
+    from regard.kernels.linear_function import product
 
     x, g = torch.randn(5000, 96, device=CUDA).to(kind), torch.randn(5000, 70 * count, device=CUDA).to(kind)
     weights = [torch.randn(70, 96, device=CUDA).to(kind) / 10 for _ in range(count)]
@@ -207,7 +207,7 @@ def test_products_are_those_of_float64(kind: torch.dtype, count: int):
 
 
 def test_weights_are_turned_anew_for_each_step():
-    from regard.kernels.halves import Halves, beside
+    from regard.kernels.weight_cast import Halves, beside
 
     halves, weights = Halves(), tuple(torch.randn(4, 5, device=CUDA) for _ in range(2))
     with halves.fresh():
@@ -226,4 +226,4 @@ def test_weights_are_turned_anew_for_each_step():
 def test_these_kernels_take_what_a_model_has():
     assert fusible(torch.zeros(3, 512, device=CUDA))
     assert not fusible(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
-    assert isinstance(Captured(lambda lesson: lesson.share, budget=1000, device=CUDA).grain, int)
+    assert isinstance(Captured(lambda lesson: lesson.share, batch_tokens=1000, device=CUDA).grain, int)

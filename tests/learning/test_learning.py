@@ -6,7 +6,7 @@ import time
 import pytest
 
 from regard import bundle
-from regard.config import Train
+from regard.config import TrainSettings
 from regard.text import Corpus
 from regard.train.run import Job, run
 from tests.commands.small import Quiet, written
@@ -14,7 +14,7 @@ from tests.commands.small import Quiet, written
 LEAST = 95.0
 TASKS = {"copy": str, "reverse": lambda word: word[::-1]}
 MODELS = {
-    "transformer": {"width": 32, "heads": 4, "encoder": 1, "decoder": 1, "hidden": 64, "dropout": 0.0},
+    "transformer": {"width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 64, "dropout": 0.0},
     "recurrent": {"width": 48, "attention": "additive", "dropout": 0.0},
 }
 
@@ -39,7 +39,7 @@ def test_it_learns(tmp_path, task, family, steps):
     every = words(1_400)
     lines = [(word, TASKS[task](word)) for word in every]
     learn, held = written(tmp_path / "learn.tsv", lines[:1_200]), written(tmp_path / "held.tsv", lines[1_200:])
-    train = Train(steps=steps, budget=768, rate=0.02, evaluations=1, smoothing=0.0)
+    train = TrainSettings(steps=steps, batch_tokens=768, learning_rate=0.02, evaluations=1, label_smoothing=0.0)
     job = Job(
         Corpus(learn), tmp_path / "run", Corpus(held), family=family, size="tiny", model=MODELS[family], train=train
     )

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.models import Model, swift
+from regard.inference import swift
+from regard.models import Model
 from regard.ragged import Ragged
 from tests.models import test_matrix
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, close, ids

@@ -6,12 +6,13 @@ import torch
 import regard
 from regard import bundle as bundles
 from regard.errors import RegardError
-from regard.models import Ensemble, build, swift
+from regard.inference import swift
+from regard.models import Ensemble, build
 from regard.ragged import Ragged
 from regard.search import Beam, Greedy, Length, search_all
 from tests.models.test_branch import Walk
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, ids, made
-from tests.test_transducer import made as transducer
+from tests.test_transducer import made as pipeline
 
 DIFFERENT = ["transformer-rotary-pre", "transformer-shaw-pre", "gru-additive", "lstm-none"]
 
@@ -76,7 +77,7 @@ def test_copies_of_a_model_answer_as_the_model(search):
 
 
 def test_several_folders_load_as_one_and_look_with_all_members(tmp_path):
-    first, second = transducer("transformer"), transducer("recurrent")
+    first, second = pipeline("transformer"), pipeline("recurrent")
     for name, one in (("first", first), ("second", second)):
         bundles.save(tmp_path / name, one.bundle)
     both = regard.load([tmp_path / "first", tmp_path / "second"])
@@ -91,8 +92,8 @@ def test_several_folders_load_as_one_and_look_with_all_members(tmp_path):
 
 
 def test_what_cannot_be_one_is_refused(tmp_path):
-    bundles.save(tmp_path / "words", transducer(kind="words").bundle)
-    bundles.save(tmp_path / "pieces", transducer(kind="characters").bundle)
+    bundles.save(tmp_path / "words", pipeline(kind="words").bundle)
+    bundles.save(tmp_path / "pieces", pipeline(kind="characters").bundle)
     with pytest.raises(RegardError, match="same tokenisers; got 2 kinds of 2 models"):
         regard.load([tmp_path / "words", tmp_path / "pieces"])
     with pytest.raises(RegardError, match="got 0 kinds of 0 models"):

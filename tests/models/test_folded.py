@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.models import swift
+from regard.inference import swift
 from regard.ragged import Ragged
 from tests.models import test_matrix
 from tests.models.test_branch import Walk

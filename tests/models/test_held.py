@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.models import held
+from regard.inference import kv_cache as held
 from tests.models.test_branch import Walk, made
 from tests.models.test_matrix import SOURCE, TARGET, ids
 

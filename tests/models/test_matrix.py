@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.config import Recurrent, Transformer
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import Model, build
 from regard.positions import POSITIONS
 from regard.ragged import Ragged
@@ -11,17 +11,33 @@ from regard.ragged import Ragged
 SOURCE, TARGET = 13, 17
 SETTINGS = {
     **{
-        f"transformer-{name}-{placement}": Transformer(
-            width=24, heads=4, groups=2, encoder=2, decoder=2, hidden=40, position=name, placement=placement
+        f"transformer-{name}-{norm_order}": TransformerSettings(
+            width=24,
+            heads=4,
+            kv_heads=2,
+            encoder_layers=2,
+            decoder_layers=2,
+            ffn_width=40,
+            position=name,
+            norm_order=norm_order,
         )
         for name in POSITIONS
-        for placement in ("pre", "post")
+        for norm_order in ("pre", "post")
     },
-    "transformer-swiglu-rms": Transformer(
-        width=24, heads=3, encoder=1, decoder=2, hidden=20, activation="swiglu", norm="rms", tied="none"
+    "transformer-swiglu-rms": TransformerSettings(
+        width=24,
+        heads=3,
+        encoder_layers=1,
+        decoder_layers=2,
+        ffn_width=20,
+        activation="swiglu",
+        norm="rms",
+        tie_embeddings="none",
     ),
     **{
-        f"{cell}-{attention}": Recurrent(width=24, cell=cell, attention=attention, encoder=2, decoder=2)
+        f"{cell}-{attention}": RecurrentSettings(
+            width=24, cell=cell, attention=attention, encoder_layers=2, decoder_layers=2
+        )
         for cell in ("gru", "lstm")
         for attention in ("none", "additive", "dot", "general", "concat")
     },

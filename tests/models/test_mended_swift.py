@@ -5,9 +5,10 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from regard.config import Transformer
+from regard.config import TransformerSettings
 from regard.errors import RegardError
-from regard.models import build, swift
+from regard.inference import swift
+from regard.models import build
 from regard.models.embedding import Embedding
 from regard.positions import Learned
 from regard.ragged import Ragged
@@ -16,8 +17,8 @@ from tests.models.test_matrix import SOURCE, TARGET, ids
 
 def made(position: str):
     torch.manual_seed(0)
-    sizes = {"width": 24, "heads": 4, "encoder": 1, "decoder": 1, "hidden": 40}
-    return swift(build(Transformer(**sizes, position=position), SOURCE, TARGET).eval())
+    sizes = {"width": 24, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 40}
+    return swift(build(TransformerSettings(**sizes, position=position), SOURCE, TARGET).eval())
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned"])

@@ -5,8 +5,8 @@ from contextlib import suppress
 import pytest
 import torch
 
-from regard.models import products
-from regard.models.products import plain_products
+from regard import onednn as products
+from regard.onednn import plain_products
 
 
 @pytest.mark.parametrize("arm", [True, False])

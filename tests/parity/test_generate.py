@@ -6,10 +6,12 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from regard.config import Transformer
-from regard.models import Model, build, swift
+from regard.config import TransformerSettings
+from regard.inference import swift
+from regard.models import Model, build
 from regard.positions import Sinusoidal
-from regard.search import Beam, Greedy, Length, rules
+from regard.search import Beam, Greedy, Length
+from regard.search import constraints as rules
 from regard.text import BEGIN, END
 from tests.search.trees import ragged
 
@@ -64,9 +66,9 @@ def learn(model: Model, asked: list[list[int]]) -> None:
 @pytest.fixture(scope="module", params=["relu"])
 def twins(request) -> tuple[MarianMTModel, Model]:
     torch.manual_seed(5)
-    settings = Transformer(
-        width=WIDTH, heads=HEADS, encoder=DEPTH, decoder=DEPTH, hidden=HIDDEN, position="sinusoidal",
-        placement="post", activation=request.param, tied="all", dropout=0.0,
+    settings = TransformerSettings(
+        width=WIDTH, heads=HEADS, encoder_layers=DEPTH, decoder_layers=DEPTH, ffn_width=HIDDEN, position="sinusoidal",
+        norm_order="post", activation=request.param, tie_embeddings="all", dropout=0.0,
     )  # fmt: skip
     model = build(settings, VOCABULARY, VOCABULARY)
     config = MarianConfig(

@@ -72,7 +72,7 @@ def layers(**options: object) -> tuple[LlamaAttention, LlamaRotaryEmbedding, Mul
         WIDTH,
         HEADS,
         attention=HEADS * DIM,
-        groups=GROUPS,
+        kv_heads=GROUPS,
         biases=False,
         turn=Rotary(DIM, **options),
         backend="reference",

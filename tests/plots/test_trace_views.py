@@ -11,8 +11,8 @@ from sklearn.decomposition import PCA
 from regard import plots
 from regard.errors import RegardError
 from regard.plots import likely
+from regard.trace import embedding_space as embedded
 from regard.trace import record
-from regard.trace import space as embedded
 from tests.plots.reading import assert_apart, assert_nothing_cut, columns, hatched, image, rows
 from tests.tracing.making import made
 
@@ -161,7 +161,7 @@ def test_output_has_the_likeliest_and_marks_what_follows(before):
     ps = np.exp(logits) / np.exp(logits).sum()
     best = np.argsort(-ps)[:4]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(ps[best], rel=1e-5)
-    label = before.transducer.bundle.target.label
+    label = before.pipeline.bundle.target.label
     assert rows(axes) == [label(int(id)).replace("< end >", "■").replace("< begin >", "▶") for id in best]
     followed = before.following[1].id
     assert [to_hex(bar.get_facecolor()) == "#d55e00" for bar in axes.patches] == [id == followed for id in best]
@@ -174,7 +174,7 @@ def test_output_has_the_likeliest_and_marks_what_follows(before):
 @pytest.mark.parametrize("which", ["trace", "before"])
 def test_the_lens_ends_at_the_models_own_answer(which, request):
     seen = request.getfixturevalue(which)
-    model = seen.transducer.model
+    model = seen.pipeline.model
     layers = likely.lens(seen, 2)
     torch.testing.assert_close(list(layers.values())[-1], seen["out.logprobs"][2].exp())
     norm = "resid" if which == "before" else "norm"
@@ -207,7 +207,7 @@ def test_embedding_without_added_positions_is_one_map(trace, recurrent):
 
 def test_the_plane_is_that_of_greatest_variance(before):
     axes = plots.embedding_plane(before).axes[0]
-    table = before.transducer.model.source.table.detach().double().numpy()
+    table = before.pipeline.model.source.table.detach().double().numpy()
     pca = PCA(2).fit(table)
     others, here = (np.asarray(group.get_offsets()) for group in axes.collections)
     ids = sorted({piece.id for piece in before.source})
@@ -227,7 +227,7 @@ def test_a_large_vocabulary_is_shown_around_the_sentence(before, monkeypatch):
     axes = plots.embedding_plane(before, "target").axes[0]
     shown = sum(len(group.get_offsets()) for group in axes.collections)
     assert 4 < shown <= 8
-    assert axes.get_title() == f"{shown} of {len(before.transducer.bundle.target)} target embeddings"
+    assert axes.get_title() == f"{shown} of {len(before.pipeline.bundle.target)} target embeddings"
 
 
 @pytest.mark.parametrize("vectors", [torch.ones(1, 4), torch.tensor([[1.0], [3.0]])])

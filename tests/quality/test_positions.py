@@ -36,7 +36,7 @@ def test_one_command_trains_every_encoding_alike(data: Path, tmp_path: Path, mon
     ]
     first, second = (one["overrides"] for one in results)
     assert first[1:] == second[1:]
-    assert "train.consistency=0" in first
+    assert "train.rdrop=0" in first
     assert " ".join(results[0]["command"]).endswith("--share 0.001 --keep RESULTS")
     assert '"checks": [{"name": "trainings that ended well", "value": 2' in capsys.readouterr().out
 

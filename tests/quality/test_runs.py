@@ -16,11 +16,11 @@ from quality_students import students
 from quality_tables import checks, table
 
 from regard import bundle
-from regard.config import Train
-from regard.train.plan import check
+from regard.config import TrainSettings
+from regard.train.auto_settings import check
 
-SMALL = ("model.width=16", "model.heads=2", "model.hidden=16", "model.encoder=1", "model.decoder=1")
-QUICK = ("train.precision=float32", "train.budget=64", "train.rate=0.01")
+SMALL = ("model.width=16", "model.heads=2", "model.ffn_width=16", "model.encoder_layers=1", "model.decoder_layers=1")
+QUICK = ("train.precision=float32", "train.batch_tokens=64", "train.learning_rate=0.01")
 
 
 def trial(name: str, data: Path, tmp_path: Path, **options) -> Trial:
@@ -42,7 +42,7 @@ def test_every_recipe_is_one_that_training_takes(name: str, data: Path, tmp_path
 
 def test_auto_is_told_nothing_but_the_seed(data: Path, tmp_path: Path):
     asked = job(trial("scan-length", data, tmp_path, way="auto", seed=3))
-    assert (asked.model, asked.size, asked.train) == ({}, "auto", Train(seed=3))
+    assert (asked.model, asked.size, asked.train) == ({}, "auto", TrainSettings(seed=3))
 
 
 def test_what_is_given_goes_over_the_recipe(data: Path, tmp_path: Path):
@@ -234,7 +234,7 @@ def test_nothing_to_train_is_refused(capsys: pytest.CaptureFixture[str]):
 
 
 def test_what_is_tried_does_not_go_over_what_is_kept(data: Path, tmp_path: Path, capsys):
-    for tried in (["--dev-only"], ["--set", "train.rate=0.1"]):
+    for tried in (["--dev-only"], ["--set", "train.learning_rate=0.1"]):
         with pytest.raises(SystemExit):
             quality.arguments(["scan-length", "--data", str(data), *tried, "--keep"])
         assert "--keep a folder of its own" in capsys.readouterr().err

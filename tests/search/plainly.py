@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from regard.search.board import Board
-from regard.search.length import Length
-from regard.search.rules import NEVER
+from regard.search.beam_state import Board
+from regard.search.constraints import NEVER
+from regard.search.length_penalty import Length
 
 
 def embed(tokens, table, places, time, norm):

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.config import Transformer
-from regard.models import build, swift
-from regard.search import Beam, Found, Greedy, Hypothesis, Length, flights
-from regard.search.flight import USUAL, Flight, Passenger
-from regard.search.flights import flies, passengers
-from regard.search.rules import longest, shortest
+from regard.config import TransformerSettings
+from regard.inference import batching_session as flights
+from regard.inference import swift
+from regard.inference.batching_session import flies, passengers
+from regard.inference.continuous_batching import USUAL, Flight, Passenger
+from regard.models import build
+from regard.search import Beam, Found, Greedy, Hypothesis, Length
+from regard.search.constraints import longest, shortest
 from regard.text import END
 from tests.search import plainly
 from tests.search.trees import ragged, sources
@@ -18,11 +20,11 @@ from tests.search.trees import ragged, sources
 VOCABULARY, ROOM = 11, 16
 SHAPES = [
     {},
-    {"position": "sinusoidal", "placement": "post", "activation": "relu"},
-    {"position": "learned", "norm": "rms", "activation": "gelu", "groups": 1},
-    {"position": "alibi", "groups": 2},
-    {"position": "distance", "placement": "post", "norm": "rms"},
-    {"position": "t5", "tied": "none"},
+    {"position": "sinusoidal", "norm_order": "post", "activation": "relu"},
+    {"position": "learned", "norm": "rms", "activation": "gelu", "kv_heads": 1},
+    {"position": "alibi", "kv_heads": 2},
+    {"position": "distance", "norm_order": "post", "norm": "rms"},
+    {"position": "t5", "tie_embeddings": "none"},
 ]
 SEARCHES = {
     "greedy": Greedy(),
@@ -35,7 +37,11 @@ SEARCHES = {
 
 def made(**shape):
     torch.manual_seed(3)
-    model = build(Transformer(width=16, heads=4, encoder=1, decoder=2, hidden=24, dropout=0.0, **shape), 9, VOCABULARY)
+    model = build(
+        TransformerSettings(width=16, heads=4, encoder_layers=1, decoder_layers=2, ffn_width=24, dropout=0.0, **shape),
+        9,
+        VOCABULARY,
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from regard.config import Recurrent, Transformer
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import build
 from regard.models.contract import Model, State
 from regard.ragged import Ragged
 from regard.search import Greedy, limits
+from regard.search.autoregressive import walk
 from regard.search.greedy import alone, likeliest
-from regard.search.walk import walk
 from tests.search.trees import BEGIN, END, FAMILIES, Chance, Stepped, forced, made, ragged, sources
 
 LETTERS = 9
@@ -126,11 +126,18 @@ def test_the_margin_is_the_narrowest_step():
 
 
 def settings():
-    small = {"width": 16, "heads": 2, "encoder": 1, "decoder": 1, "hidden": 16, "tied": "none"}
+    small = {
+        "width": 16,
+        "heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "ffn_width": 16,
+        "tie_embeddings": "none",
+    }
     for position in ("rotary", "sinusoidal", "t5"):
-        yield Transformer(**small, position=position)
+        yield TransformerSettings(**small, position=position)
     for attention in ("additive", "general", "none"):
-        yield Recurrent(width=16, attention=attention)
+        yield RecurrentSettings(width=16, attention=attention)
 
 
 @pytest.mark.parametrize("chosen", list(settings()), ids=lambda s: getattr(s, "position", None) or s.attention)
@@ -144,7 +151,9 @@ def test_an_answer_does_not_depend_on_its_company_or_order(chosen):
 
 
 def test_the_first_word_is_the_likeliest_of_the_full_pass():
-    model = build(Transformer(width=16, heads=2, encoder=1, decoder=1, hidden=16), LETTERS, LETTERS).eval()
+    model = build(
+        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16), LETTERS, LETTERS
+    ).eval()
     source = ragged([5, 6, END], [7, END])
     said = greedy(model, source, 6)
     for row, words in zip(source.unbind(), said, strict=True):
@@ -158,7 +167,9 @@ def test_the_first_word_is_the_likeliest_of_the_full_pass():
 @pytest.mark.parametrize("seed", range(6))
 def test_a_source_alone_is_answered_as_in_company(seed, limit):
     torch.manual_seed(seed)
-    model = build(Transformer(width=16, heads=2, encoder=1, decoder=1, hidden=16, dropout=0), 12, 12).eval()
+    model = build(
+        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0), 12, 12
+    ).eval()
     with torch.no_grad():
         model.output.table.mul_(3)  # so that ends come early and late
     source = Ragged.of([torch.tensor([5, 3, 7, 4, END])])

@@ -6,7 +6,7 @@ import torch
 import regard
 from regard.errors import RegardError
 from regard.search import Beam, Greedy, Length, Sampling
-from regard.search.rules import longest, repetition, shortest
+from regard.search.constraints import longest, repetition, shortest
 from tests.search.trees import Chance, ragged, sources
 
 NAN, INF = float("nan"), float("inf")

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.search import Beam, Length, Required
-from regard.search.rules import longest
-from regard.search.worded import requirement
+from regard.search.constraint_parsing import requirement
+from regard.search.constraints import longest
 from regard.text import train_tokenizer
 from tests.search.test_rules import answers, contains
 from tests.search.trees import END, Chance, ragged, ranked, sentences, sources

@@ -11,7 +11,7 @@ from transformers import (
 
 from regard.errors import RegardError
 from regard.search import Beam, Greedy, Required, Sampling
-from regard.search.rules import NEVER, banned, longest, no_repeat, prefix, repetition, shortest
+from regard.search.constraints import NEVER, banned, longest, no_repeat, prefix, repetition, shortest
 from tests.search.trees import END, Chance, ragged, sources
 
 VOCABULARY = 6

@@ -9,8 +9,8 @@ from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWa
 
 from regard.errors import RegardError
 from regard.search import Sampling
+from regard.search.gumbel import gumbel
 from regard.search.hypothesis import CLOSE
-from regard.search.noise import gumbel
 from tests.search.trees import END, Chance, forced, made, ragged, sentences, sources
 
 VOCABULARY = 9

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.config import Recurrent, Transformer
-from regard.models import Model, build, swift
+from regard.config import RecurrentSettings, TransformerSettings
+from regard.inference import swift
+from regard.models import Model, build
 from regard.models.contract import State
 from regard.ragged import Ragged
 from regard.text import BEGIN, END
@@ -14,8 +15,14 @@ from regard.text import BEGIN, END
 Ids = tuple[int, ...]
 Next = Callable[[Ids], list[float]]  # the log-probabilities of what follows some tokens
 
-TRANSFORMER = Transformer(width=16, heads=2, encoder=1, decoder=2, hidden=16, tied="none")
-FAMILIES = {"transformer": TRANSFORMER, "swift": TRANSFORMER, "recurrent": Recurrent(width=16, attention="additive")}
+TRANSFORMER = TransformerSettings(
+    width=16, heads=2, encoder_layers=1, decoder_layers=2, ffn_width=16, tie_embeddings="none"
+)
+FAMILIES = {
+    "transformer": TRANSFORMER,
+    "swift": TRANSFORMER,
+    "recurrent": RecurrentSettings(width=16, attention="additive"),
+}
 
 
 @dataclass(frozen=True)

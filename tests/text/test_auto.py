@@ -6,7 +6,7 @@ import pytest
 
 from regard.errors import UnknownName
 from regard.text import auto, default_size, train_tokenizer
-from regard.text.sample import Sample, thinned
+from regard.text.reservoir import Sample, thinned
 from regard.text.tokenizers import TokenizerError
 
 PHONES = [first + second for first in "ABDEIKLMNOPRS" for second in "AHY"]

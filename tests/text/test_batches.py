@@ -9,7 +9,7 @@ import torch
 
 from regard.ragged import Ragged
 from regard.text import BEGIN, END, Batches, Pairs, begun, ended, split, tokenise, train_tokenizer
-from regard.text.plan import BatchError, Plan, plan
+from regard.text.bucketing import BatchError, Plan, plan
 from regard.text.shuffle import keyed, mixed, shuffled
 
 
@@ -62,19 +62,19 @@ def test_mixing_is_splitmix64():
 # ---- the plan
 
 
-@pytest.mark.parametrize("budget", [1, 50, 333, 100_000])
+@pytest.mark.parametrize("batch_tokens", [1, 50, 333, 100_000])
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_every_pair_once_and_no_batch_over_budget(budget: int, epoch: int):
+def test_every_pair_once_and_no_batch_over_budget(batch_tokens: int, epoch: int):
     source, target = lengths(2500)
-    made = batches_of(plan(source, target, budget=budget, seed=3, epoch=epoch))
+    made = batches_of(plan(source, target, batch_tokens=batch_tokens, seed=3, epoch=epoch))
     assert sorted(pair for batch in made for pair in batch) == list(range(2500))
     for batch in made:
-        assert len(batch) == 1 or (source[batch] + target[batch]).sum() <= budget
+        assert len(batch) == 1 or (source[batch] + target[batch]).sum() <= batch_tokens
 
 
 def test_batches_are_as_full_as_greed_makes_them():
     source, target = lengths(2500)
-    made = plan(source, target, budget=500, seed=3, epoch=0)
+    made = plan(source, target, batch_tokens=500, seed=3, epoch=0)
     tokens = (source + target).sum()
     assert len(made) <= 1.1 * tokens / 500
 
@@ -82,26 +82,26 @@ def test_batches_are_as_full_as_greed_makes_them():
 def test_a_plan_is_a_pure_function():
     source, target = lengths(2500)
     made = {
-        (seed, epoch): tuple(map(tuple, batches_of(plan(source, target, budget=300, seed=seed, epoch=epoch))))
+        (seed, epoch): tuple(map(tuple, batches_of(plan(source, target, batch_tokens=300, seed=seed, epoch=epoch))))
         for seed in (1, 2, -5)
         for epoch in (0, 1)
     }
     assert len(set(made.values())) == 6
-    again = batches_of(plan(source.copy(), target.copy(), budget=300, seed=2, epoch=1))
+    again = batches_of(plan(source.copy(), target.copy(), batch_tokens=300, seed=2, epoch=1))
     assert tuple(map(tuple, again)) == made[2, 1]
 
 
 def test_a_plan_never_changes_from_version_to_version():
     """Written down once: a run that was started long ago must go on with the same batches."""
     source = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3], np.int32)
-    made = plan(source, source[::-1].copy(), budget=20, seed=7, epoch=2)
+    made = plan(source, source[::-1].copy(), batch_tokens=20, seed=7, epoch=2)
     assert batches_of(made) == [[7, 2], [8, 1], [5], [4], [6, 3, 9, 0]]
 
 
 def test_like_lengths_stand_together():
     source, target = lengths(20_000)
     padded = tokens = 0
-    for batch in batches_of(plan(source, target, budget=2000, seed=0, epoch=0)):
+    for batch in batches_of(plan(source, target, batch_tokens=2000, seed=0, epoch=0)):
         padded += len(batch) * (int(source[batch].max()) + int(target[batch].max()))
         tokens += int(source[batch].sum() + target[batch].sum())
     assert tokens / padded > 0.9  # random batches reach about a half
@@ -111,14 +111,14 @@ def test_most_batches_of_words_have_one_length_a_side():
     random = np.random.default_rng(1)
     source = random.binomial(20, 0.35, 60_000) + 1
     target = np.maximum(1, source - random.integers(0, 4, 60_000))
-    made = batches_of(plan(source, target, budget=2000, seed=0, epoch=0))
+    made = batches_of(plan(source, target, batch_tokens=2000, seed=0, epoch=0))
     even = [len(set(source[batch])) == len(set(target[batch])) == 1 for batch in made]
     assert np.mean(even) > 0.7  # 0.5 in chunks of 64 batches
 
 
 def test_batches_come_in_random_order_and_company():
     source, target = lengths(20_000)
-    first, second = (plan(source, target, budget=2000, seed=0, epoch=epoch) for epoch in (0, 1))
+    first, second = (plan(source, target, batch_tokens=2000, seed=0, epoch=epoch) for epoch in (0, 1))
     means = np.array([source[batch].mean() for batch in batches_of(first)])
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.25
     mates = [{pair: set(batch) for batch in batches_of(made) for pair in batch} for made in (first, second)]
@@ -128,11 +128,13 @@ def test_batches_come_in_random_order_and_company():
 
 def test_over_long_pairs_are_counted_and_left_out():
     source, target = np.array([5, 50, 5, 5]), np.array([5, 5, 51, 5])
-    made = plan(source, target, budget=100, seed=0, epoch=0, limit=49)
+    made = plan(source, target, batch_tokens=100, seed=0, epoch=0, limit=49)
     assert made.over_long == 2
     assert sorted(made.order.tolist()) == [0, 3]
-    assert plan(source, target, budget=100, seed=0, epoch=0, limit=51).over_long == 0
-    assert plan(source, target, budget=20, seed=0, epoch=0).over_long == 0  # without a limit they are batches of one
+    assert plan(source, target, batch_tokens=100, seed=0, epoch=0, limit=51).over_long == 0
+    assert (
+        plan(source, target, batch_tokens=20, seed=0, epoch=0).over_long == 0
+    )  # without a limit they are batches of one
 
 
 def test_a_million_pairs_are_planned_in_seconds():
@@ -140,25 +142,25 @@ def test_a_million_pairs_are_planned_in_seconds():
 
     source, target = lengths(1_000_000)
     start = time.process_time()
-    plan(source, target, budget=8000, seed=0, epoch=0)
+    plan(source, target, batch_tokens=8000, seed=0, epoch=0)
     assert time.process_time() - start < 5  # about 0.5 alone on a slow core
 
 
 def test_plans_that_cannot_be_made():
     source, target = lengths(5)
     with pytest.raises(BatchError, match=r"^a batch needs a budget of at least 1 token; got 0$"):
-        plan(source, target, budget=0, seed=0, epoch=0)
+        plan(source, target, batch_tokens=0, seed=0, epoch=0)
     with pytest.raises(BatchError, match=r"^no pair has at most 0 tokens on each side; raise the limit$"):
-        plan(source, target, budget=9, seed=0, epoch=0, limit=0)
+        plan(source, target, batch_tokens=9, seed=0, epoch=0, limit=0)
     with pytest.raises(BatchError, match=r"^step 9 is not in this epoch of \d steps \(from 0\)$"):
-        plan(source, target, budget=90, seed=0, epoch=0).batch(9)
+        plan(source, target, batch_tokens=90, seed=0, epoch=0).batch(9)
 
 
 # ---- the batches
 
 
 def test_a_batch_holds_its_pairs(pairs: Pairs):
-    batches = Batches(pairs, budget=400, seed=1)
+    batches = Batches(pairs, batch_tokens=400, seed=1)
     batch = batches.at(2, 3)
     assert isinstance(batch.source, Ragged)
     assert batch.source.values.dtype == batch.indices.dtype == torch.int64
@@ -170,8 +172,8 @@ def test_a_batch_holds_its_pairs(pairs: Pairs):
 
 
 def test_resuming_needs_nothing_but_the_numbers(pairs: Pairs):
-    whole = [batch.indices.tolist() for batch in Batches(pairs, budget=400, seed=1).epoch(1)]
-    fresh = Batches(pairs, budget=400, seed=1)
+    whole = [batch.indices.tolist() for batch in Batches(pairs, batch_tokens=400, seed=1).epoch(1)]
+    fresh = Batches(pairs, batch_tokens=400, seed=1)
     assert [batch.indices.tolist() for batch in fresh.epoch(1, start=40)] == whole[40:]
     assert fresh.steps(1) == len(whole)
     assert fresh.at(0, 5).indices.tolist() != whole[5]
@@ -181,8 +183,8 @@ def test_resuming_needs_nothing_but_the_numbers(pairs: Pairs):
 
 @pytest.mark.parametrize("world", [2, 3, 5])
 def test_ranks_together_see_what_one_would(pairs: Pairs, world: int):
-    alone = Batches(pairs, budget=400, seed=1)
-    ranks = [Batches(pairs, budget=400, seed=1, world=world, rank=rank) for rank in range(world)]
+    alone = Batches(pairs, batch_tokens=400, seed=1)
+    ranks = [Batches(pairs, batch_tokens=400, seed=1, world=world, rank=rank) for rank in range(world)]
     assert {rank.steps(0) for rank in ranks} == {alone.steps(0)}
     for step in range(alone.steps(0)):
         whole, parts = alone.at(0, step), [rank.at(0, step) for rank in ranks]
@@ -195,13 +197,13 @@ def test_ranks_together_see_what_one_would(pairs: Pairs, world: int):
 def test_a_rank_may_have_nothing(tmp_path: Path):
     tokenizer = train_tokenizer("characters", ["ab"])
     one = tokenise([("ab", "b")], tokenizer, tokenizer, tmp_path / "ids")
-    idle = Batches(one, budget=9, seed=0, world=2, rank=1).at(0, 0)
+    idle = Batches(one, batch_tokens=9, seed=0, world=2, rank=1).at(0, 0)
     assert len(idle) == len(idle.source) == len(idle.target) == 0
     assert (idle.step_pairs, idle.step_tokens) == (1, 1)
 
 
 def test_halves_make_the_whole(pairs: Pairs):
-    batch = Batches(pairs, budget=400, seed=1).at(0, 0)
+    batch = Batches(pairs, batch_tokens=400, seed=1).at(0, 0)
     halves = split(batch)
     assert sorted(i for half in halves for i in half.indices.tolist()) == sorted(batch.indices.tolist())
     for half in halves:
@@ -214,13 +216,13 @@ def test_halves_make_the_whole(pairs: Pairs):
 
 
 def test_what_cannot_be_split(pairs: Pairs):
-    single = Batches(pairs, budget=1, seed=1).at(0, 0)
+    single = Batches(pairs, batch_tokens=1, seed=1).at(0, 0)
     tokens = len(single.source.values) + len(single.target.values)
     said = rf"^a batch of one pair \({tokens} tokens\) cannot be split; lower the limit of length$"
     with pytest.raises(BatchError, match=said):
         split(single)
     with pytest.raises(BatchError, match=r"^rank 2 is not one of 2 \(they count from 0\)$"):
-        Batches(pairs, budget=1, seed=1, world=2, rank=2)
+        Batches(pairs, batch_tokens=1, seed=1, world=2, rank=2)
 
 
 def test_begin_and_end_by_hand():

@@ -5,12 +5,12 @@ import random
 import pytest
 import torch
 
-from regard.config import Transformer
+from regard.config import TransformerSettings
 from regard.models import build
 from regard.positions import POSITIONS
 from regard.ragged import Ragged
 from regard.text import BEGIN, END, Batch, Lesson, Shape, filled, opened
-from regard.text.lessons import IGNORED
+from regard.text.static_batch import IGNORED
 from regard.train.objective import Objective
 
 RANDOM = random.Random(7)
@@ -75,8 +75,14 @@ def test_what_is_too_long_or_nothing_is_not_filled_up():
 @pytest.mark.parametrize("position", POSITIONS)
 def test_the_loss_and_every_gradient_are_those_of_the_batch_alone(position):
     torch.manual_seed(3)
-    model = build(Transformer(width=16, heads=2, encoder=1, decoder=1, hidden=8, dropout=0, position=position), 9, 9)
-    batch, objective = batch_of([(3, 5), (1, 2), (12, 9), (7, 0)]), Objective(model, smoothing=0.1)
+    model = build(
+        TransformerSettings(
+            width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0, position=position
+        ),
+        9,
+        9,
+    )
+    batch, objective = batch_of([(3, 5), (1, 2), (12, 9), (7, 0)]), Objective(model, label_smoothing=0.1)
     _, full = lesson_of(batch)
     weights = list(model.parameters())
     for ours, theirs in zip(

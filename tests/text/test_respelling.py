@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from regard.config import Text, Train
+from regard.config import TextSettings, TrainSettings
 from regard.text import Batches, Corpus, Respelling, tokenise, train_tokenizer
 from regard.train.prepare import prepare
 from tests.commands.small import written
@@ -100,8 +100,8 @@ def test_a_text_that_would_get_too_long_stays_whole():
 def test_ranks_read_together_what_one_would(tmp_path):
     pairs = tokenise(list(zip(LINES, LINES, strict=True)), TOKENIZER, TOKENIZER, tmp_path / "ids")
     spell = [Respelling(TOKENIZER.halves, chance=0.3, seed=side, longest=99) for side in (1, 2)]
-    alone = Batches(pairs, budget=300, seed=1, respelt=spell)
-    ranks = [Batches(pairs, budget=300, seed=1, respelt=spell, world=2, rank=rank) for rank in range(2)]
+    alone = Batches(pairs, batch_tokens=300, seed=1, respelt=spell)
+    ranks = [Batches(pairs, batch_tokens=300, seed=1, respelt=spell, world=2, rank=rank) for rank in range(2)]
     for step in (0, 3):
         whole, parts = alone.at(2, step), [rank.at(2, step) for rank in ranks]
         assert whole.step_tokens == len(whole.target.values) == parts[0].step_tokens == parts[1].step_tokens
@@ -115,12 +115,12 @@ def test_ranks_read_together_what_one_would(tmp_path):
 
 def test_training_asks_for_it(tmp_path):
     corpus = Corpus(written(tmp_path / "pairs.tsv", [(line, line) for line in LINES]))
-    text = Text(source="bpe", target="characters", vocabulary=340)
+    text = TextSettings(source_tokenizer="bpe", target_tokenizer="characters", vocabulary_size=340)
     data = prepare(corpus, None, text, 1, tmp_path / "data", lambda _: None)
-    source, target = data.batches(Train(respelling=0.2), 500).respelt
+    source, target = data.batches(TrainSettings(bpe_dropout=0.2), 500).respelt
     assert isinstance(source, Respelling)
     assert target is None
-    assert data.batches(Train(), 500).respelt == (None, None)
-    bounded = replace(data, limit=3).batches(Train(respelling=0.2), 500).respelt[0]
+    assert data.batches(TrainSettings(), 500).respelt == (None, None)
+    bounded = replace(data, limit=3).batches(TrainSettings(bpe_dropout=0.2), 500).respelt[0]
     assert isinstance(bounded, Respelling)
     assert bounded.longest <= 3 < source.longest  # pairs beyond the limit are not read

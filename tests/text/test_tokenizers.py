@@ -10,8 +10,8 @@ import tokenizers
 
 from regard.errors import UnknownName
 from regard.text import BEGIN, END, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
-from regard.text.normal import nfc, origins
 from regard.text.tokenizers import BYTES, SYMBOLS, TokenizerError
+from regard.text.unicode import nfc, origins
 
 LINES = [
     "the cat sat on the mat, the cat did",

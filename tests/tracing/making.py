@@ -3,33 +3,33 @@
 import torch
 
 from regard.bundle import Bundle
-from regard.config import Recurrent, Transformer
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import build
+from regard.pipeline import Pipeline
 from regard.text import train_tokenizer
-from regard.transducer import Transducer
 
-SMALL = {"width": 12, "heads": 4, "encoder": 2, "decoder": 1, "hidden": 10}
+SMALL = {"width": 12, "heads": 4, "encoder_layers": 2, "decoder_layers": 1, "ffn_width": 10}
 KINDS = {
-    "none": Transformer(**SMALL, position="none", activation="relu", tied="none"),
-    "sinusoidal": Transformer(**SMALL, position="sinusoidal", activation="relu", placement="post"),
-    "learned": Transformer(**SMALL, position="learned", activation="gelu", norm="rms"),
-    "rotary": Transformer(**SMALL | {"width": 24}, position="rotary", activation="swiglu", groups=2),
-    "alibi": Transformer(**SMALL, position="alibi", placement="post", norm="rms"),
-    "distance": Transformer(**SMALL, position="distance"),
-    "t5": Transformer(**SMALL, position="t5", activation="gelu"),
-    "shaw": Transformer(**SMALL, position="shaw", groups=2),
-    "bottleneck": Recurrent(width=8, attention="none", encoder=2),
-    "additive": Recurrent(width=8, attention="additive", decoder=2),
-    "additive-lstm": Recurrent(width=8, attention="additive", cell="lstm", encoder=2),
-    "dot": Recurrent(width=8, attention="dot", decoder=2, cell="lstm"),
-    "general": Recurrent(width=8, attention="general", tied="none"),
-    "concat": Recurrent(width=8, attention="concat"),
+    "none": TransformerSettings(**SMALL, position="none", activation="relu", tie_embeddings="none"),
+    "sinusoidal": TransformerSettings(**SMALL, position="sinusoidal", activation="relu", norm_order="post"),
+    "learned": TransformerSettings(**SMALL, position="learned", activation="gelu", norm="rms"),
+    "rotary": TransformerSettings(**SMALL | {"width": 24}, position="rotary", activation="swiglu", kv_heads=2),
+    "alibi": TransformerSettings(**SMALL, position="alibi", norm_order="post", norm="rms"),
+    "distance": TransformerSettings(**SMALL, position="distance"),
+    "t5": TransformerSettings(**SMALL, position="t5", activation="gelu"),
+    "shaw": TransformerSettings(**SMALL, position="shaw", kv_heads=2),
+    "bottleneck": RecurrentSettings(width=8, attention="none", encoder_layers=2),
+    "additive": RecurrentSettings(width=8, attention="additive", decoder_layers=2),
+    "additive-lstm": RecurrentSettings(width=8, attention="additive", cell="lstm", encoder_layers=2),
+    "dot": RecurrentSettings(width=8, attention="dot", decoder_layers=2, cell="lstm"),
+    "general": RecurrentSettings(width=8, attention="general", tie_embeddings="none"),
+    "concat": RecurrentSettings(width=8, attention="concat"),
 }
 ATTENDING = [kind for kind in KINDS if kind != "bottleneck"]
-TRANSFORMERS = [kind for kind, settings in KINDS.items() if isinstance(settings, Transformer)]
+TRANSFORMERS = [kind for kind, settings in KINDS.items() if isinstance(settings, TransformerSettings)]
 
 
-def made(kind: str) -> Transducer:
+def made(kind: str) -> Pipeline:
     """Random weights, biases and gains too, so that no term is invisible."""
     torch.manual_seed(5)
     source, target = train_tokenizer("characters", ["abandon zebra"]), train_tokenizer("words", ["AH B AE N Z IY"])
@@ -37,4 +37,4 @@ def made(kind: str) -> Transducer:
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * 0.3)
-    return Transducer(Bundle(model, source, target, KINDS[kind], {"longest": {"source": 9, "target": 7}}))
+    return Pipeline(Bundle(model, source, target, KINDS[kind], {"longest": {"source": 9, "target": 7}}))

@@ -8,25 +8,25 @@ from tracing.making import ATTENDING, KINDS, TRANSFORMERS, made
 from regard.attention import Dot, everything
 from regard.errors import RegardError
 from regard.models import build
+from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.text import BEGIN, END
 from regard.trace import record
-from regard.transducer import Transducer
 
 SOURCE, TARGET = "zebra", "AH B N"
 
 
-def logits(t: Transducer, source: str = SOURCE) -> Tensor:
+def logits(t: Pipeline, source: str = SOURCE) -> Tensor:
     asked = Ragged.of([torch.tensor([*t.bundle.source.encode(source), END])])
     with torch.no_grad():
         return t.model(asked, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode(TARGET)])])).values
 
 
-def edited(t: Transducer, *edits: dict) -> Tensor:
+def edited(t: Pipeline, *edits: dict) -> Tensor:
     return record(t, SOURCE, TARGET, edits=edits)["out.logits"]
 
 
-def attention(t: Transducer, name: str):
+def attention(t: Pipeline, name: str):
     stack, layer, kind = name.split(".")
     part = (t.model.encoder if stack == "enc" else t.model.decoder)[int(layer)]
     return part.self_attention if kind == "self" else part.cross_attention

@@ -10,7 +10,7 @@ from tracing.making import KINDS, TRANSFORMERS, made
 
 from regard.errors import RegardError
 from regard.trace import Trace, record
-from regard.trace.operations import shares
+from regard.trace.operations import row_wise as shares
 from regard.trace.operations.operation import Numbers
 
 PLACES = 3  # of each tensor; with all kinds of models well over 2,000
@@ -55,7 +55,7 @@ def test_explain_equals_the_tensor(trace):
 
 
 def test_operands_are_the_numbers_they_name(trace):
-    weights = {name: weight.detach() for name, weight in trace.transducer.model.named_parameters()}
+    weights = {name: weight.detach() for name, weight in trace.pipeline.model.named_parameters()}
     for name in trace.names:
         for index in places(trace, name, 1):
             told = trace.explain(name, index)
@@ -96,14 +96,19 @@ def test_residuals_add_up_and_logits_are_products(trace):
             before, added = trace.operation(name).inputs
             assert torch.equal(trace[name], trace[before] + trace[added])
     last = trace.operation("out.logits").inputs[0]
-    table = trace.transducer.model.output.table.detach()
+    table = trace.pipeline.model.output.table.detach()
     torch.testing.assert_close(trace["out.logits"], trace[last] @ table.T)
     assert float(trace["out.total"]) == pytest.approx(sum(trace.answer.logps), rel=1e-6)
 
 
 def test_every_operation_is_met():
     """Nothing that a program can be made of escapes the tests above."""
-    from regard.trace.operations import gates, hand, places, shares, single, sums
+    from regard.trace.operations import element_wise as single
+    from regard.trace.operations import gates
+    from regard.trace.operations import interventions as hand
+    from regard.trace.operations import matmul as sums
+    from regard.trace.operations import positional as places
+    from regard.trace.operations import row_wise as shares
     from regard.trace.operations.operation import Operation
 
     traces = [record(made(kind), "aba", "AH") for kind in KINDS]
@@ -130,7 +135,7 @@ def test_it_says_where_and_travels_as_json(trace):
         told = trace.explain(name, places(trace, name, 1)[0]).as_dict()
         assert json.loads(json.dumps(told, allow_nan=False)) == told
     told = trace.explain("out.logits", (1, 3))
-    assert told.place == f"target 1 “AH”, vocabulary 3 “{trace.transducer.bundle.target.label(3)}”"
+    assert told.place == f"target 1 “AH”, vocabulary 3 “{trace.pipeline.bundle.target.label(3)}”"
     assert "in float64" in str(told)
 
 

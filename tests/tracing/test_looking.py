@@ -8,8 +8,8 @@ from tracing.making import KINDS, made
 
 from regard import bundle
 from regard.errors import RegardError
+from regard.pipeline import Pipeline
 from regard.trace import aligned, contributions, lengths, lens, neighbours, placed, record
-from regard.transducer import Transducer
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +23,21 @@ def test_a_bundle_in_bfloat16_is_looked_into_in_float32(kind, tmp_path):
     own = made(kind).bundle
     own.model.to(torch.bfloat16)
     bundle.save(tmp_path / "b", own)
-    transducer = Transducer(bundle.load(tmp_path / "b"))
-    assert {weight.dtype for weight in transducer.model.parameters()} == {torch.bfloat16}
-    trace = record(transducer, "zebra", "Z IY B")
+    pipeline = Pipeline(bundle.load(tmp_path / "b"))
+    assert {weight.dtype for weight in pipeline.model.parameters()} == {torch.bfloat16}
+    trace = record(pipeline, "zebra", "Z IY B")
     assert {trace[name].dtype for name in trace.names} == {torch.float32}
     assert 1e-5 < trace.check < 0.5  # the fast path is the one that rounds
     seen = lens(trace, 2)
     assert bool(seen) == (KINDS[kind].kind == "transformer")
-    model = transducer.model.double()
+    model = pipeline.model.double()
     for name, ps in seen.items():
         vector = trace[name][2:3].double()
         with torch.no_grad():
             logits = model.project(vector if name == "dec.norm" else model.decoder_norm(vector))
         torch.testing.assert_close(ps, logits[0].softmax(-1).float(), rtol=1e-4, atol=1e-6)
-    again = record(Transducer(own), "zebra")  # its own answer too
-    assert again.answer.ids == Transducer(own)("zebra").ids
+    again = record(Pipeline(own), "zebra")  # its own answer too
+    assert again.answer.ids == Pipeline(own)("zebra").ids
 
 
 def test_the_lens_looks_at_what_an_edit_left(trace):
@@ -88,7 +88,7 @@ def test_a_recurrent_model_has_states_and_no_sums():
 @pytest.mark.parametrize("kind", ["learned", "general"])
 def test_neighbours_agree_with_scikit_learn(kind):
     trace = record(made(kind), "zebra", "Z IY B")
-    table = trace.transducer.model.target.table.detach().numpy()
+    table = trace.pipeline.model.target.table.detach().numpy()
     distances, ids = NearestNeighbors(metric="cosine").fit(table).kneighbors(table[[trace.target[1].id]], 4)
     found = neighbours(trace, "target", 1, 3)
     assert [id for id, _ in found] == ids[0, 1:].tolist()

@@ -5,7 +5,7 @@ import torch
 from tracing.making import ATTENDING, KINDS, TRANSFORMERS, made
 
 from regard.models.layers import EncoderLayer
-from regard.models.residual import Stream
+from regard.models.residual_stream import Stream
 from regard.ragged import Ragged
 from regard.search import Greedy, looks
 from regard.text import BEGIN, END
@@ -44,7 +44,7 @@ def test_the_encoder_layers_outputs_are_there(kind):
         assert isinstance(layer, EncoderLayer)
         layer.register_forward_hook(lambda module, inputs, output: outputs.append(summed(output)))
     trace = record(t, "zebra", "AH")
-    last = "norm2" if KINDS[kind].placement == "post" else "resid2"
+    last = "norm2" if KINDS[kind].norm_order == "post" else "resid2"
     for i, output in enumerate(outputs):
         torch.testing.assert_close(trace[f"enc.{i}.{last}"], output, rtol=1e-4, atol=1e-4)
 

@@ -18,7 +18,7 @@ def held(request):
     return regard.load(request.param)
 
 
-def after(held: regard.Transducer, made: Tree, number: int | None) -> torch.Tensor:
+def after(held: regard.Pipeline, made: Tree, number: int | None) -> torch.Tensor:
     """log p of all tokens after a node, by one pass over its whole prefix."""
     said = [] if number is None else made.ids(number)
     return held._after(held._ids(made.source), said)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import Train, Transformer
+from regard.config import TrainSettings, TransformerSettings
 from regard.errors import RegardError
 from regard.models import build
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, Shape
-from regard.text.plan import plan
-from regard.train.ahead import Ahead
-from regard.train.captured import Captured
+from regard.text.bucketing import plan
 from regard.train.distributed import World
+from regard.train.graph_step import Captured
 from regard.train.loop import Trainer
+from regard.train.prefetch import Ahead
 
 CPU = torch.device("cpu")
 
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 class Three(Batches):
     """Three batches to an epoch."""
 
-    budget = 100
+    batch_tokens = 100
 
     def __init__(self) -> None:
         random = torch.Generator().manual_seed(5)
@@ -42,13 +42,15 @@ class Three(Batches):
 
 def trainer() -> Trainer:
     torch.manual_seed(2)
-    model = build(Transformer(width=16, heads=2, encoder=1, decoder=1, hidden=16, dropout=0), 12, 12)
-    return Trainer(model, Three(), Train(), 20, World(1, 0, CPU), rate=1e-2)
+    model = build(
+        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0), 12, 12
+    )
+    return Trainer(model, Three(), TrainSettings(), 20, World(1, 0, CPU), rate=1e-2)
 
 
 def test_updates_from_filled_lessons_are_those_from_batches():
     plain, full = trainer(), trainer()
-    full.captured = Captured(full._learn, budget=100, device=CPU, replay=False)
+    full.captured = Captured(full._learn, batch_tokens=100, device=CPU, replay=False)
     full.ahead = Ahead(full.batches, full.captured.prepared)
     for _ in range(7):
         torch.testing.assert_close(full.advance()[0], plain.advance()[0], atol=1e-5, rtol=0)
@@ -63,7 +65,7 @@ def test_a_slot_holds_the_latest_lesson_and_nothing_of_the_one_before():
     seen = []
     batches = Three()
     captured = Captured(
-        lambda lesson: seen.append(lesson.source.lengths.tolist()) or torch.zeros(()), budget=9_000, device=CPU
+        lambda lesson: seen.append(lesson.source.lengths.tolist()) or torch.zeros(()), batch_tokens=9_000, device=CPU
     )
     captured.replay = False
     for batch in batches.made:
@@ -79,10 +81,10 @@ def test_shapes_are_few_however_many_batches_come():
     random = np.random.default_rng(1)
     source = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, 60_000)), 5, 60).astype(np.int64)
     target = np.clip(np.rint(source * random.lognormal(0, 0.15, 60_000)), 5, 60).astype(np.int64)
-    captured = Captured(lambda lesson: lesson.share, budget=12_000, device=CPU, replay=False)
+    captured = Captured(lambda lesson: lesson.share, batch_tokens=12_000, device=CPU, replay=False)
     seen, steps, after = set(), 0, []
     for epoch in range(4):
-        made = plan(source, target, budget=12_000, seed=1, epoch=epoch)
+        made = plan(source, target, batch_tokens=12_000, seed=1, epoch=epoch)
         for step in range(len(made)):
             sides = [_blank(lengths[made.batch(step)]) for lengths in (source, target)]
             batch = Batch(*sides, torch.arange(len(sides[0])), 1, 1, 1)
@@ -105,7 +107,7 @@ def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_don
     def no_memory(*given: object) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    run.captured = Captured(no_memory, budget=100, device=CPU, replay=False)
+    run.captured = Captured(no_memory, batch_tokens=100, device=CPU, replay=False)
     run.ahead = Ahead(run.batches, run.captured.prepared)
     assert torch.equal(run.advance()[0], other.advance()[0])
     assert run.captured is None
@@ -114,7 +116,7 @@ def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_don
 
 def test_memory_that_runs_out_between_two_optimizers_ends_the_run(monkeypatch: pytest.MonkeyPatch):
     run = trainer()
-    run.captured = Captured(run._learn, budget=100, device=CPU, replay=False)
+    run.captured = Captured(run._learn, batch_tokens=100, device=CPU, replay=False)
     run.ahead = Ahead(run.batches, run.captured.prepared)
     assert len(run.optimizers) > 1
 

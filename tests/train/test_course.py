@@ -7,8 +7,8 @@ import pytest
 
 from regard.train import run as runs
 from regard.train.checkpoint import read
-from regard.train.course import Course
 from regard.train.loop import Trainer
+from regard.train.run_length import Course
 from regard.train.schedule import share
 from tests.commands.small import Quiet, job, written
 
@@ -61,7 +61,7 @@ def test_a_machine_that_changes_its_speed_ends_in_time(tmp_path, monkeypatch, la
     monkeypatch.setattr(runs, "seconds_a_step", lambda make: 1.0)
     monkeypatch.setattr(Trainer, "advance", slow)
     data = written(tmp_path / "pairs.tsv")
-    timed = job(data, tmp_path / "run", minutes=1, evaluations=3, save_seconds=5.0)
+    timed = job(data, tmp_path / "run", minutes=1, evaluations=3, checkpoint_seconds=5.0)
     card = runs.run(timed, view := Quiet())
     assert machine.now == pytest.approx(60 * 0.97, abs=max(2.5, 2 * later))
     assert card["steps"] <= machine.steps == pytest.approx(expected, abs=3)

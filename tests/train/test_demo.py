@@ -7,7 +7,7 @@ from importlib import resources
 
 import pytest
 
-from regard.train.demo import dictionary, part, unpack
+from regard.train.cmudict import dictionary, part, unpack
 
 PHONES = "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH"
 WORDS = [

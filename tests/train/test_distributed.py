@@ -18,10 +18,10 @@ from tests.commands.small import Quiet, arguments, job, strange_files, written
 
 PLAIN = {"dropout": 0.0}
 OPTIONS = {
-    "budget": 8,
-    "accumulate": 2,
-    "average": "ema",
-    "clip": 1000.0,
+    "batch_tokens": 8,
+    "gradient_accumulation": 2,
+    "weight_average": "ema",
+    "clip_norm": 1000.0,
 }  # some steps have a single pair, so a process gets none
 
 
@@ -69,7 +69,7 @@ def assert_same_answers(out, place):
 def test_two_processes_reach_the_weights_of_one(place):
     """Saved by the clock all the time: whose clock it is must not matter."""
     out = place / "ddp"
-    said = two(place / "pairs.tsv", out, "--set", "train.save_seconds=0.02")
+    said = two(place / "pairs.tsv", out, "--set", "train.checkpoint_seconds=0.02")
     assert_near(out, place)
     assert_same_answers(out, place)
     assert strange_files(out) == []
@@ -106,4 +106,4 @@ def test_memory_that_runs_out_in_one_process_ends_all_with_the_way_out(place, tm
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run([*launch, *words], env=env, capture_output=True, text=True, timeout=150)
     assert done.returncode != 0  # and it does end
-    assert "memory ran out in process 1 of 2 at step 1; use more parts (train.accumulate = 2)" in done.stderr
+    assert "memory ran out in process 1 of 2 at step 1; use more parts (train.gradient_accumulation = 2)" in done.stderr

@@ -9,7 +9,8 @@ import torch
 
 from regard import kernels
 from regard.errors import RegardError
-from regard.train import evaluate, loop
+from regard.train import evaluation as evaluate
+from regard.train import loop
 from regard.train.checkpoint import read
 from regard.train.journal import read as events
 from regard.train.loop import interruptible, seconds_a_step
@@ -40,7 +41,7 @@ def assert_near(out, other):
 def test_a_step_in_parts_is_the_step_at_once(tmp_path, data, whole, parts, monkeypatch):
     sizes, forward = [], Objective.forward
     monkeypatch.setattr(Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch))
-    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, accumulate=parts), Quiet())
+    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, gradient_accumulation=parts), Quiet())
     assert len(sizes) == 4 * parts
     assert_near(tmp_path, whole)
 
@@ -71,7 +72,9 @@ def test_a_pair_that_fits_in_no_memory_is_an_error_with_the_way_out(tmp_path, da
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Objective, "forward", no_memory)
-    with pytest.raises(RegardError, match=r"tokens does not fit in memory; lower text\.limit or the model's size$"):
+    with pytest.raises(
+        RegardError, match=r"tokens does not fit in memory; lower text\.max_tokens or the model's size$"
+    ):
         run(job(data, tmp_path), Quiet())
 
 
@@ -121,7 +124,7 @@ def test_by_epochs_every_pair_is_read_so_many_times(tmp_path, data, monkeypatch)
     monkeypatch.setattr(
         Objective, "forward", lambda self, batch: seen.extend(batch.indices.tolist()) or forward(self, batch)
     )
-    card = run(job(data, tmp_path, epochs=2.0, evaluations=1, budget=96), Quiet())
+    card = run(job(data, tmp_path, epochs=2.0, evaluations=1, batch_tokens=96), Quiet())
     assert sorted(seen) == sorted([*range(card["pairs"])] * 2)
 
 
@@ -138,7 +141,7 @@ def test_by_the_reference_all_is_plain(tmp_path, data, monkeypatch, backend, pla
     monkeypatch.setattr(
         Objective, "forward", lambda self, batch: allowed.append(kernels._allowed) or forward(self, batch)
     )
-    run(job(data, tmp_path, model=PLAIN | {"backend": backend}, steps=2, evaluations=1), Quiet())
+    run(job(data, tmp_path, model=PLAIN | {"attention_backend": backend}, steps=2, evaluations=1), Quiet())
     assert allowed[-2:] == [not plain] * 2
     assert kernels._allowed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.config import Train, parse
+from regard.config import TrainSettings, parse
 from regard.errors import RegardError
 from regard.train.run import run
 from tests.commands.small import Quiet, arguments, job, regard, written
@@ -13,16 +13,16 @@ from tests.commands.small import Quiet, arguments, job, regard, written
     [
         ("epochs", "inf"),
         ("minutes", "inf"),
-        ("clip", "inf"),
-        ("rate", "nan"),
-        ("decay", "inf"),
+        ("clip_norm", "inf"),
+        ("learning_rate", "nan"),
+        ("weight_decay", "inf"),
         ("seed", str(2**70)),
         ("seed", "-1"),
     ],
 )
 def test_numbers_without_end_are_refused(name: str, value: str):
     with pytest.raises(RegardError, match=f"train.{name}"):
-        parse(Train, {name: float(value) if name != "seed" else int(value)}, "train")
+        parse(TrainSettings, {name: float(value) if name != "seed" else int(value)}, "train")
 
 
 @pytest.mark.parametrize("device", ["tpu", "meta", "foo:1"])
@@ -35,7 +35,7 @@ def test_a_device_that_is_not_here_is_one_line(tmp_path, capsys, device: str):
 
 def test_weights_that_run_away_are_named(tmp_path):
     with pytest.raises(RegardError, match=r"(not finite|became (nan|inf)) at step"):
-        run(job(written(tmp_path / "pairs.tsv"), tmp_path / "out", rate=1e30), Quiet())
+        run(job(written(tmp_path / "pairs.tsv"), tmp_path / "out", learning_rate=1e30), Quiet())
 
 
 def test_a_strange_file_where_the_bundle_goes_is_told_before_training(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.config import Transformer
+from regard.config import TransformerSettings
 from regard.models import build
 from regard.ragged import Ragged
 from regard.text import BEGIN, END, Batch, split
@@ -16,7 +16,11 @@ SOURCES, TARGETS = [[3, 4, 5], [6], [7, 8]], [[5, 4], [3, 3, 8, 7], [6]]
 
 @pytest.fixture
 def model():
-    return build(Transformer(width=8, heads=2, encoder=1, decoder=1, hidden=8, dropout=0), VOCABULARY, VOCABULARY)
+    return build(
+        TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0),
+        VOCABULARY,
+        VOCABULARY,
+    )
 
 
 def ragged(rows):
@@ -37,30 +41,30 @@ def gradients(model, *losses):
     return torch.autograd.grad(sum(losses), list(model.parameters()))
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_it_is_the_mean_over_all_tokens_and_ends_of_sequences_taken_one_by_one(model, smoothing):
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_it_is_the_mean_over_all_tokens_and_ends_of_sequences_taken_one_by_one(model, label_smoothing):
     sums = []
     for source, target in zip(SOURCES, TARGETS, strict=True):
         logits = model(ragged([[*source, END]]), ragged([[BEGIN, *target]])).values
         right = torch.tensor([*target, END])
-        sums.append(F.cross_entropy(logits, right, label_smoothing=smoothing, reduction="sum"))
-    loss = Objective(model, smoothing=smoothing)(batch())
+        sums.append(F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="sum"))
+    loss = Objective(model, label_smoothing=label_smoothing)(batch())
     torch.testing.assert_close(loss, sum(sums) / (7 + 3))  # seven target tokens, three ends
 
 
 def test_smoothing_gives_a_share_of_the_target_to_every_symbol_alike(model):
-    smoothing = 0.3
+    label_smoothing = 0.3
     log = model(ragged([[3, END]]), ragged([[BEGIN, 4]])).values.log_softmax(-1)
     by_hand = torch.tensor(0.0)
     for place, right in enumerate([4, END]):
-        wanted = torch.full((VOCABULARY,), smoothing / VOCABULARY)
-        wanted[right] += 1 - smoothing
+        wanted = torch.full((VOCABULARY,), label_smoothing / VOCABULARY)
+        wanted[right] += 1 - label_smoothing
         by_hand = by_hand - (wanted * log[place]).sum() / 2
-    torch.testing.assert_close(Objective(model, smoothing=smoothing)(batch([[3]], [[4]])), by_hand)
+    torch.testing.assert_close(Objective(model, label_smoothing=label_smoothing)(batch([[3]], [[4]])), by_hand)
 
 
 def test_parts_of_a_step_add_up_to_the_whole(model):
-    objective, whole = Objective(model, smoothing=0.1), batch()
+    objective, whole = Objective(model, label_smoothing=0.1), batch()
     first, second = split(whole)
     torch.testing.assert_close(objective(first) + objective(second), objective(whole))
     for ours, theirs in zip(
@@ -78,16 +82,16 @@ def test_nothing_costs_nothing_and_still_reaches_every_weight(model):
 
 def test_two_readings_that_agree_cost_what_one_costs(model):
     model.train()  # but with no dropout, so both are the same
-    once, twice = Objective(model, smoothing=0.1), Objective(model, smoothing=0.1, consistency=5.0)
+    once, twice = Objective(model, label_smoothing=0.1), Objective(model, label_smoothing=0.1, rdrop=5.0)
     torch.testing.assert_close(twice(batch()), once(batch()))
 
 
 def test_readings_that_differ_are_pulled_together_by_both_divergences():
     torch.manual_seed(3)
-    settings = Transformer(width=8, heads=2, encoder=1, decoder=1, hidden=8, dropout=0.4)
+    settings = TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0.4)
     model = build(settings, VOCABULARY, VOCABULARY).train()
     torch.manual_seed(4)
-    loss = Objective(model, consistency=3.0)(batch())
+    loss = Objective(model, rdrop=3.0)(batch())
     torch.manual_seed(4)
     read = model.read(*(side.twice() for side in lesson_sides())).values.chunk(2)
     p, q = (torch.distributions.Categorical(logits=model.project(vectors)) for vectors in read)
@@ -97,7 +101,7 @@ def test_readings_that_differ_are_pulled_together_by_both_divergences():
     by_hand = -(p.log_prob(right) + q.log_prob(right)) / 2 + 3.0 / 4 * divergence
     torch.testing.assert_close(loss, by_hand.mean())
     model.eval()
-    torch.testing.assert_close(Objective(model, consistency=3.0)(batch()), Objective(model)(batch()))
+    torch.testing.assert_close(Objective(model, rdrop=3.0)(batch()), Objective(model)(batch()))
 
 
 def lesson_sides():

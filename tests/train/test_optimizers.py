@@ -7,14 +7,16 @@ import torch
 from torch import nn
 
 from regard.attention import SCORES, Attention
-from regard.config import Transformer
+from regard.config import TransformerSettings
 from regard.models import build
 from regard.positions import Distance
 from regard.train.optimizers import optimizers, set_rate
 
 
 def test_muon_gets_the_matrices_inside_and_adamw_all_else_once_each():
-    settings = Transformer(width=8, heads=2, encoder=1, decoder=1, hidden=8, position="learned")
+    settings = TransformerSettings(
+        width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, position="learned"
+    )
     model = build(settings, 9, 9)
     names = {id(weight): name for name, weight in model.named_parameters()}
     adamw, muon = optimizers(model, "muon", rate=0.1, decay=0.3)
@@ -60,7 +62,9 @@ def test_distances_inside_the_scaling_learn_and_decay_as_if_they_stood_outside(n
 
 
 def test_rates_of_all_groups_follow_and_one_tensor_stays_the_one_that_a_recorded_step_reads():
-    settings = Transformer(width=32, heads=2, encoder=1, decoder=1, hidden=8, position="distance")
+    settings = TransformerSettings(
+        width=32, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, position="distance"
+    )
     made = optimizers(build(settings, 9, 9), "muon", rate=0.1, decay=0.3)
     set_rate(made, 0.5)
     assert [group["lr"] for one in made for group in one.param_groups] == pytest.approx([0.5, 0.5, 2.0, 0.5])

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import Text, Train
+from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError
 from regard.text import Corpus
 from regard.train import loop
-from regard.train.began import decided
+from regard.train.auto_settings import plan
 from regard.train.distributed import World
-from regard.train.plan import plan
 from regard.train.prepare import Prepared
 from regard.train.run import Job, run
+from regard.train.run_settings import decided
 from regard.train.view import Plain
 
 CPU, GPU = (World(1, 0, torch.device(name)) for name in ("cpu", "cuda"))
@@ -29,7 +29,7 @@ def sized(tokens: int, kind: str = "characters") -> Mock:
 
 
 def planned(tokens: int, world: World, kind: str = "characters", **train):
-    return plan("transformer", "auto", {}, Train(**train), sized(tokens, kind), world)
+    return plan("transformer", "auto", {}, TrainSettings(**train), sized(tokens, kind), world)
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,17 @@ def planned(tokens: int, world: World, kind: str = "characters", **train):
         (1_000_000, "bpe", CPU, {}, 0.0, 0.0),  # steps are dear
         (10_000_000, "bpe", GPU, {}, 0.0, 0.0),  # a run reads it twenty times
         (1_000_000, "bpe", GPU, {"minutes": 3}, 0.0, 0.0),  # time is
-        (1_000_000, "bpe", GPU, {"consistency": 0}, 0.0, 0.1),
-        (1_000_000, "bpe", GPU, {"respelling": 0}, 3.0, 0.0),
-        (100_000_000, "bpe", CPU, {"consistency": 2.5, "respelling": 0.3}, 2.5, 0.3),
+        (1_000_000, "bpe", GPU, {"rdrop": 0}, 0.0, 0.1),
+        (1_000_000, "bpe", GPU, {"bpe_dropout": 0}, 3.0, 0.0),
+        (100_000_000, "bpe", CPU, {"rdrop": 2.5, "bpe_dropout": 0.3}, 2.5, 0.3),
     ],
 )
 def test_little_data_is_read_twice_and_respelt_on_a_gpu(tokens, kind, world, given, read_twice, respelt):
     decided = planned(tokens, world, kind, **given)
-    assert (decided.train.consistency, decided.train.respelling) == (read_twice, respelt)
+    assert (decided.train.rdrop, decided.train.bpe_dropout) == (read_twice, respelt)
     said = " ".join(decided.decisions)
-    assert ("train.consistency" in said) == (read_twice > 0 and "consistency" not in given)
-    assert ("train.respelling" in said) == (respelt > 0 and "respelling" not in given)
+    assert ("train.rdrop" in said) == (read_twice > 0 and "rdrop" not in given)
+    assert ("train.bpe_dropout" in said) == (respelt > 0 and "bpe_dropout" not in given)
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,27 @@ def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
     path, data = tmp_path / "settings.json", sized(1_000_000)
 
     def decide(world: World, size: str = "auto", model: dict | None = None, **train):
-        return decided(path, ("transformer", size, model or {}, Train(budget=5_000, **train)), Text(), data, world)
+        return decided(
+            path,
+            ("transformer", size, model or {}, TrainSettings(batch_tokens=5_000, **train)),
+            TextSettings(),
+            data,
+            world,
+        )
 
-    elsewhere = plan("transformer", "auto", {}, Train(), data, CPU)
+    elsewhere = plan("transformer", "auto", {}, TrainSettings(), data, CPU)
     began = decide(GPU)
     again = decide(CPU)
     assert (again.name, again.model, again.train) == ("transformer small", began.model, began.train)
     assert again.decisions == began.decisions
     assert again.model.width > elsewhere.model.width
-    assert again.train.consistency != elsewhere.train.consistency
+    assert again.train.rdrop != elsewhere.train.rdrop
     assert decide(CPU, size="small") == again
-    assert decide(CPU, save_seconds=1.0).train.save_seconds == 1.0  # may change on the way
+    assert decide(CPU, checkpoint_seconds=1.0).train.checkpoint_seconds == 1.0  # may change on the way
     for asked, named in (
         ({"size": "base"}, r"model\.width was 256 and is 512"),
         ({"model": {"dropout": 0.2}}, r"model\.dropout was 0\.3 and is 0\.2"),
-        ({"consistency": 0.0}, r"train\.consistency was 1\.0 and is 0\.0"),
+        ({"rdrop": 0.0}, r"train\.rdrop was 1\.0 and is 0\.0"),
         ({"steps": 10}, r"train\.steps was None and is 10"),
     ):
         with pytest.raises(RegardError, match=named):
@@ -106,10 +112,11 @@ def test_what_was_decided_over_a_size_stays_decided(tmp_path):
     data = sized(1_000_000)
     data.exam.target = data.exam.source
     first, second = (
-        decided(tmp_path / "settings.json", ("transformer", "tiny", {}, Train()), Text(), data, CPU) for _ in range(2)
+        decided(tmp_path / "settings.json", ("transformer", "tiny", {}, TrainSettings()), TextSettings(), data, CPU)
+        for _ in range(2)
     )
     assert first == second
-    assert first.model.tied == "all"
+    assert first.model.tie_embeddings == "all"
 
 
 def test_settings_of_others_are_refused_with_a_line(tmp_path):
@@ -117,21 +124,21 @@ def test_settings_of_others_are_refused_with_a_line(tmp_path):
     for held in ('{"model": {"kind": "transformer"}, "train": {}, "text": {}}', "{", "[]", ""):
         path.write_text(held)
         with pytest.raises(RegardError, match="was not written by this version of Regard, or is damaged"):
-            decided(path, ("transformer", "tiny", {}, Train()), Text(), sized(1_000_000), CPU)
+            decided(path, ("transformer", "tiny", {}, TrainSettings()), TextSettings(), sized(1_000_000), CPU)
 
 
 def test_two_vocabularies_as_large_as_each_other_are_not_tied():
     data = sized(1_000_000)
     data.exam.target.__len__ = data.exam.source.__len__
-    with pytest.raises(RegardError, match=r"model\.tied = 'all' needs one vocabulary for both sides"):
-        plan("transformer", "tiny", {"tied": "all"}, Train(), data, CPU)
+    with pytest.raises(RegardError, match=r"model\.tie_embeddings = 'all' needs one vocabulary for both sides"):
+        plan("transformer", "tiny", {"tie_embeddings": "all"}, TrainSettings(), data, CPU)
 
 
-@pytest.mark.parametrize(("given", "told"), [({}, 0.0), ({"consistency": 2.0}, 2.0)])
+@pytest.mark.parametrize(("given", "told"), [({}, 0.0), ({"rdrop": 2.0}, 2.0)])
 def test_training_is_told_of_it(given, told, data, tmp_path, monkeypatch):
     heard = []
     objective = loop.Objective
-    monkeypatch.setattr(loop, "Objective", lambda *a, **k: heard.append(k["consistency"]) or objective(*a, **k))
+    monkeypatch.setattr(loop, "Objective", lambda *a, **k: heard.append(k["rdrop"]) or objective(*a, **k))
     with open(tmp_path / "log", "w") as log:
-        run(Job(Corpus(data), tmp_path / "out", model={"width": 16}, train=Train(steps=2, **given)), Plain(log))
+        run(Job(Corpus(data), tmp_path / "out", model={"width": 16}, train=TrainSettings(steps=2, **given)), Plain(log))
     assert set(heard) == {told}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import Text
+from regard.config import TextSettings
 from regard.errors import RegardError
-from regard.search.grouped import limits
+from regard.search.length_batching import limits
 from regard.text import Corpus
 from regard.train import prepare as prepare_module
 from regard.train.prepare import prepare
@@ -23,7 +23,7 @@ def prepared(home, lines=PAIRS, held=None, *, text=None, seed=1, **how):
     if not data.exists():
         written(data, lines)
     held_out = None if held is None else Corpus(written(home / "held.tsv", held))
-    return prepare(Corpus(data, **how), held_out, text or Text(), seed, home / "data", lambda _: None)
+    return prepare(Corpus(data, **how), held_out, text or TextSettings(), seed, home / "data", lambda _: None)
 
 
 def sources(made) -> list[str]:
@@ -63,16 +63,16 @@ def test_held_out_sources_that_are_learned_from_are_said(tmp_path):
 
 
 def test_held_out_sources_beyond_the_limit_are_not_asked_and_that_is_said(tmp_path):
-    made = prepared(tmp_path, PAIRS, [("abcd", "dcba"), ("a" * 60, "b")], text=Text(limit=50))
+    made = prepared(tmp_path, PAIRS, [("abcd", "dcba"), ("a" * 60, "b")], text=TextSettings(max_tokens=50))
     assert list(made.exam.questions) == ["abcd"]
-    assert "1 held-out sources have over 50 tokens and are not asked (text.limit)" in made.decisions
+    assert "1 held-out sources have over 50 tokens and are not asked (text.max_tokens)" in made.decisions
     (tmp_path / "other").mkdir()
-    with pytest.raises(RegardError, match=r"all sources of the held-out part are longer than text\.limit = 50"):
-        prepared(tmp_path / "other", PAIRS, [("a" * 60, "b")], text=Text(limit=50))
+    with pytest.raises(RegardError, match=r"all sources of the held-out part are longer than text\.max_tokens = 50"):
+        prepared(tmp_path / "other", PAIRS, [("a" * 60, "b")], text=TextSettings(max_tokens=50))
 
 
 def test_pairs_beyond_the_limit_count_nowhere(tmp_path):
-    made = prepared(tmp_path, [*PAIRS[:70], ("a" * 60, "b")], PAIRS[70:], text=Text(limit=50))
+    made = prepared(tmp_path, [*PAIRS[:70], ("a" * 60, "b")], PAIRS[70:], text=TextSettings(max_tokens=50))
     assert [len(lengths) for lengths in made.lengths] == [70, 70]
     assert made.lengths[0].max() == max(len(source) for source, _ in PAIRS[:70])
     assert made.exam.longest == 2 * max(len(target) for _, target in PAIRS[:70]) + 10
@@ -110,17 +110,22 @@ def test_one_huge_line_does_not_hold_up_the_tokenisers(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("asked", [{"source": "words"}, {"target": "words"}, {"source": "words", "target": "words"}])
 def test_a_shared_vocabulary_is_of_the_one_kind_that_was_asked_for(tmp_path, asked):
-    made = prepared(tmp_path, text=Text(shared=True, **asked))
+    made = prepared(tmp_path, text=TextSettings(shared_vocabulary=True, **asked))
     assert made.exam.source is made.exam.target
     assert made.exam.source.kind == "words"
     assert "tokeniser of both sides words: as you asked" in made.decisions
 
 
 def test_a_shared_vocabulary_of_two_kinds_is_refused_and_one_left_to_us_fits_both_sides(tmp_path):
-    with pytest.raises(RegardError, match=r"text\.source is words and text\.target is characters; make them the same"):
-        prepared(tmp_path, text=Text(source="words", target="characters", shared=True))
+    with pytest.raises(
+        RegardError,
+        match=r"text\.source_tokenizer is words and text\.target_tokenizer is characters; make them the same",
+    ):
+        prepared(
+            tmp_path, text=TextSettings(source_tokenizer="words", target_tokenizer="characters", shared_vocabulary=True)
+        )
     assert not (tmp_path / "data").exists()
-    made = prepared(tmp_path, text=Text(shared=True))
+    made = prepared(tmp_path, text=TextSettings(shared_vocabulary=True))
     assert made.exam.source is made.exam.target
 
 
@@ -129,7 +134,7 @@ def test_of_many_questions_some_from_everywhere_are_asked_and_the_same_later(tmp
     corpus, asked = Corpus(written(tmp_path / "pairs.tsv", PAIRS)), Corpus(written(tmp_path / "held.tsv", held))
 
     def questions(most: int) -> list[int]:
-        made = prepare(corpus, asked, Text(), 1, tmp_path / "data", lambda _: None, most=most)
+        made = prepare(corpus, asked, TextSettings(), 1, tmp_path / "data", lambda _: None, most=most)
         return [int(source) for source in made.exam.questions]
 
     found = questions(40)
@@ -149,25 +154,25 @@ def test_a_second_call_opens_what_the_first_made(tmp_path):
 
 
 def test_what_was_chosen_is_said_with_its_reason(tmp_path):
-    *_, source, target = prepared(tmp_path, text=Text(target="bytes")).decisions
+    *_, source, target = prepared(tmp_path, text=TextSettings(target_tokenizer="bytes")).decisions
     assert source.startswith("source tokeniser characters: lines average ")
     assert target == "target tokeniser bytes: as you asked"
 
 
 def test_pairs_over_the_limit_are_counted_and_said(tmp_path):
     long = [("a" * 30, "b"), ("b", "a" * 31)]
-    made = prepared(tmp_path, PAIRS, [("x", "y")], text=Text(limit=29))
+    made = prepared(tmp_path, PAIRS, [("x", "y")], text=TextSettings(max_tokens=29))
     assert not [line for line in made.decisions if "over 29" in line]
     home = tmp_path / "long"
     home.mkdir()
-    made = prepared(home, [*PAIRS, *long], PAIRS[:5], text=Text(limit=29))
-    assert "2 pairs have over 29 tokens on a side and are left out (text.limit)" in made.decisions
+    made = prepared(home, [*PAIRS, *long], PAIRS[:5], text=TextSettings(max_tokens=29))
+    assert "2 pairs have over 29 tokens on a side and are left out (text.max_tokens)" in made.decisions
 
 
 def test_when_every_pair_is_too_long_the_limit_can_be_raised_in_place(tmp_path):
-    with pytest.raises(RegardError, match=r"^all \d+ pairs are longer than text\.limit = 1 tokens; raise it$"):
-        prepared(tmp_path, text=Text(limit=1))
-    assert len(prepared(tmp_path, text=Text(limit=9)).pairs) > 50
+    with pytest.raises(RegardError, match=r"^all \d+ pairs are longer than text\.max_tokens = 1 tokens; raise it$"):
+        prepared(tmp_path, text=TextSettings(max_tokens=1))
+    assert len(prepared(tmp_path, text=TextSettings(max_tokens=9)).pairs) > 50
 
 
 def test_bad_lines_that_were_left_out_are_said(tmp_path):
@@ -181,7 +186,10 @@ def test_bad_lines_that_were_left_out_are_said(tmp_path):
     ("change", "said"),
     [
         ({"seed": 2}, "the data were prepared with other settings: train.seed was 1 and is 2"),
-        ({"text": Text(source="bytes")}, "the data were prepared with other settings: text.source was 'auto' and is"),
+        (
+            {"text": TextSettings(source_tokenizer="bytes")},
+            "the data were prepared with other settings: text.source_tokenizer was 'auto' and is",
+        ),
         ({"source": 2, "target": 1}, "the data changed since this run began: 'reading'"),
         ({"held": PAIRS[:3]}, "the data changed since this run began: 'held out: "),
     ],
@@ -202,21 +210,21 @@ def test_columns_turned_around_are_noticed_beside_a_held_out_part_too(tmp_path):
 def test_a_preparation_that_was_killed_at_its_end_is_done_again_whatever_was_asked(tmp_path):
     prepared(tmp_path)
     (tmp_path / "data/prepared.json").unlink()
-    made = prepared(tmp_path, text=Text(source="words"), seed=5)
+    made = prepared(tmp_path, text=TextSettings(source_tokenizer="words"), seed=5)
     assert made.exam.source.kind == "words"
     assert json.loads((tmp_path / "data/prepared.json").read_text())["asked"]["train.seed"] == 5
 
 
 def test_an_unknown_tokeniser_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(RegardError, match="unknown tokeniser 'byte'; did you mean 'bytes'"):
-        prepared(tmp_path, text=Text(target="byte"))
+        prepared(tmp_path, text=TextSettings(target_tokenizer="byte"))
     assert not (tmp_path / "data").exists()
 
 
 def test_answers_may_be_as_long_as_those_learned_from(tmp_path):
     """Two letters that mean sixty: twice the source and some would cut the answer."""
     lines = [("ab" * (1 + i % 4), "x" * (59 + i % 2) + "y" * (i % 3)) for i in range(60)]
-    data = prepared(tmp_path, lines, text=Text(source="characters", target="characters"))
+    data = prepared(tmp_path, lines, text=TextSettings(source_tokenizer="characters", target_tokenizer="characters"))
     assert data.exam.ratio == pytest.approx((61 - 20) / 3)  # "ab" and its end
     assert int(limits(torch.tensor([3]), data.exam.longest, data.exam.ratio)[0]) == 61
     assert int(limits(torch.tensor([3]))[0]) == 26  # without having seen them

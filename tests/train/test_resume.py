@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from regard.config import Text
+from regard.config import TextSettings
 from regard.errors import RegardError
 from regard.train import run as runs
 from regard.train.checkpoint import read
@@ -45,7 +45,7 @@ def whole(tmp_path_factory, data):
     [
         ("transformer", "adamw", "none", {}),
         ("transformer", "muon", "ema", {"position": "learned"}),
-        ("transformer", "muon", "last", {"tied": "none"}),
+        ("transformer", "muon", "last", {"tie_embeddings": "none"}),
         ("recurrent", "muon", "none", {}),
         ("recurrent", "adamw", "last", {"cell": "lstm", "attention": "dot"}),
     ],
@@ -53,7 +53,7 @@ def whole(tmp_path_factory, data):
 def test_a_run_that_was_stopped_four_times_ends_bit_for_bit_as_one_that_was_not(
     tmp_path, data, family, optimizer, average, model
 ):
-    options = {"optimizer": optimizer, "average": average, "averaged": 2, "accumulate": 2}
+    options = {"optimizer": optimizer, "weight_average": average, "average_count": 2, "gradient_accumulation": 2}
     whole = run(job(data, tmp_path / "whole", family, model, **options), Quiet())
     parts = job(data, tmp_path / "parts", family, model, **options)
     for step in (1, 6):  # before the first evaluation, and on from it
@@ -126,11 +126,11 @@ def test_a_damaged_newest_checkpoint_costs_some_steps_and_no_bit(tmp_path, data,
 @pytest.mark.parametrize(
     ("options", "model", "said"),
     [
-        ({"rate": 0.5}, {}, "train.rate was 0.014 and is 0.5"),
+        ({"rate": 0.5}, {}, "train.learning_rate was 0.014 and is 0.5"),
         ({"steps": 9}, {}, "train.steps was 8 and is 9"),
-        ({"budget": 300}, {}, "train.budget was 192 and is 300"),
+        ({"batch_tokens": 300}, {}, "train.batch_tokens was 192 and is 300"),
         ({}, {"width": 32}, "model.width was 16 and is 32"),
-        ({"clip": 2.0}, {"dropout": 0.0}, "model.dropout was 0.2 and is 0.0; train.clip was 1.0 and is 2.0"),
+        ({"clip_norm": 2.0}, {"dropout": 0.0}, "model.dropout was 0.2 and is 0.0; train.clip_norm was 1.0 and is 2.0"),
     ],
 )
 def test_changed_settings_are_refused_with_the_difference(data, whole, options, model, said):
@@ -143,15 +143,17 @@ def test_changed_settings_are_refused_with_the_difference(data, whole, options, 
 
 def test_changed_text_settings_are_refused_even_before_the_first_step(data, whole):
     with pytest.raises(RegardError) as refused:
-        run(replace(job(data, whole), text=Text(limit=9)), Quiet())
-    said = "the data were prepared with other settings: text.limit was 8 and is 9. Use the old ones, or another --out"
+        run(replace(job(data, whole), text=TextSettings(max_tokens=9)), Quiet())
+    said = (
+        "the data were prepared with other settings: text.max_tokens was 8 and is 9. Use the old ones, or another --out"
+    )
     assert str(refused.value) == said
 
 
 def test_how_often_to_save_may_change(tmp_path, data):
     with pytest.raises(Interrupted):
         run(job(data, tmp_path / "run"), Quiet(signal_at(6)))
-    run(job(data, tmp_path / "run", save_seconds=0.0), Quiet())
+    run(job(data, tmp_path / "run", checkpoint_seconds=0.0), Quiet())
     assert [path.name.split(".")[1] for path in checkpoints(tmp_path / "run")] == ["step-8", "step-7"]
 
 

@@ -16,7 +16,7 @@ from regard.attention.reference import Bias, Steps, Turn
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
 from regard.errors import ShapeError, choose
-from regard.kernels.linear import linear
+from regard.kernels.fused_linear import linear
 from regard.ragged import Ragged
 
 S = TypeVar("S", Ragged, Tensor)
@@ -28,7 +28,7 @@ class MultiHead(nn.Module):
     Widths are free: queries x of `width` (d_X), context z of width `context` (d_Z), attention space `attention`
     (d_attn, over all heads), values of width `values` over all heads, output `out` (d_out). Each defaults to
     `width`, and `values` to `attention`.
-    With `groups` below `heads`, a group of keys and values serves several heads (Ainslie et al. 2023).
+    With `kv_heads` below `heads`, a group of keys and values serves several heads (Ainslie et al. 2023).
 
     Sequences are `Ragged` batches of (token, width), or dense (batch, time, width).
     """
@@ -42,7 +42,7 @@ class MultiHead(nn.Module):
         attention: int | None = None,
         values: int | None = None,
         out: int | None = None,
-        groups: int | None = None,
+        kv_heads: int | None = None,
         biases: bool = True,
         score: str | Score = "scaled-dot",
         bias: Bias | None = None,
@@ -52,16 +52,20 @@ class MultiHead(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        if heads < 1 or (groups is not None and groups < 1):
-            raise ShapeError(f"there must be at least 1 head and 1 group; got heads={heads}, groups={groups}")
-        attention, values, groups = attention or width, values or attention or width, groups or heads
-        for name, size, parts in (("attention", attention, heads), ("values", values, heads), ("heads", heads, groups)):
+        if heads < 1 or (kv_heads is not None and kv_heads < 1):
+            raise ShapeError(f"there must be at least 1 head and 1 group; got heads={heads}, kv_heads={kv_heads}")
+        attention, values, kv_heads = attention or width, values or attention or width, kv_heads or heads
+        for name, size, parts in (
+            ("attention", attention, heads),
+            ("values", values, heads),
+            ("heads", heads, kv_heads),
+        ):
             if size % parts:
                 raise ShapeError(f"{name} = {size} cannot be split into {parts} equal parts")
-        self.heads, self.groups, self.dim = heads, groups, attention // heads
+        self.heads, self.kv_heads, self.dim = heads, kv_heads, attention // heads
         self.queries = nn.Linear(width, attention, biases)
-        self.keys = nn.Linear(context or width, groups * self.dim, biases)
-        self.values = nn.Linear(context or width, groups * (values // heads), biases)
+        self.keys = nn.Linear(context or width, kv_heads * self.dim, biases)
+        self.values = nn.Linear(context or width, kv_heads * (values // heads), biases)
         self.out = nn.Linear(values, out or width, biases)
         if isinstance(score, str):
             score = choose(SCORES, score, "score")(heads, self.dim)
@@ -104,7 +108,7 @@ class MultiHead(nn.Module):
         return [*self._project(queries, "queries", turn=turn), *self._project(context, "keys", "values", turn=turn)]
 
     def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, turn: bool = True) -> list[Any]:
-        """Vectors in some of their roles, cut into heads or groups, and turned by position where the encoding turns."""
+        """Vectors in some of their roles, cut into heads or kv_heads, and turned by position where the encoding turns."""
         layers: list[nn.Linear] = [getattr(self, role) for role in roles]
         vectors = _vectors(sequences, *{layer.in_features for layer in layers})
         compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]
@@ -117,7 +121,7 @@ class MultiHead(nn.Module):
                 heads = self.turn.turn(heads, _places(sequences, offset)[..., None])
             made += heads.split([size // self.dim for size in compared], -2)
         if "values" in roles:
-            made.append(still.unflatten(-1, (self.groups, -1)))
+            made.append(still.unflatten(-1, (self.kv_heads, -1)))
         return [sequences.like(x) if isinstance(sequences, Ragged) else x.transpose(1, 2) for x in made]
 
     def _join(self, like: S, contexts: S) -> S:

@@ -10,6 +10,6 @@ Loading runs no code from the folder: it reads JSON and safetensors, and nothing
 """
 
 from regard.bundle.bundle import Bundle, check_place, found, load, save
-from regard.bundle.files import MANIFEST, BundleError
+from regard.bundle.manifest import MANIFEST, BundleError
 
 __all__ = ["MANIFEST", "Bundle", "BundleError", "check_place", "found", "load", "save"]

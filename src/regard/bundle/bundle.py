@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from regard import config
 from regard.bundle import weights
-from regard.bundle.files import (
+from regard.bundle.manifest import (
     CARD,
     CONFIG,
     MANIFEST,
@@ -168,7 +168,7 @@ def _configured(home: Path, files: dict[str, Any]) -> tuple[Settings, tuple[int,
     try:
         if version != VERSION:
             raise RegardError(f"its version is {version!r}, not {VERSION}")
-        settings = config.parse(config.Model, values["model"], "model")
+        settings = config.parse(config.ModelSettings, values["model"], "model")
         sizes = values["vocabulary"]["source"], values["vocabulary"]["target"]
         if not all(isinstance(size, int) and 0 < size < 1 << 31 for size in sizes):
             raise RegardError(f"its vocabulary sizes are {sizes}")

@@ -10,13 +10,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard import config
-from regard.bundle.files import CONFIG, WEIGHTS, BundleError, foreign
+from regard.bundle.manifest import CONFIG, WEIGHTS, BundleError, foreign
 from regard.errors import RegardError
 from regard.models import Model, build
 
 TYPES = {"F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16}
 Shapes = dict[str, tuple[int, ...]]
-Settings = config.Transformer | config.Recurrent
+Settings = config.TransformerSettings | config.RecurrentSettings
 
 
 def write(folder: Path, model: Model, settings: Settings, sizes: tuple[int, int]) -> None:

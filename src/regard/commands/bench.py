@@ -14,11 +14,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from regard.attention import BACKENDS, causal, everything
-from regard.commands.cases import Case, Finding, cases, measure
-from regard.commands.clock import copy_rate, matmul_rate, timer
+from regard.commands.bench_cases import Case, Finding, cases, measure
+from regard.commands.timing import copy_rate, matmul_rate, timer
 from regard.device import placed
 from regard.errors import choose
-from regard.models.products import plain_products
+from regard.onednn import plain_products
 
 TOLERATED = 1.1  # times as slow as the fastest: what nobody would notice
 PASSES = ("forward", "forward and backward")
@@ -147,4 +147,4 @@ def verdict(found: list[Finding]) -> Iterator[str]:
     good = len(found) - len(slow)
     yield f"auto takes the fastest, or is within {TOLERATED - 1:.0%} of it, in {good} of {len(found)} cases"
     if slow:
-        yield "where such a case is yours, name the backend: `regard train … --set model.backend=NAME`"
+        yield "where such a case is yours, name the backend: `regard train … --set model.attention_backend=NAME`"

@@ -12,17 +12,17 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from regard.commands.intervals import intervals
-from regard.commands.opened import chosen, opened
+from regard.commands.bootstrap import intervals
+from regard.commands.formats import SPACES
+from regard.commands.loading import chosen, opened
 from regard.commands.options import Draw, Form, Search
-from regard.commands.output import no_file, real
+from regard.commands.output_files import no_file, real
 from regard.commands.progress import Progress
-from regard.commands.records import SPACES
-from regard.commands.table import table
+from regard.commands.text_table import table
 from regard.errors import RegardError
+from regard.pipeline import Pipeline
 from regard.text import Corpus, variants
 from regard.train import metrics
-from regard.transducer import Transducer
 
 MEANING = {
     "ser": "edits for each 100 symbols",
@@ -72,7 +72,7 @@ def evaluate(
     as_json: bool = False,
 ) -> None:
     """Answer every source of the corpus, compare, and print what came of it."""
-    transducer = opened(folder, device=device, long="allow", precision=search.precision)
+    pipeline = opened(folder, device=device, long="allow", precision=search.precision)
     with nullcontext() if output is None else _Answers(output) as kept:
         reading = corpus.read()
         questions = variants(reading)
@@ -80,37 +80,35 @@ def evaluate(
             if reading.problems:
                 progress.say(reading.summary())
             start = time.perf_counter()
-            said, unknown = answered(transducer, list(questions), search, progress)
+            said, unknown = answered(pipeline, list(questions), search, progress)
             seconds = time.perf_counter() - start
         counts: dict[str, Any] = {"bundle": str(folder), "pairs": sum(map(len, questions.values())), "unknown": unknown}
         speed: dict[str, Any] = {"seconds": seconds, "per_second": len(said) / max(1e-9, seconds)}
-        report = Report(**counts, **speed, **judged(transducer, questions, said))
+        report = Report(**counts, **speed, **judged(pipeline, questions, said))
         try:
             if kept is not None:
-                kept.write(transducer, questions, said)
+                kept.write(pipeline, questions, said)
         finally:  # a disk that is full by now takes the file, not the metrics
             print(json.dumps(asdict(report), ensure_ascii=False) if as_json else told(report))
 
 
-def answered(
-    transducer: Transducer, sources: Sequence[str], search: Search, progress: Progress
-) -> tuple[list[str], int]:
+def answered(pipeline: Pipeline, sources: Sequence[str], search: Search, progress: Progress) -> tuple[list[str], int]:
     """The answers, and how many sources hold symbols that the model does not know."""
     said, unknown = [], 0
-    for answers in transducer.answers(sources, chosen(transducer, Form(), search, Draw()), first=512):
+    for answers in pipeline.answers(sources, chosen(pipeline, Form(), search, Draw()), first=512):
         said.append(answers[0].text)
         unknown += bool(answers[0].unknown)
         progress.advance(1)
     return said, unknown
 
 
-def judged(transducer: Transducer, questions: dict[str, list[str]], said: Sequence[str]) -> dict[str, Any]:
+def judged(pipeline: Pipeline, questions: dict[str, list[str]], said: Sequence[str]) -> dict[str, Any]:
     """Metrics with their intervals, by length, and the worst mistakes."""
-    kind, right = transducer.bundle.target.kind, list(questions.values())
-    task = transducer.bundle.card.get("task") or metrics.choose(kind, (line for some in right for line in some))
+    kind, right = pipeline.bundle.target.kind, list(questions.values())
+    task = pipeline.bundle.card.get("task") or metrics.choose(kind, (line for some in right for line in some))
     values = metrics.measure(task, kind, said, right)
     bounds = intervals(task, kind, said, right)
-    lengths = [len(transducer.bundle.source.encode(source)) for source in questions]
+    lengths = [len(pipeline.bundle.source.encode(source)) for source in questions]
     inner = np.quantile(lengths, np.linspace(0, 1, BUCKETS + 1)[1:-1]).astype(int)
     parts = metrics.by_length(lengths, said, right, kind=kind, task=task, edges=sorted(set(inner.tolist())))
     found = metrics.compared(said, right, kind=kind)
@@ -186,9 +184,9 @@ class _Answers:
             raise self._failed(error) from None
         return self
 
-    def write(self, transducer: Transducer, questions: dict[str, list[str]], said: Sequence[str]) -> None:
+    def write(self, pipeline: Pipeline, questions: dict[str, list[str]], said: Sequence[str]) -> None:
         """A table that every command can read again: source and target, then the nearest right answer."""
-        found = metrics.compared(said, list(questions.values()), kind=transducer.bundle.target.kind)
+        found = metrics.compared(said, list(questions.values()), kind=pipeline.bundle.target.kind)
         rows = (
             (source, answer, one.right, str(one.edits))
             for source, answer, one in zip(questions, said, found, strict=True)

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from regard.errors import RegardError
-from regard.text.columns import Wanted
+from regard.pipeline import FIRST_LINES, MOST_LINES
+from regard.text.column_choice import Wanted
 from regard.text.detect import detect
 from regard.text.files import BUFFER, LONGEST_LINE, UTF8_MARK, CorpusError, File, damage, file, lines, unpacked
-from regard.text.rows import Row, decoded
-from regard.transducer import FIRST_LINES, MOST_LINES
+from regard.text.row_format import Row, decoded
 
 STANDARD_INPUT = "standard input"
 

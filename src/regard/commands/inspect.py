@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.bundle import found
-from regard.commands.opened import opened
-from regard.commands.table import table
+from regard.commands.loading import opened
+from regard.commands.text_table import table
 from regard.models import Model
 from regard.terminal import duration, figure
 from regard.text import Tokenizer

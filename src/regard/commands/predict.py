@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from regard.answer import Answer
+from regard.commands.formats import record
 from regard.commands.inputs import Inputs, Line
-from regard.commands.opened import chosen, fingerprint, opened
+from regard.commands.loading import chosen, fingerprint, opened
 from regard.commands.options import Draw, Form, Search
-from regard.commands.output import output
+from regard.commands.output_files import output
 from regard.commands.progress import Progress
-from regard.commands.records import record
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Job:
 
 def predict(job: Job) -> None:
     """Answer every line of the inputs; a window of lines is answered and written before the next is read."""
-    transducer = opened(job.bundle, device=job.device, long=job.long, precision=job.search.precision)
-    search = chosen(transducer, job.form, job.search, job.draw)
+    pipeline = opened(job.bundle, device=job.device, long=job.long, precision=job.search.precision)
+    search = chosen(pipeline, job.form, job.search, job.draw)
     with (
         output(job.output, job.depends(), restart=job.restart) as out,
         Progress(job.inputs.count, done=out.done, quiet=job.inputs.live) as progress,
@@ -48,11 +48,11 @@ def predict(job: Job) -> None:
             progress.say(f"{job.output}: going on after {out.done:,} lines")
         try:
             for window in out.left(job.inputs.windows()):
-                answers = transducer.answers((line.text for line in window), search, first=len(window))
+                answers = pipeline.answers((line.text for line in window), search, first=len(window))
                 written = []
                 for number, (line, found) in enumerate(zip(window, answers, strict=True), out.done + 1):
                     _warn(progress, line, found)
-                    written.append(record(transducer, number, found, job.form))
+                    written.append(record(pipeline, number, found, job.form))
                 out.write(window, "".join(written))
                 progress.advance(len(window))
         except KeyboardInterrupt:

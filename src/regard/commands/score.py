@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from itertools import tee
 from pathlib import Path
 
-from regard.commands.opened import opened
+from regard.commands.formats import SPACES, number
+from regard.commands.loading import opened
 from regard.commands.progress import Progress
-from regard.commands.records import SPACES, number
 from regard.text import UNKNOWN, Corpus, Pair
 
 
 def score(folder: Path, pairs: Iterable[Pair], *, device: str = "auto", as_json: bool = False) -> None:
     """A line for each pair as it is scored: log-probability, source, target; the perplexity at the end."""
-    transducer = opened(folder, device=device)
+    pipeline = opened(folder, device=device)
     reading = pairs.read() if isinstance(pairs, Corpus) else None  # which knows what was left out
     count = tokens = 0
     total = 0.0
@@ -25,7 +25,7 @@ def score(folder: Path, pairs: Iterable[Pair], *, device: str = "auto", as_json:
     with Progress() as progress:
         # Twice, for an answer holds what the tokeniser makes of a target, not the target itself.
         given, asked = tee(pairs if reading is None else reading)
-        for pair, answer in zip(given, transducer.scores(asked), strict=True):
+        for pair, answer in zip(given, pipeline.scores(asked), strict=True):
             count, tokens, total = count + 1, tokens + len(answer.logps), total + answer.logp
             if UNKNOWN in answer.ids or answer.unknown:
                 progress.warn("more pairs hold unknown symbols", f"pair {count:,} holds symbols unknown to the model")

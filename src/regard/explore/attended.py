@@ -7,8 +7,8 @@ from typing import Any
 from regard.errors import suggestion
 from regard.explore.refusals import invalid, unknown
 from regard.explore.traces import Held
-from regard.trace.aligned import MEAN, aligned, links
-from regard.trace.spread import distance, entropy
+from regard.trace.alignment import MEAN, aligned, links
+from regard.trace.head_statistics import distance, entropy
 
 
 def alignment(held: Held, attention: str, head: int | None = None) -> dict[str, Any]:

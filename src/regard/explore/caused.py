@@ -9,8 +9,8 @@ from torch import Tensor
 
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
-from regard.trace.aligned import MEAN, aligned
-from regard.trace.causes import agreement, causes
+from regard.trace.alignment import MEAN, aligned
+from regard.trace.occlusion import agreement, causes
 
 _KNOWN: WeakKeyDictionary[Held, Tensor] = WeakKeyDictionary()  # as long as the trace is held
 
@@ -24,8 +24,8 @@ def caused(held: Held) -> dict[str, Any]:
     if not names:
         raise invalid("this model has no attention to its source: all it knows of it is one vector", "no-attention")
     if held not in _KNOWN:
-        with held.model.turn() as transducer:
-            _KNOWN[held] = causes(transducer, held.trace)
+        with held.model.turn() as pipeline:
+            _KNOWN[held] = causes(pipeline, held.trace)
     effects = _KNOWN[held]
     ranks = {name: agreement(aligned(held.trace, name), effects) for name in (MEAN, *names)}
     return {"effects": effects.tolist(), "ranks": ranks}

@@ -10,22 +10,22 @@ from regard.search import Beam
 from regard.trace import tree
 
 if TYPE_CHECKING:
+    from regard.pipeline import Pipeline
     from regard.trace import Tree
-    from regard.transducer import Transducer
 
 
 def beams(held: Held, width: int) -> dict[str, Any]:
     """The tree of a search that keeps so many beginnings, as the model would search by itself."""
     if held.ask.edits:
         raise invalid("an edited model answers greedily, without beams; take the edits away to see them", "edited")
-    with held.model.turn() as transducer:
-        search = searching(transducer, width)
-        made = tree(transducer, held.ask.source, search if isinstance(search, Beam) else Beam(1, rules=search.rules))
-        return _told(transducer, made)
+    with held.model.turn() as pipeline:
+        search = searching(pipeline, width)
+        made = tree(pipeline, held.ask.source, search if isinstance(search, Beam) else Beam(1, rules=search.rules))
+        return _told(pipeline, made)
 
 
-def _told(transducer: Transducer, made: Tree) -> dict[str, Any]:
-    target, length = transducer.bundle.target, made.search.length
+def _told(pipeline: Pipeline, made: Tree) -> dict[str, Any]:
+    target, length = pipeline.bundle.target, made.search.length
     nodes = []
     for node, label in zip(made.nodes, made.labels, strict=True):
         said = made.ids(node.number)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def described(held: Held) -> dict[str, Any]:
     """What the page needs to know before it asks for tensors."""
     trace, logps = held.trace, held.trace["out.logprobs"]
-    best, label = logps.argmax(1), held.model.transducer.bundle.target.label
+    best, label = logps.argmax(1), held.model.pipeline.bundle.target.label
     answer = trace.answer
     return {
         "id": held.id,

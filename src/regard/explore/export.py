@@ -105,13 +105,13 @@ def _python(held: Held, names: Sequence[str]) -> File:
     if held.model.shipped:
         lines[0] = "from importlib.resources import files\n\nimport regard"
         lines.append(
-            f'transducer = regard.load(files("regard") / "data/models" / {held.model.folder.name!r}, device="cpu")'
+            f'pipeline = regard.load(files("regard") / "data/models" / {held.model.folder.name!r}, device="cpu")'
         )
     else:
-        lines.append(f'transducer = regard.load({str(held.model.folder)!r}, device="cpu")')
-    way = f"search=transducer.search(beam={ask.decode.width})" if ask.target is None else f"target={ask.target!r}"
+        lines.append(f'pipeline = regard.load({str(held.model.folder)!r}, device="cpu")')
+    way = f"search=pipeline.search(beam={ask.decode.width})" if ask.target is None else f"target={ask.target!r}"
     edits = f", edits={pprint.pformat(ask.edits, sort_dicts=False)}" if ask.edits else ""
-    lines += [f"trace = record(transducer, {ask.source!r}, {way}{edits})", "print(trace.answer)"]
+    lines += [f"trace = record(pipeline, {ask.source!r}, {way}{edits})", "print(trace.answer)"]
     lines += [f"print(trace[{name!r}])" for name in names]
     return File(("\n".join(lines) + "\n").encode(), "text/x-python; charset=utf-8", "py")
 

@@ -54,12 +54,12 @@ def graph(model: Offered) -> dict[str, Any]:
     """The whole picture."""
     from regard.trace import record
 
-    with model.turn() as transducer:
-        trace = record(transducer, _word(transducer.bundle.source), target="")
-    shapes = {name: list(tensor.shape) for name, tensor in transducer.model.state_dict().items()}
+    with model.turn() as pipeline:
+        trace = record(pipeline, _word(pipeline.bundle.source), target="")
+    shapes = {name: list(tensor.shape) for name, tensor in pipeline.model.state_dict().items()}
     return {
         "family": model.family,
-        "settings": transducer.bundle.settings.model_dump(mode="json"),
+        "settings": pipeline.bundle.settings.model_dump(mode="json"),
         "vocabulary": model.sizes,
         "parameters": model.entry["parameters"],
         "blocks": blocks(trace, shapes),

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError, suggestion
 from regard.explore.refusals import Refusal, unknown
 from regard.explore.requests import TOKENS
-from regard.shipped import MODELS
+from regard.pretrained import MODELS
 
 if TYPE_CHECKING:
-    from regard.transducer import Transducer
+    from regard.pipeline import Pipeline
 
 QUEUE = 8  # computations of one model: one runs, the others wait
 FAMILIES = {"transformer": "Transformer", "recurrent": "recurrent"}
@@ -31,7 +31,7 @@ METRICS = {  # of a card: what people call them, and their unit
 
 
 class Offered:
-    """One bundle: what its files say of it, and its transducer when it is needed."""
+    """One bundle: what its files say of it, and its pipeline when it is needed."""
 
     def __init__(self, folder: Path, *, shipped: bool = False) -> None:
         self.folder, self.shipped = folder, shipped
@@ -48,9 +48,9 @@ class Offered:
         self._lock, self._count, self._waiting = threading.Lock(), threading.Lock(), 0
 
     @cached_property
-    def transducer(self) -> Transducer:
+    def pipeline(self) -> Pipeline:
         """The model, ready to answer. Ask for it inside `turn`."""
-        from regard.transducer import load
+        from regard.pipeline import load
 
         try:
             return load(self.folder, device="cpu", long="allow")
@@ -58,23 +58,23 @@ class Offered:
             raise Refusal(500, "bundle-damaged", str(error)) from None
 
     @property
-    def ready(self) -> Transducer:
-        """The transducer for who only reads it and need not wait; loaded if it is not yet."""
-        if "transducer" not in self.__dict__:
+    def ready(self) -> Pipeline:
+        """The pipeline for who only reads it and need not wait; loaded if it is not yet."""
+        if "pipeline" not in self.__dict__:
             with self.turn():
                 pass
-        return self.transducer
+        return self.pipeline
 
     @contextmanager
-    def turn(self) -> Iterator[Transducer]:
-        """The transducer, for one computation at a time; raises when too many wait already."""
+    def turn(self) -> Iterator[Pipeline]:
+        """The pipeline, for one computation at a time; raises when too many wait already."""
         with self._count:
             if self._waiting >= QUEUE:
                 raise Refusal(429, "busy", f"{QUEUE} computations wait already; try again", {"retry-after": "1"})
             self._waiting += 1
         try:
             with self._lock:
-                yield self.transducer
+                yield self.pipeline
         finally:
             with self._count:
                 self._waiting -= 1

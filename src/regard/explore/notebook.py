@@ -1,6 +1,6 @@
 """Notebook: a trace as the explorer's page in a frame, all in one piece of HTML.
 
->>> regard.record(transducer, "attention").show()
+>>> regard.record(pipeline, "attention").show()
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def show(trace: Trace, *, height: int = 720) -> Frame:
     for side, pieces in (("source", trace.source), ("target", trace.target)):
         if len(pieces) > TOKENS + 1:  # begin or end is one more
             raise RegardError(f"the {side} has {len(pieces) - 1:,} tokens; the page takes {TOKENS} at most: shorten it")
-    bundle = trace.transducer.bundle
+    bundle = trace.pipeline.bundle
     with TemporaryDirectory() as folder:
         from regard.bundle import save
 
@@ -80,8 +80,8 @@ def show(trace: Trace, *, height: int = 720) -> Frame:
 def held(trace: Trace, model: Offered) -> Held:
     """A trace as the server would hold it, had it been asked for."""
     answer = trace.answer
-    own = not trace.edits and model.transducer(answer.source).ids == answer.ids  # else its target was given
-    model.transducer.model.float()  # as the trace is, whatever the weights are
+    own = not trace.edits and model.pipeline(answer.source).ids == answer.ids  # else its target was given
+    model.pipeline.model.float()  # as the trace is, whatever the weights are
     ask = Ask.model_construct(  # not parsed: the server's bounds are for what comes from outside
         model=model.id,
         source=answer.source,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
-from regard.trace.lens import Row, lens, rank
-from regard.trace.spread import bits
+from regard.trace.head_statistics import bits
+from regard.trace.logit_lens import Row, lens, rank
 
 if TYPE_CHECKING:
     from regard.text.tokenizers import Tokenizer
@@ -18,7 +18,7 @@ LENS_TOP = 3
 
 def output(held: Held, row: int, n: int, word: str | None) -> dict[str, Any]:
     """The likeliest tokens after a target row; a word's own place among them; and the same through the layers."""
-    trace, target = held.trace, held.model.transducer.bundle.target
+    trace, target = held.trace, held.model.pipeline.bundle.target
     if not 0 <= row < len(trace.target):
         raise invalid(f"row {row} is not one of the target's 0 to {len(trace.target) - 1}", "out-of-range")
     logits, logps = trace["out.logits"][row], trace["out.logprobs"][row]

@@ -107,7 +107,7 @@ def _warm(models: Models) -> None:
         import regard.trace  # noqa: F401
 
         model = next(iter(models))
-        with model.turn() as transducer:
-            transducer(model.entry["example"])
+        with model.turn() as pipeline:
+            pipeline(model.entry["example"])
     except RegardError:
         pass  # said to whoever asks for that model

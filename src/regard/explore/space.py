@@ -8,7 +8,7 @@ from regard.errors import RegardError
 from regard.explore.describe import tokens
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
-from regard.trace import space as spaces
+from regard.trace import embedding_space as spaces
 
 if TYPE_CHECKING:
     from regard.text.tokenizers import Tokenizer
@@ -46,5 +46,5 @@ def check_place(trace: Trace, side: str, position: int) -> None:
 
 
 def _tokenizer(held: Held, side: str) -> Tokenizer:
-    bundle = held.model.transducer.bundle
+    bundle = held.model.pipeline.bundle
     return bundle.source if side == "source" else bundle.target

@@ -17,9 +17,9 @@ from regard.explore.traces import Traces
 from regard.models import Model
 from regard.models.recurrent import Recurrent
 from regard.ragged import Ragged
-from regard.search.grouped import limits
+from regard.search.length_batching import limits
 from regard.text import BEGIN, END
-from regard.trace.causes import TOGETHER, copies, scored
+from regard.trace.occlusion import TOGETHER, copies, scored
 
 if TYPE_CHECKING:
     from regard.trace import Attended
@@ -37,15 +37,15 @@ def sweep(models: Models, traces: Traces, asked: Sweep) -> dict[str, Any]:
     heads = [(one.name, head) for one in base.attentions for head in range(one.heads)]
     source, said = [piece.id for piece in base.source], [piece.id for piece in base.following]
     count, logp, found = max(1, TOGETHER // (len(source) + len(said))), float(base["out.total"]), []
-    with model.turn() as transducer:
-        longest = min(TOKENS, int(limits(torch.tensor([len(source)]), **transducer.reach)[0]))
+    with model.turn() as pipeline:
+        longest = min(TOKENS, int(limits(torch.tensor([len(source)]), **pipeline.reach)[0]))
         for start in range(0, len(heads), count):
             some = heads[start : start + count]
-            with cut(transducer.model, base.attentions, some):
-                left = scored(transducer.model, source, said, len(some)).sum(1)
-                texts = answered(transducer.model, source, len(some), longest)
+            with cut(pipeline.model, base.attentions, some):
+                left = scored(pipeline.model, source, said, len(some)).sum(1)
+                texts = answered(pipeline.model, source, len(some), longest)
             for (attention, head), rest, ids in zip(some, left.tolist(), texts, strict=True):
-                place = {"attention": attention, "head": head, "text": transducer.bundle.target.decode(ids)}
+                place = {"attention": attention, "head": head, "text": pipeline.bundle.target.decode(ids)}
                 found.append({**place, "logp": rest, "effect": logp - rest})
     return {"base": {"text": base.answer.text, "logp": logp}, "heads": found}
 
@@ -87,7 +87,7 @@ def _before_end(row: Int[Tensor, " time"]) -> list[int]:
 
 
 def _attention(model: Any, name: str) -> MultiHead:
-    """dec.0.cross is model.decoder[0].cross_attention."""
+    """dec.0.cross is model.decoder_layers[0].cross_attention."""
     stack, layer, kind = name.split(".")
     found: MultiHead = getattr({"enc": model.encoder, "dec": model.decoder}[stack][int(layer)], f"{kind}_attention")
     return found

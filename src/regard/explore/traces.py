@@ -16,10 +16,10 @@ from regard.explore.requests import TOKENS, Ask
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.pipeline import Pipeline
     from regard.search import Beam, Greedy
     from regard.text.tokenizers import Tokenizer
     from regard.trace import Trace
-    from regard.transducer import Transducer
 
 COUNT, BYTES, REMEMBERED = 32, 512 << 20, 1_024
 
@@ -61,10 +61,10 @@ class Traces:
         id, model = ask.id, self.models[ask.model]
         if (found := self._found(id)) is not None:
             return found
-        with model.turn() as transducer:
+        with model.turn() as pipeline:
             if (found := self._found(id)) is not None:  # another asked the same and was faster
                 return found
-            held = self._computed(ask, model, transducer)
+            held = self._computed(ask, model, pipeline)
         with self._lock:
             self._asks[id] = ask
             self._held[id] = held
@@ -98,26 +98,26 @@ class Traces:
             self._held.move_to_end(id)
             return self._held[id]
 
-    def _computed(self, ask: Ask, model: Offered, transducer: Transducer) -> Held:
+    def _computed(self, ask: Ask, model: Offered, pipeline: Pipeline) -> Held:
         from regard.trace import record
 
-        bundle = transducer.bundle
+        bundle = pipeline.bundle
         if not ask.source.strip():
             raise invalid("the source is empty; type a text", "empty")
         check_length(bundle.source, "source", ask.source.strip())
         if ask.target is not None:
             check_length(bundle.target, "target", ask.target)
         start = time.perf_counter()
-        search = searching(transducer, ask.decode.width) if ask.target is None else None
-        trace = record(transducer, ask.source, target=ask.target, search=search, edits=ask.edits, longest=TOKENS)
+        search = searching(pipeline, ask.decode.width) if ask.target is None else None
+        trace = record(pipeline, ask.source, target=ask.target, search=search, edits=ask.edits, longest=TOKENS)
         seconds = time.perf_counter() - start
         return Held(ask, model, trace, seconds, sum(trace[name].nbytes for name in trace.names))
 
 
-def searching(transducer: Transducer, width: int) -> Greedy | Beam:
+def searching(pipeline: Pipeline, width: int) -> Greedy | Beam:
     """How the explorer searches: with so many beginnings side by side, for no more than it can show."""
-    longest = None if transducer.most is not None and transducer.most <= TOKENS else TOKENS
-    return transducer.search(beam=width, longest=longest)  # type: ignore[return-value]
+    longest = None if pipeline.most is not None and pipeline.most <= TOKENS else TOKENS
+    return pipeline.search(beam=width, longest=longest)  # type: ignore[return-value]
 
 
 def check_length(tokenizer: Tokenizer, side: str, text: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.explore.space import check_place
 from regard.explore.traces import Held
-from regard.trace.stream import contributions, lengths
+from regard.trace.residual_norms import contributions, lengths
 
 
 def walk(held: Held, side: str, position: int) -> dict[str, Any]:

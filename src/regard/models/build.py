@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from regard.config import Recurrent as RecurrentSettings
-from regard.config import Transformer as TransformerSettings
+from regard.config import RecurrentSettings, TransformerSettings
 from regard.models.contract import Model
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer

@@ -39,7 +39,7 @@ class Embedding(nn.Module):
 def _looked_up(ids: Int[Tensor, " token"], table: nn.Parameter, scale: float) -> Float[Tensor, "token width"]:
     """The rows of a table, scaled."""
     if torch.is_grad_enabled() and fusible(table):
-        from regard.kernels.lookup import lookup
+        from regard.kernels.embedding_lookup import lookup
 
         return lookup(ids, table, scale)
     return nn.functional.embedding(ids, table) * scale

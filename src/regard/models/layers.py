@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention import Cache, MultiHead, causal
-from regard.config import Transformer
+from regard.config import TransformerSettings
 from regard.kernels import computing, fusible
-from regard.kernels.linear import linear
+from regard.kernels.fused_linear import linear
 from regard.models.dropout import Dropout
-from regard.models.residual import Stream
+from regard.models.residual_stream import Stream
 from regard.positions import Biasing, Position, Turning
 from regard.ragged import Ragged
 
 
-def norm(settings: Transformer) -> nn.Module:
+def norm(settings: TransformerSettings) -> nn.Module:
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
     return nn.LayerNorm(settings.width) if settings.norm == "layer" else nn.RMSNorm(settings.width, eps=1e-6)
 
@@ -26,12 +26,12 @@ def norm(settings: Transformer) -> nn.Module:
 class FeedForward(nn.Module):
     """W₂ · act(W₁ x): each token by itself. With swiglu, W₂ · (silu(W₁ x) ⊙ W₃ x) (Shazeer 2020)."""
 
-    def __init__(self, settings: Transformer) -> None:
+    def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         self.activation = settings.activation
         gated = settings.activation == "swiglu"
-        self.inner = nn.Linear(settings.width, settings.hidden * (2 if gated else 1))
-        self.outer = nn.Linear(settings.hidden, settings.width)
+        self.inner = nn.Linear(settings.width, settings.ffn_width * (2 if gated else 1))
+        self.outer = nn.Linear(settings.ffn_width, settings.width)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = linear(x, self.inner)
@@ -43,7 +43,7 @@ class FeedForward(nn.Module):
 def _gated(both: Tensor) -> Tensor:
     """silu(a) ⊙ b, where a and b lie side by side."""
     if fusible(both) and both.ndim == 2:
-        from regard.kernels.gate import gate
+        from regard.kernels.swiglu import gate
 
         return gate(both)
     a, b = both.chunk(2, -1)
@@ -53,10 +53,10 @@ def _gated(both: Tensor) -> Tensor:
 class Sublayer(nn.Module):
     """x + f(norm(x)), or norm(x + f(x)) as in the paper. Before a norm the sum is left open: the next one closes it."""
 
-    def __init__(self, settings: Transformer) -> None:
+    def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         self.norm = norm(settings)
-        self.before = settings.placement == "pre"
+        self.before = settings.norm_order == "pre"
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, stream: Stream, act: Callable[[Ragged], Ragged]) -> Stream:
@@ -67,22 +67,22 @@ class Sublayer(nn.Module):
         return Stream(Stream(stream.x, act(stream.x).values).normed(self.norm, self.dropout, kind)[1])
 
 
-def heads(settings: Transformer, position: Position | None = None) -> MultiHead:
+def heads(settings: TransformerSettings, position: Position | None = None) -> MultiHead:
     """The attention of a layer, with a position encoding that turns or biases, if there is one."""
     return MultiHead(
         settings.width,
         settings.heads,
-        groups=settings.groups,
+        kv_heads=settings.kv_heads,
         bias=position if isinstance(position, Biasing) else None,
         turn=position if isinstance(position, Turning) else None,
-        backend=settings.backend,
+        backend=settings.attention_backend,
     )
 
 
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, settings: Transformer, position: Position) -> None:
+    def __init__(self, settings: TransformerSettings, position: Position) -> None:
         super().__init__()
         self.self_attention, self.feed_forward = heads(settings, position), FeedForward(settings)
         self.residual1, self.residual2 = Sublayer(settings), Sublayer(settings)
@@ -95,7 +95,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the memory, then feed-forward."""
 
-    def __init__(self, settings: Transformer, position: Position) -> None:
+    def __init__(self, settings: TransformerSettings, position: Position) -> None:
         super().__init__()
         self.self_attention, self.cross_attention = heads(settings, position), heads(settings)
         self.feed_forward = FeedForward(settings)

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from regard.attention import Attention, Cache
 from regard.attention.padded import Padded, pad
 from regard.attention.scores import SCORES
-from regard.config import Recurrent as RecurrentSettings
+from regard.config import RecurrentSettings
 from regard.errors import RegardError, ShapeError
 from regard.models.contract import Model, State
 from regard.models.dropout import Dropout
@@ -82,23 +82,25 @@ class Recurrent(Model):
 
     def __init__(self, settings: RecurrentSettings, source: int, target: int) -> None:
         super().__init__()
-        if settings.tied == "all" and source != target:
-            raise RegardError(f"model.tied = 'all' needs one vocabulary for both sides; got {source} and {target}")
+        if settings.tie_embeddings == "all" and source != target:
+            raise RegardError(
+                f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} and {target}"
+            )
         self.settings, width = settings, settings.width
         self.source = Embedding(source, width, dropout=settings.dropout)
         self.target = Embedding(target, width, dropout=settings.dropout)
-        if settings.tied == "all":
+        if settings.tie_embeddings == "all":
             self.target.table = self.source.table
         cell = CELLS[settings.cell]
         self.looks_before = settings.attention == "additive"
         context = width if settings.attention in ("none", "additive") else 0  # goes into the cell beside the token
-        self.encoder = cell(width, width // 2, settings.encoder, bidirectional=True)
-        self.decoder = cell(width + context, width, settings.decoder)
-        self.first = nn.Linear(width, settings.decoder * width)
+        self.encoder = cell(width, width // 2, settings.encoder_layers, bidirectional=True)
+        self.decoder = cell(width + context, width, settings.decoder_layers)
+        self.first = nn.Linear(width, settings.decoder_layers * width)
         self.look = None if settings.attention == "none" else Look(settings.attention, width)
         self.readout = nn.Linear(2 * width, width)
         self.dropout = Dropout(settings.dropout)
-        self.output = Output(target, width, tied=None if settings.tied == "none" else self.target.table)
+        self.output = Output(target, width, tied=None if settings.tie_embeddings == "none" else self.target.table)
 
     def encode(self, source: Ragged) -> Memory:
         """The states of both directions, and the last of each as a summary."""
@@ -149,7 +151,7 @@ class Recurrent(Model):
         return self.project(readout), RecurrentState(hidden, state.memory, state.summary)
 
     def _begin(self, memory: Memory) -> Hidden:
-        first = torch.tanh(self.first(memory.summary)).unflatten(-1, (self.settings.decoder, -1)).transpose(0, 1)
+        first = torch.tanh(self.first(memory.summary)).unflatten(-1, (self.settings.decoder_layers, -1)).transpose(0, 1)
         return (first.contiguous(), torch.zeros_like(first))[: 2 if self.settings.cell == "lstm" else 1]
 
     def _turn(

@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention, Cache
-from regard.config import Transformer as TransformerSettings
+from regard.config import TransformerSettings
 from regard.errors import RegardError
 from regard.models.contract import Model, State
 from regard.models.embedding import Embedding, Output, ids_of
 from regard.models.layers import DecoderLayer, EncoderLayer, initialise, norm
-from regard.models.residual import Stream
+from regard.models.residual_stream import Stream
 from regard.positions import position
 from regard.ragged import Ragged
 
@@ -60,23 +60,31 @@ class Transformer(Model):
         sizes = {"width": settings.width, "heads": settings.heads, "dim": settings.width // settings.heads}
         if settings.width % settings.heads:
             raise RegardError(f"model.width = {settings.width} cannot be split into model.heads = {settings.heads}")
-        if settings.tied == "all" and source != target:
-            raise RegardError(f"model.tied = 'all' needs one vocabulary for both sides; got {source} and {target}")
+        if settings.tie_embeddings == "all" and source != target:
+            raise RegardError(
+                f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} and {target}"
+            )
         # One encoding serves all layers of a stack: relative tables are shared, as T5 does.
         asking, answering = (position(settings.position, causal=causal, **sizes) for causal in (False, True))
         options = {"dropout": settings.dropout}
         self.source = Embedding(source, settings.width, position=asking, **options)
         self.target = Embedding(target, settings.width, position=answering, **options)
-        if settings.tied == "all":
+        if settings.tie_embeddings == "all":
             self.target.table = self.source.table
-        self.encoder: Stack[EncoderLayer] = Stack(EncoderLayer(settings, asking) for _ in range(settings.encoder))
-        self.decoder: Stack[DecoderLayer] = Stack(DecoderLayer(settings, answering) for _ in range(settings.decoder))
-        before = settings.placement == "pre"  # pre-norm leaves the last residual sum without a norm
+        self.encoder: Stack[EncoderLayer] = Stack(
+            EncoderLayer(settings, asking) for _ in range(settings.encoder_layers)
+        )
+        self.decoder: Stack[DecoderLayer] = Stack(
+            DecoderLayer(settings, answering) for _ in range(settings.decoder_layers)
+        )
+        before = settings.norm_order == "pre"  # pre-norm leaves the last residual sum without a norm
         self.encoder_norm = norm(settings) if before else nn.Identity()
         self.decoder_norm = norm(settings) if before else nn.Identity()
-        self.output = Output(target, settings.width, tied=None if settings.tied == "none" else self.target.table)
-        initialise(self.encoder, settings.encoder)
-        initialise(self.decoder, settings.decoder)
+        self.output = Output(
+            target, settings.width, tied=None if settings.tie_embeddings == "none" else self.target.table
+        )
+        initialise(self.encoder, settings.encoder_layers)
+        initialise(self.decoder, settings.decoder_layers)
 
     def encode(self, source: Ragged) -> Ragged:
         """A vector for each source token, in the light of all others."""

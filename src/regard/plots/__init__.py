@@ -4,7 +4,7 @@ Some take tensors; others take a whole trace, and draw from it what the explorer
 
 >>> from regard import plots
 >>> plots.weights(weights, ["the", "man", "hit", "the", "car"]).savefig("weights.png")
->>> plots.stages(regard.record(transducer, "attention"), "dec.0.self", head=1).savefig("stages.svg")
+>>> plots.stages(regard.record(pipeline, "attention"), "dec.0.self", head=1).savefig("stages.svg")
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from regard.plots.maps import largest
 from regard.plots.palette import HEADS, INK, SIGNED
 from regard.plots.traced import spelled, texts
 from regard.trace import Trace
-from regard.trace.space import placed
-from regard.trace.stream import STACKS
+from regard.trace.embedding_space import placed
+from regard.trace.residual_norms import STACKS
 
 _NAMED = 120  # points up to which every one is named
 HERE, OTHERS = HEADS["vermilion"], "#6b6b6b"
@@ -62,7 +62,7 @@ def embedding_plane(trace: Trace, side: str = "source", *, title: str = "", axes
     alone = axes is None
     if axes is None:
         axes = place(blank(), 0, 0, 5.6, 5.0)
-    tokenizer = getattr(trace.transducer.bundle, side)
+    tokenizer = getattr(trace.pipeline.bundle, side)
     _points(axes, points.numpy(), [visible(spelled(tokenizer.label(id))) for id in ids], [id in here for id in ids])
     for axis, number, share in zip((axes.xaxis, axes.yaxis), ("first", "second"), explained, strict=True):
         axis.set_label_text(f"{number} component ({100 * share:.1f} % of the variance)")

@@ -24,7 +24,7 @@ def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> F
     Scores have a scale of their own each, with zero in its middle; weights run from 0 to 1. What is −∞ is hatched, and
     so is what gets no weight for it.
 
-    >>> stages(regard.record(transducer, "attention"), "dec.0.self", head=1)
+    >>> stages(regard.record(pipeline, "attention"), "dec.0.self", head=1)
     """
     one = trace.program.attention(attention)
     one.check_head(head)

@@ -15,7 +15,7 @@ from regard.plots.labels import visible
 from regard.plots.palette import HEADS, INK
 from regard.plots.traced import row_label, spelled
 from regard.trace import Trace
-from regard.trace.lens import lens, rank
+from regard.trace.logit_lens import lens, rank
 
 CHOSEN, OTHER = HEADS["vermilion"], HEADS["blue"]
 _LINE = 0.24  # inches of a row
@@ -33,7 +33,7 @@ def output(trace: Trace, row: int, n: int = 20, *, title: str = "") -> Figure:
     ps = trace["out.logprobs"][row].exp()
     followed = trace.following[row].id
     top = ps.topk(min(n, len(ps)))
-    figure, told = blank(), trace.transducer.bundle.target.label
+    figure, told = blank(), trace.pipeline.bundle.target.label
     _bars(place(figure, 0, 0, 3.6, _LINE * len(top.indices)), top.values.tolist(), top.indices.tolist(), followed, told)
     if layers := lens(trace, row):
         tall = _LINE * max(len(layers), 4)

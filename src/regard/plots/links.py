@@ -15,7 +15,7 @@ from regard.plots.maps import weights
 from regard.plots.palette import HEADS, INK
 from regard.plots.traced import predicted, row_labels, texts
 from regard.trace import Trace
-from regard.trace.aligned import MEAN, aligned, links
+from regard.trace.alignment import MEAN, aligned, links
 
 LINK, OTHER = HEADS["vermilion"], HEADS["blue"]
 _THICK = 7.0  # points that a line of weight 1 is wide

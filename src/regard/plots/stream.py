@@ -9,7 +9,7 @@ from regard.plots.figures import blank, owner, place, trim
 from regard.plots.palette import HEADS, INK
 from regard.plots.traced import row_label
 from regard.trace import Trace
-from regard.trace.stream import Added, contributions, lengths
+from regard.trace.residual_norms import Added, contributions, lengths
 
 COLOURS = {"self": HEADS["blue"], "cross": HEADS["bluish green"], "ffn": HEADS["orange"]}
 TITLES = {"self": "self-attention adds", "cross": "cross-attention adds", "ffn": "feed-forward adds"}

@@ -15,11 +15,11 @@ from regard.errors import RegardError
 from regard.models import Model
 from regard.models.contract import State
 from regard.ragged import Ragged
-from regard.search.board import FAR, Board
+from regard.search.beam_state import FAR, Board
+from regard.search.constraints import NEVER, Rule, Scores, applied
 from regard.search.hypothesis import Found
-from regard.search.length import Length
-from regard.search.required import Required
-from regard.search.rules import NEVER, Rule, Scores, applied
+from regard.search.length_penalty import Length
+from regard.search.lexical_constraints import Required
 from regard.text import BEGIN
 
 FEW = 512  # numbers that numpy ranks sooner than torch is called

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from regard.models import Model
 from regard.ragged import Ragged
+from regard.search.autoregressive import walk
+from regard.search.constraints import Rule, Scores
 from regard.search.hypothesis import Found, Hypothesis
-from regard.search.rules import Rule, Scores
-from regard.search.walk import walk
 from regard.text import BEGIN, END
 
 

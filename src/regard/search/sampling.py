@@ -15,10 +15,10 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
+from regard.search.autoregressive import walk
+from regard.search.constraints import NEVER, Rule, Scores
+from regard.search.gumbel import gumbel
 from regard.search.hypothesis import CLOSE, Found
-from regard.search.noise import gumbel
-from regard.search.rules import NEVER, Rule, Scores
-from regard.search.walk import walk
 
 COLDEST, HOTTEST = 1e-6, 1e6  # temperatures: float32 holds what any log-probability becomes
 

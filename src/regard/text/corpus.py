@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import PurePath
 
 from regard.errors import choose
-from regard.text.columns import Wanted
+from regard.text.column_choice import Wanted
 from regard.text.detect import detect
 from regard.text.files import CorpusError, File, file, lines
 from regard.text.parallel import parallel
 from regard.text.reading import Pair, Part, Reading
-from regard.text.rows import Row
+from regard.text.row_format import Row
 
 BAD_LINES = {"stop": "a bad line is an error", "skip": "bad lines are counted and left out"}
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

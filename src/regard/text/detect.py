@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from regard.errors import choose
-from regard.text.columns import Wanted
+from regard.text.column_choice import Wanted
 from regard.text.files import CorpusError, DamagedFile, File, lines
 from regard.text.json_lines import JsonLines
-from regard.text.rows import Format, Line
+from regard.text.row_format import Format, Line
 from regard.text.tables import Quoted, Tabbed, likely_delimiter, usual_width
 
 FORMATS: dict[str, type[Format]] = {"tsv": Tabbed, "csv": Quoted, "jsonl": JsonLines}

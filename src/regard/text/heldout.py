@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from regard.text.files import CorpusError
-from regard.text.normal import nfc
 from regard.text.reading import Pair
+from regard.text.unicode import nfc
 
 BITS = 64
 SHARE, MOST, FEW = 1 / 50, 2_000, 20  # about 2 %, no more than some thousands, and twenty when that is few

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from regard.errors import suggestion
-from regard.text.columns import SOURCES, TARGETS, Wanted
+from regard.text.column_choice import SOURCES, TARGETS, Wanted
 from regard.text.files import CorpusError
-from regard.text.rows import Format, Line, Row, decoded, filled
+from regard.text.row_format import Format, Line, Row, decoded, filled
 
 
 class JsonLines(Format):

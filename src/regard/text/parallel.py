@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 
 from regard.text.files import CorpusError, File, lines
-from regard.text.rows import Line, Row, decoded, filled
+from regard.text.row_format import Line, Row, decoded, filled
 
 
 def parallel(source: File, target: File) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from regard.text.files import CorpusError, DamagedFile
-from regard.text.rows import Row
+from regard.text.row_format import Row
 
 Part = tuple[str, Callable[[], Iterator[Row]]]
 

@@ -6,8 +6,8 @@ import csv
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
-from regard.text.columns import Columns, Wanted, settle
-from regard.text.rows import Format, Line, Row, decoded, filled
+from regard.text.column_choice import Columns, Wanted, settle
+from regard.text.row_format import Format, Line, Row, decoded, filled
 
 DELIMITERS = ",;\t|"
 

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Library
 
 from regard.disk import write_whole
 from regard.errors import RegardError
-from regard.text.normal import origins
+from regard.text.unicode import origins
 
 UNKNOWN, BEGIN, END = 0, 1, 2
 # Every kind cuts its text before a space, so a name with a space inside is one that no text can spell.

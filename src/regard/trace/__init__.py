@@ -1,17 +1,17 @@
 """Trace: every number inside a model by name, changed by hand if wanted, and explained down to the weights."""
 
-from regard.trace.aligned import aligned, links
-from regard.trace.causes import agreement, causes
+from regard.trace.alignment import aligned, links
+from regard.trace.beam_tree import Tree, tree
 from regard.trace.edits import Change, edit
+from regard.trace.embedding_space import neighbours, placed
 from regard.trace.explanation import Explanation, Operand
-from regard.trace.lens import lens, rank
+from regard.trace.head_statistics import distance, entropy
+from regard.trace.logit_lens import lens, rank
+from regard.trace.occlusion import agreement, causes
 from regard.trace.program import Attended, Program, Step
 from regard.trace.record import record
-from regard.trace.space import neighbours, placed
-from regard.trace.spread import distance, entropy
-from regard.trace.stream import contributions, lengths
+from regard.trace.residual_norms import contributions, lengths
 from regard.trace.trace import Trace
-from regard.trace.tree import Tree, tree
 
 __all__ = [
     "Attended",

@@ -1,6 +1,6 @@
 """Edits: what may be changed inside a model while it is looked at. Each is a change to the program.
 
->>> record(transducer, "attention", edits=[{"kind": "knock-out", "attention": "dec.0.cross", "head": 1}])
+>>> record(pipeline, "attention", edits=[{"kind": "knock-out", "attention": "dec.0.cross", "head": 1}])
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from pydantic import Field, field_validator
 
 from regard.config import Settings, parse
 from regard.errors import RegardError
-from regard.trace.operations import hand, places, shares, single
+from regard.trace.operations import element_wise as single
+from regard.trace.operations import interventions as hand
+from regard.trace.operations import positional as places
+from regard.trace.operations import row_wise as shares
 from regard.trace.operations.operation import Operation
 from regard.trace.program import Program, Step
 

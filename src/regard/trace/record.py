@@ -16,26 +16,27 @@ from torch import Tensor
 from regard.answer import Answer
 from regard.errors import RegardError
 from regard.models import Model, undisturbed
-from regard.models.products import plain_products
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer
+from regard.onednn import plain_products
+from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.search import Beam, Length, Search
-from regard.search.grouped import limits
+from regard.search.length_batching import limits
 from regard.text import BEGIN, END, Piece
-from regard.trace import recurrent, transformer
+from regard.trace import recurrent_program as recurrent
+from regard.trace import transformer_program as transformer
 from regard.trace.edits import Change, Force, Row, Shuffled, edit, edited
 from regard.trace.operations.operation import Numbers
-from regard.trace.operations.shares import Penalised
+from regard.trace.operations.row_wise import Penalised
 from regard.trace.program import Program
 from regard.trace.trace import Trace
-from regard.transducer import Transducer
 
 
 @torch.no_grad()
 @plain_products()
 def record(
-    transducer: Transducer,
+    pipeline: Pipeline,
     source: str,
     target: str | None = None,
     *,
@@ -52,16 +53,16 @@ def record(
         if not isinstance(text, str):
             raise RegardError(f"a text is needed; got {text!r}")
     changes = tuple(edit(one) for one in edits)
-    asked = [*transducer.bundle.source.encode(source.strip()), END]
-    program = edited(written(transducer.model), changes)
-    running = Running(transducer, program, changes, asked)
+    asked = [*pipeline.bundle.source.encode(source.strip()), END]
+    program = edited(written(pipeline.model), changes)
+    running = Running(pipeline, program, changes, asked)
     forced = {one.step: one.token for one in changes if isinstance(one, Force)}
-    vocabulary = len(transducer.bundle.target)
+    vocabulary = len(pipeline.bundle.target)
     for step, token in forced.items():
         if token >= vocabulary:
             raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
     if target is not None:
-        said = transducer.bundle.target.encode(target.strip())
+        said = pipeline.bundle.target.encode(target.strip())
         if any(step >= len(said) for step in forced):
             raise RegardError(f"a token is forced at step {max(forced)}; the target has steps 0 to {len(said) - 1}")
         said = [forced.get(step, token) for step, token in enumerate(said)]
@@ -73,8 +74,8 @@ def record(
                 f"earlier step"
             )
     else:
-        said = transducer(source, search).ids
-    penalty = _length(transducer, search).penalty(len(said) + 1)
+        said = pipeline(source, search).ids
+    penalty = _length(pipeline, search).penalty(len(said) + 1)
     running.see(said, penalty)
     _fits(changes, running.at)
     return running.trace(source, said)
@@ -92,11 +93,9 @@ def written(model: Model) -> Program:
 class Running:
     """A program under way on one source."""
 
-    def __init__(
-        self, transducer: Transducer, program: Program, changes: Sequence[Change], asked: Sequence[int]
-    ) -> None:
-        self.transducer, self.program, self.changes, self.asked = transducer, program, tuple(changes), list(asked)
-        weights = {name: weight.detach().float().cpu() for name, weight in transducer.model.named_parameters()}
+    def __init__(self, pipeline: Pipeline, program: Program, changes: Sequence[Change], asked: Sequence[int]) -> None:
+        self.pipeline, self.program, self.changes, self.asked = pipeline, program, tuple(changes), list(asked)
+        weights = {name: weight.detach().float().cpu() for name, weight in pipeline.model.named_parameters()}
         self.at = Numbers(weights)
         self.at.tensors["src.ids"] = torch.tensor(self.asked)
         self.at.tensors["src.positions"] = self.positions(len(self.asked))
@@ -115,7 +114,7 @@ class Running:
     def decode(self, forced: Mapping[int, int], longest: int | None = None) -> list[int]:
         """The edited model's own answer, greedily, with some tokens forced."""
         said: list[int] = []
-        most = int(limits(torch.tensor([len(self.asked)]), **self.transducer.reach)[0])
+        most = int(limits(torch.tensor([len(self.asked)]), **self.pipeline.reach)[0])
         while len(said) < (most if longest is None else min(most, longest)):
             token = forced[len(said)] if len(said) in forced else int(self.see(said)[-1].argmax())
             if token == END:
@@ -132,12 +131,12 @@ class Running:
 
     def target_positions(self, length: int) -> Tensor:
         """The same of a target that grows: one order for all its lengths, of as many as were ever learned from."""
-        longest = int(self.transducer.bundle.card.get("longest", {}).get("target", length)) + 1
+        longest = int(self.pipeline.bundle.card.get("longest", {}).get("target", length)) + 1
         return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[:length]
 
     def trace(self, source: str, said: list[int]) -> Trace:
         """What was seen, with its words."""
-        bundle, shift = self.transducer.bundle, len(source) - len(source.lstrip())
+        bundle, shift = self.pipeline.bundle, len(source) - len(source.lstrip())
         read = [Piece(p.text, p.id, p.start + shift, p.end + shift) for p in bundle.source.pieces(source.strip())]
         text, end = bundle.target.decode(said), len(source.rstrip())
         told = bundle.target.laid_out(said)
@@ -149,21 +148,21 @@ class Running:
         asked = [*read, Piece(bundle.source.label(END), END, end, end)]
         check = None if self.changes else self.difference(said)
         return Trace(
-            self.transducer, self.program, self.at, asked, [first, *told], [*told, last], answer, self.changes, check
+            self.pipeline, self.program, self.at, asked, [first, *told], [*told, last], answer, self.changes, check
         )
 
     def difference(self, said: Sequence[int]) -> float:
         """How far these logits are from those of the fast path."""
         ids = (torch.tensor(self.asked), torch.tensor([BEGIN, *said]))
-        source, prefix = (Ragged.of([one]).to(self.transducer.device) for one in ids)
-        with undisturbed(self.transducer.model):
-            fast = self.transducer.model(source, prefix).values.float().cpu()
+        source, prefix = (Ragged.of([one]).to(self.pipeline.device) for one in ids)
+        with undisturbed(self.pipeline.model):
+            fast = self.pipeline.model(source, prefix).values.float().cpu()
         return float((fast - self.at["out.logits"]).abs().max())
 
 
-def _length(transducer: Transducer, search: Search | None) -> Length:
+def _length(pipeline: Pipeline, search: Search | None) -> Length:
     """The length penalty answers are ranked by."""
-    used = search or transducer.usual
+    used = search or pipeline.usual
     return used.length if isinstance(used, Beam) else Length()
 
 

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from regard.answer import Answer
 from regard.errors import RegardError, UnknownName, suggestion
+from regard.pipeline import Pipeline
 from regard.text import Piece
 from regard.trace.edits import Change
 from regard.trace.explanation import Explanation, Index
 from regard.trace.operations.operation import Numbers, Operation
 from regard.trace.program import Attended, Program, Step
-from regard.transducer import Transducer
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Trace:
     the largest difference of the logits from the model's fast path; None where edits make them differ.
     """
 
-    transducer: Transducer
+    pipeline: Pipeline
     program: Program
     numbers: Numbers
     source: list[Piece]
@@ -130,7 +130,7 @@ class Trace:
     def _word(self, axis: str, i: int) -> str:
         """The token at a place, in quotes."""
         if axis == "vocabulary":
-            return f" “{self.transducer.bundle.target.label(i)}”"
+            return f" “{self.pipeline.bundle.target.label(i)}”"
         return f" “{self.piece(axis, i).text}”" if axis in ("source", "target") else ""
 
     def _step(self, name: str) -> Step:

@@ -8,15 +8,21 @@ from typing import Any
 
 import torch
 
-from regard.config import Text
+from regard.config import TextSettings
 from regard.text.files import legible
+from regard.train.auto_settings import Plan
 from regard.train.loop import Trainer
-from regard.train.plan import Plan
 from regard.train.prepare import Prepared
 
 
 def card(
-    trainer: Trainer, data: Prepared, plan: Plan, found: Mapping[str, Any], *, text: Text, command: Sequence[str]
+    trainer: Trainer,
+    data: Prepared,
+    plan: Plan,
+    found: Mapping[str, Any],
+    *,
+    text: TextSettings,
+    command: Sequence[str],
 ) -> dict[str, Any]:
     """How a model was trained, on what, by which command, and how well it does on the held-out part (`found`)."""
     exam, (sources, targets) = data.exam, data.lengths

@@ -1,45 +1,71 @@
-"""The default task: English spelling to sound, from the CMU Pronouncing Dictionary that ships with the package."""
+"""The demo: trains on the default task and shows what came of it: errors, words, an alignment, what to try next."""
 
 from __future__ import annotations
 
-import hashlib
-import lzma
-from collections.abc import Iterator
-from importlib import resources
+import sys
 from pathlib import Path
 
-from regard.disk import write_whole
+import torch
 
-PARTS = {"test": 5, "dev": 2}  # of each hundred words; the rest is to learn from
+from regard import bundle
+from regard.config import TrainSettings, parse
+from regard.ragged import Ragged
+from regard.search import Greedy, alignment, limits, looks
+from regard.text import Corpus, begun, ended, variants
+from regard.train.cmudict import unpack
+from regard.train.evaluation import Exam, decode
+from regard.train.run import Job, run
 
-
-def dictionary() -> Iterator[tuple[str, str]]:
-    """Every word with each of its pronunciations, as 39 phones between spaces."""
-    packed = resources.files("regard").joinpath("data/cmudict.tsv.xz").read_bytes()
-    for line in lzma.decompress(packed).decode().splitlines():
-        word, _, phones = line.partition("\t")
-        yield word, phones
-
-
-def part(word: str) -> str:
-    """train, dev or test, by the hash of the word: fixed for ever, and no word is in two."""
-    place = int(hashlib.sha256(word.encode()).hexdigest(), 16) % 100
-    for name, share in PARTS.items():
-        if place < share:
-            return name
-        place -= share
-    return "train"
+SHADES = " ░▒▓█"
 
 
-def unpack(folder: Path) -> dict[str, Path]:
-    """The three parts as TSV files in a folder; files that are there stay."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: folder / f"{name}.tsv" for name in ("train", "dev", "test")}
-    if all(path.exists() for path in paths.values()):
-        return paths
-    lines: dict[str, list[str]] = {name: [] for name in paths}
-    for word, phones in dictionary():
-        lines[part(word)].append(f"{word}\t{phones}\n")
-    for name, path in paths.items():
-        write_whole(path, "".join(lines[name]))
-    return paths
+def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
+    """Train (or go on, or only show what is there), then print the test errors, ten words and an alignment."""
+    parts = unpack(out / "dictionary")
+    train = parse(TrainSettings, {"minutes": minutes, "evaluations": 4}, "train")
+    command = ["regard", *sys.argv[1:]]
+    job = Job(
+        Corpus(parts["train"]), out, Corpus(parts["dev"]), family=family, train=train, device=device, command=command
+    )
+    run(job)
+    made = bundle.load(out / "bundle")
+    test = variants(Corpus(parts["test"]))
+    exam = Exam(made.source, made.target, test, "symbols", 60)
+    found, _ = exam.take(made.model, torch.device("cpu"))
+    print(
+        f"\nOn {len(test):,} test words it never saw, {found['ser']:.1f} % of the phones are wrong "
+        f"and {found['wer']:.1f} % of the words.\n"
+    )
+    words = list(test)[:: len(test) // 10][:10]
+    answers = decode(made.model, made.source, made.target, words, reach={"most": 60}, device=torch.device("cpu"))
+    wide = max(len(word) for word in words)
+    for word, said in zip(words, answers, strict=True):
+        right = said in test[word]
+        print(f"  {'✓' if right else '✗'} {word:{wide}}  {said}" + ("" if right else f"   (right: {test[word][0]})"))
+    print("\nWhere it looked, phone by phone (decoder's attention to the letters):\n")
+    print(drawing(made, "attention"))
+    print(
+        f"\nThe model is in {out / 'bundle'}. Next:\n"
+        f"  regard predict {out / 'bundle'} attention      what it says to any word, file or pipe\n"
+        f"  regard evaluate {out / 'bundle'} {parts['test']}\n"
+        "                                                 every test word: errors by length, the worst mistakes\n"
+        "  regard demo --minutes 30 --out runs/longer     the same, better\n"
+        "  regard demo --family recurrent --out runs/rnn  a recurrent model with Bahdanau's attention\n"
+        "  regard train your-pairs.tsv                    your own data"
+    )
+
+
+def drawing(made: bundle.Bundle, word: str) -> str:
+    """The attention of each phone to the letters of a word, as shades."""
+    source = ended(Ragged.of([torch.tensor(made.source.encode(word))]))
+    said = Greedy()(made.model, source, limits(source.lengths))[0].hypotheses[0].ids
+    seen = looks(made.model, source, begun(Ragged.of([torch.tensor(said, dtype=torch.long)])))
+    weights = alignment(made.model, seen)
+    letters = [made.source.label(i) for i in source.values.tolist()[:-1]] + ["⏎"]
+    phones = [made.target.label(i) for i in said] + ["⏎"]
+    wide = max(map(len, phones))
+    lines = ["    " + " " * wide + "".join(f"{letter:^3}" for letter in letters)]
+    for phone, row in zip(phones, weights, strict=True):
+        cells = "".join(SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] * 3 for weight in row.tolist())
+        lines.append(f"  {phone:>{wide}}  {cells}")
+    return "\n".join(lines)

@@ -13,23 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.config import Train
+from regard.config import TrainSettings
 from regard.errors import RegardError
 from regard.kernels import fusible, unfused
-from regard.kernels.halves import Halves
+from regard.kernels.weight_cast import Halves
 from regard.models import Model
-from regard.models.products import plain_products
 from regard.models.transformer import Transformer
+from regard.onednn import plain_products
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, Lesson, split
 from regard.train import checkpoint
-from regard.train.ahead import Ahead, Prepared
 from regard.train.average import Average
-from regard.train.captured import Captured
-from regard.train.course import Course
 from regard.train.distributed import World, like, whole
+from regard.train.graph_step import Captured
 from regard.train.objective import Objective
 from regard.train.optimizers import optimizers, set_rate
+from regard.train.prefetch import Ahead, Prepared
+from regard.train.run_length import Course
 from regard.train.schedule import share
 
 
@@ -44,25 +44,25 @@ class Trainer:
     the dropout come from (seed, step), so nothing random needs to be remembered."""
 
     def __init__(
-        self, model: Model, batches: Batches, settings: Train, total: int, world: World, *, rate: float
+        self, model: Model, batches: Batches, settings: TrainSettings, total: int, world: World, *, rate: float
     ) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
         self.course = Course(total, total)
         self.half = halved(settings.precision, world.device)
         # By the reference everything is plain, not attention alone: the definition that kernels are held to.
-        self.plain = isinstance(model, Transformer) and model.settings.backend == "reference"
+        self.plain = isinstance(model, Transformer) and model.settings.attention_backend == "reference"
         self.peak, self.warmup = rate, round(settings.warmup * total)
         self.objective = world.wrap(
-            Objective(model, smoothing=settings.smoothing, consistency=settings.consistency or 0.0), settings.parallel
+            Objective(model, label_smoothing=settings.label_smoothing, rdrop=settings.rdrop or 0.0), settings.parallel
         )
         self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
         # On a GPU the rate lies there too, where a recorded step can read it.
         pace = torch.zeros((), device=world.device) if world.device.type == "cuda" else rate
-        self.optimizers = optimizers(model, settings.optimizer, rate=pace, decay=settings.decay)
-        window = settings.averaged * total // 200
-        self.average = Average(model, settings.average, count=settings.averaged, window=window)
+        self.optimizers = optimizers(model, settings.optimizer, rate=pace, decay=settings.weight_decay)
+        window = settings.average_count * total // 200
+        self.average = Average(model, settings.weight_average, count=settings.average_count, window=window)
         self.step, self.epoch, self.at = 0, 0, 0
-        self.halvings = settings.accumulate.bit_length() - 1
+        self.halvings = settings.gradient_accumulation.bit_length() - 1
         self.halves = Halves()
         self.captured = _captured(self)
         self.ahead = Ahead(batches, self.captured.prepared if self.captured else None)
@@ -110,7 +110,7 @@ class Trainer:
             if self.moved:  # some weights, perhaps; they would be moved twice
                 raise RegardError(
                     f"memory ran out while weights were updated, at step {self.step + 1:,}; the last checkpoint is "
-                    "kept: lower train.budget, or the model's size, and use another --out"
+                    "kept: lower train.batch_tokens, or the model's size, and use another --out"
                 ) from None
             self.captured, self.ahead.prepare = None, None  # in parts, then
             return None
@@ -131,7 +131,7 @@ class Trainer:
     def _update(self, gradients: Callable[[], Tensor]) -> Tensor:
         """Find the gradients, shorten them, follow them; gives the loss."""
         loss = gradients()
-        norm = whole(nn.utils.clip_grad_norm_(self.weights, self.settings.clip))
+        norm = whole(nn.utils.clip_grad_norm_(self.weights, self.settings.clip_norm))
         on_gpu = self.world.device.type == "cuda"
         self.moved = not (on_gpu and torch.cuda.is_current_stream_capturing())  # what is recorded does not happen yet
         for optimizer in self.optimizers:
@@ -150,12 +150,12 @@ class Trainer:
                 if self.world.size > 1:  # the others are already waiting for this one's gradients
                     raise RegardError(
                         f"memory ran out in process {self.world.rank} of {self.world.size} at step {self.step + 1:,}; "
-                        f"use more parts (train.accumulate = {2 ** (self.halvings + 1)}) or a smaller train.budget"
+                        f"use more parts (train.gradient_accumulation = {2 ** (self.halvings + 1)}) or a smaller train.batch_tokens"
                     ) from None
                 if 2**self.halvings >= len(batch):
                     raise RegardError(
                         f"one pair of {len(batch.source.values) + len(batch.target.values):,} tokens does not fit in "
-                        "memory; lower text.limit or the model's size"
+                        "memory; lower text.max_tokens or the model's size"
                     ) from None
                 self.halvings += 1
                 torch.cuda.empty_cache()
@@ -227,10 +227,10 @@ def _captured(trainer: Trainer) -> Captured | None:
     world, settings = trainer.world, trainer.settings
     if world.device.type != "cuda" or world.size > 1 or trainer.halvings or not isinstance(trainer.model, Transformer):
         return None
-    if not fusible(trainer.weights[0]) or trainer.model.settings.backend not in ("auto", "triton"):
+    if not fusible(trainer.weights[0]) or trainer.model.settings.attention_backend not in ("auto", "triton"):
         return None
-    budget, device = trainer.batches.budget, world.device
-    return Captured(trainer._learn, budget=budget, device=device, replay=settings.capture)
+    batch_tokens, device = trainer.batches.batch_tokens, world.device
+    return Captured(trainer._learn, batch_tokens=batch_tokens, device=device, replay=settings.cuda_graphs)
 
 
 def _nothing(batch: Batch) -> Batch:

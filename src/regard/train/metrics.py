@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from regard.errors import RegardError
-from regard.text.auto import Side
-from regard.text.normal import nfc
+from regard.text.tokenizer_choice import Side
+from regard.text.unicode import nfc
 
 RUNNING = 5  # words to a line from which targets count as sentences
 UNSPACED = 12  # characters, where the writing puts no spaces

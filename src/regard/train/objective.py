@@ -20,30 +20,32 @@ class Objective(nn.Module):
     (R-Drop, Liang et al. 2021): the mean of both losses plus α/4 · (KL(p‖q) + KL(q‖p)).
     """
 
-    def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0) -> None:
+    def __init__(self, model: Model, *, label_smoothing: float = 0.0, rdrop: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing, self.consistency = model, smoothing, consistency
+        self.model, self.label_smoothing, self.rdrop = model, label_smoothing, rdrop
 
     def forward(self, batch: Batch | Lesson) -> Tensor:
         lesson = batch if isinstance(batch, Lesson) else Lesson.of(batch)
-        if self.consistency and self.model.training:  # in one pass: on a GPU small models wait for launches
+        if self.rdrop and self.model.training:  # in one pass: on a GPU small models wait for launches
             read = self.model.read(lesson.source.twice(), lesson.prefix.twice()).values.chunk(2)
         else:
             read = (self.model.read(lesson.source, lesson.prefix).values,)
         output = getattr(self.model, "output", None)
         if fusible(read[0]) and isinstance(output, Output):  # all logits at once would be the largest thing in memory
-            from regard.kernels.surprise import surprise
+            from regard.kernels.linear_cross_entropy import surprise
 
-            told = {"smoothing": self.smoothing, "consistency": self.consistency}
+            told = {"label_smoothing": self.label_smoothing, "rdrop": self.rdrop}
             return surprise(list(read), output.table, lesson.right, lesson.share, **told)
         logits = [self.model.project(vectors).float() for vectors in read]
         losses = [
-            F.cross_entropy(z, lesson.right, label_smoothing=self.smoothing, reduction="sum", ignore_index=IGNORED)
+            F.cross_entropy(
+                z, lesson.right, label_smoothing=self.label_smoothing, reduction="sum", ignore_index=IGNORED
+            )
             for z in logits
         ]
         total = sum(losses, start=losses[0].new_zeros(())) / len(losses)
         if len(logits) == 2:
-            total = total + self.consistency / 4 * apart(logits[0], logits[1], lesson.right != IGNORED)
+            total = total + self.rdrop / 4 * apart(logits[0], logits[1], lesson.right != IGNORED)
         return total * lesson.share
 
 

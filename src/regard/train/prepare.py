@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
-from regard.config import Text, Train
+from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError, choose
-from regard.search.grouped import RATIO, SOME
+from regard.search.length_batching import RATIO, SOME
 from regard.text import (
     TOKENIZERS,
     Batches,
@@ -32,8 +32,9 @@ from regard.text import (
     train_tokenizer,
     variants,
 )
-from regard.train import metrics, notes
-from regard.train.evaluate import Exam
+from regard.train import metrics
+from regard.train import state_file as notes
+from regard.train.evaluation import Exam
 
 MOST_QUESTIONS = {"cpu": 2_000, "cuda": 10_000}  # which weights are the best is decided on these
 OWN = {"ids", "ids.partial", "prepared.json", "prepared.json.partial", "bad-lines.txt", "bad-lines.txt.partial"} | {
@@ -59,10 +60,10 @@ class Prepared:
         """Of both sides of the pairs that are read."""
         return _within(self.pairs, self.limit)
 
-    def batches(self, train: Train, budget: int, world: int = 1, rank: int = 0) -> Batches:
+    def batches(self, train: TrainSettings, batch_tokens: int, world: int = 1, rank: int = 0) -> Batches:
         """What is read step by step, pieces respelt by chance where that is asked for."""
         sides = tuple(zip((self.exam.source, self.exam.target), self.lengths, strict=True))
-        chance = train.respelling or 0.0
+        chance = train.bpe_dropout or 0.0
         respelt = [
             Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=int(lengths.max()))
             if chance and tokenizer.kind == "bpe"
@@ -70,13 +71,13 @@ class Prepared:
             for side, (tokenizer, lengths) in enumerate(sides)
         ]
         told = {"seed": train.seed, "limit": self.limit, "world": world, "rank": rank}
-        return Batches(self.pairs, budget=budget, respelt=respelt, **told)
+        return Batches(self.pairs, batch_tokens=batch_tokens, respelt=respelt, **told)
 
 
 def prepare(
     corpus: Corpus,
     held_out: Corpus | None,
-    text: Text,
+    text: TextSettings,
     seed: int,
     home: Path,
     say: Callable[[str], None],
@@ -125,47 +126,49 @@ def prepare(
     )
     if not questions:
         raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
-    questions, said = _short(questions, source, text.limit)
+    questions, said = _short(questions, source, text.max_tokens)
     task = metrics.choose(target.kind, [line for lines in questions.values() for line in lines])
-    sources, targets = _within(pairs, text.limit)
-    longest = int(min(text.limit, 2 * int(targets.max()) + 10))
+    sources, targets = _within(pairs, text.max_tokens)
+    longest = int(min(text.max_tokens, 2 * int(targets.max()) + 10))
     exam = Exam(source, target, questions, task, longest, _ratio(sources, targets))
-    return Prepared(pairs, exam, [*facts["decisions"], *said], prints, text.limit)
+    return Prepared(pairs, exam, [*facts["decisions"], *said], prints, text.max_tokens)
 
 
-def _check(text: Text) -> None:
+def _check(text: TextSettings) -> None:
     """Raise for what is wrong whatever the data are."""
-    for kind in (text.source, text.target):
+    for kind in (text.source_tokenizer, text.target_tokenizer):
         choose({"auto": None, **TOKENIZERS}, kind, "tokeniser")
-    if text.shared and len({text.source, text.target} - {"auto"}) > 1:
+    if text.shared_vocabulary and len({text.source_tokenizer, text.target_tokenizer} - {"auto"}) > 1:
         raise RegardError(
-            f"text.shared makes one vocabulary of one kind, but text.source is {text.source} and text.target is "
-            f"{text.target}; make them the same, or leave one to auto"
+            "text.shared_vocabulary needs one kind of tokenizer on both sides; "
+            f"text.source_tokenizer is {text.source_tokenizer} and text.target_tokenizer is "
+            f"{text.target_tokenizer}; make them the same, or leave one to auto"
         )
 
 
-def _decide(seen: Survey, text: Text, home: Path, decisions: list[str]) -> dict[str, Any]:
+def _decide(seen: Survey, text: TextSettings, home: Path, decisions: list[str]) -> dict[str, Any]:
     """Choose and train the tokenisers; say why."""
     sides = {"source": _clipped(seen.sources), "target": _clipped(seen.targets)}
     every = [line for lines in sides.values() for line in lines]
-    if text.shared:  # one choice, of all lines
-        asked = text.source if text.source != "auto" else text.target
+    if text.shared_vocabulary:  # one choice, of all lines
+        asked = text.source_tokenizer if text.source_tokenizer != "auto" else text.target_tokenizer
         kind, size, reason = _chosen(asked, text, every, 2 * seen.pairs)
         decisions.append(f"tokeniser of both sides {reason}")
         chosen = [(kind, size)] * 2
     else:
         chosen = []
         for side, lines in sides.items():
-            kind, size, reason = _chosen(getattr(text, side), text, lines, seen.pairs)
+            kind, size, reason = _chosen(getattr(text, f"{side}_tokenizer"), text, lines, seen.pairs)
             decisions.append(f"{side} tokeniser {reason}")
             chosen.append((kind, size))
-    if text.vocabulary and not any(kind in ("bpe", "unigram") for kind, _ in chosen):
+    if text.vocabulary_size and not any(kind in ("bpe", "unigram") for kind, _ in chosen):
         kinds = " and ".join(dict.fromkeys(kind for kind, _ in chosen))
         raise RegardError(
-            f"text.vocabulary = {text.vocabulary} is for pieces (bpe, unigram); both sides are {kinds}, so leave it out"
+            f"text.vocabulary_size = {text.vocabulary_size} is for pieces (bpe, unigram); "
+            f"both sides are {kinds}, so leave it out"
         )
     pieces = chosen[0][0] in ("bpe", "unigram") and chosen[0] == chosen[1]
-    shared = text.shared if text.shared is not None else pieces
+    shared = text.shared_vocabulary if text.shared_vocabulary is not None else pieces
     if shared:
         made = train_tokenizer(chosen[0][0], every, size=chosen[0][1])
         for side in sides:
@@ -197,14 +200,14 @@ def _no_strangers(home: Path) -> None:
                 raise RegardError(f"{str(path)!r} belongs to no run, and would be lost; use another --out")
 
 
-def _chosen(wanted: str, text: Text, lines: list[str], total: int) -> tuple[str, int | None, str]:
+def _chosen(wanted: str, text: TextSettings, lines: list[str], total: int) -> tuple[str, int | None, str]:
     """A tokeniser's kind, size and why."""
     if wanted == "auto":
         choice = auto(lines, total=total)
         kind, size, reason = choice.kind, choice.size, choice.reason
     else:
         kind, size, reason = wanted, default_size(wanted, lines, total=total), f"{wanted}: as you asked"
-    return kind, text.vocabulary if kind in ("bpe", "unigram") and text.vocabulary else size, reason
+    return kind, text.vocabulary_size if kind in ("bpe", "unigram") and text.vocabulary_size else size, reason
 
 
 def _within(pairs: Pairs, limit: int) -> tuple[Int32[np.ndarray, " pair"], Int32[np.ndarray, " pair"]]:
@@ -224,9 +227,13 @@ def _short(questions: dict[str, list[str]], source: Tokenizer, limit: int) -> tu
     """Those that a model may be asked, and what is to be said of the others."""
     short = {text: answers for text, answers in questions.items() if len(source.encode(text)) <= limit}
     if not short:
-        raise RegardError(f"all sources of the held-out part are longer than text.limit = {limit} tokens; raise it")
+        raise RegardError(
+            f"all sources of the held-out part are longer than text.max_tokens = {limit} tokens; raise it"
+        )
     long = len(questions) - len(short)
-    return short, [f"{long:,} held-out sources have over {limit} tokens and are not asked (text.limit)"] if long else []
+    return short, [
+        f"{long:,} held-out sources have over {limit} tokens and are not asked (text.max_tokens)"
+    ] if long else []
 
 
 def _ratio(sources: Int32[np.ndarray, " pair"], targets: Int32[np.ndarray, " pair"]) -> float:
@@ -235,14 +242,14 @@ def _ratio(sources: Int32[np.ndarray, " pair"], targets: Int32[np.ndarray, " pai
     return float(min(MOST_RATIO, max(RATIO, np.percentile(needed, 99.9, method="higher"))))
 
 
-def _report(pairs: Pairs, text: Text, facts: dict[str, Any]) -> None:
+def _report(pairs: Pairs, text: TextSettings, facts: dict[str, Any]) -> None:
     """What people should know of the data: over-long pairs, unknown symbols."""
-    long = int(((pairs.source_lengths > text.limit) | (pairs.target_lengths > text.limit)).sum())
+    long = int(((pairs.source_lengths > text.max_tokens) | (pairs.target_lengths > text.max_tokens)).sum())
     if long == len(pairs):
-        raise RegardError(f"all {long:,} pairs are longer than text.limit = {text.limit} tokens; raise it")
+        raise RegardError(f"all {long:,} pairs are longer than text.max_tokens = {text.max_tokens} tokens; raise it")
     if long:
         facts["decisions"].append(
-            f"{long:,} pairs have over {text.limit} tokens on a side and are left out (text.limit)"
+            f"{long:,} pairs have over {text.max_tokens} tokens on a side and are left out (text.max_tokens)"
         )
     for side in ("source", "target"):
         unknown = pairs.counts.get(side, {}).get("unknown", 0)

@@ -12,21 +12,21 @@ from typing import Any
 import torch
 
 from regard import bundle
-from regard.config import Text, Train
+from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError
 from regard.models import Model, build
 from regard.text import Corpus
 from regard.train import checkpoint, metrics
-from regard.train.began import decided
+from regard.train.auto_settings import Plan, check
 from regard.train.card import card
-from regard.train.course import ROOM, Timer
 from regard.train.distributed import World, whole, world
-from regard.train.evaluate import check_finite
+from regard.train.evaluation import check_finite
 from regard.train.journal import Journal
 from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
-from regard.train.losses import Look, Losses
-from regard.train.plan import Plan, check
+from regard.train.loss_log import Look, Losses
 from regard.train.prepare import MOST_QUESTIONS, Prepared, prepare
+from regard.train.run_length import ROOM, Timer
+from regard.train.run_settings import decided
 from regard.train.view import Pace, View, live
 
 
@@ -40,8 +40,8 @@ class Job:
     family: str = "transformer"
     size: str = "auto"
     model: dict[str, Any] = field(default_factory=dict)
-    text: Text = field(default_factory=Text)
-    train: Train = field(default_factory=Train)
+    text: TextSettings = field(default_factory=TextSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
     device: str = "auto"
     tensorboard: bool = False
     command: Sequence[str] = ()
@@ -75,7 +75,7 @@ class Running:
     def __init__(self, job: Job, here: World, data: Prepared, plan: Plan, view: View, journal: Journal) -> None:
         self.job, self.here, self.data, self.plan = job, here, data, plan
         self.view, self.journal, self.checkpoints = view, journal, job.out / "checkpoints"
-        self.batches = data.batches(plan.train, plan.budget, here.size, here.rank)
+        self.batches = data.batches(plan.train, plan.batch_tokens, here.size, here.rank)
         self.model = self._model()
         self.losses = Losses(self.batches, journal, here)
 
@@ -121,7 +121,7 @@ class Running:
             if due:
                 self._evaluate(trainer, timer)
             # The first process decides for all: saving is done together, and clocks differ.
-            late, signal, total = self.here.agreed((now - since >= settings.save_seconds, stopped(), total))
+            late, signal, total = self.here.agreed((now - since >= settings.checkpoint_seconds, stopped(), total))
             if total is not None:
                 trainer.course.move(trainer.step, total)
             if due or late or signal is not None:
@@ -192,7 +192,7 @@ class Running:
             "model": self.plan.name,
             "parameters": f"{sum(p.numel() for p in self.model.parameters()):,}",
             "pairs": f"{len(self.data.lengths[0]):,} to learn from, {len(self.data.exam.questions):,} held out",
-            "steps": f"{trainer.total:,} of about {self.plan.budget:,} tokens on {self.here.device}",
+            "steps": f"{trainer.total:,} of about {self.plan.batch_tokens:,} tokens on {self.here.device}",
         }
         if resumed:
             facts["goes on"] = f"from step {trainer.step:,}"
@@ -230,8 +230,8 @@ class Running:
 
     def _trainer(self, model: Model, total: int) -> Trainer:
         settings = self.plan.train
-        assert settings.rate is not None
-        return Trainer(model, self.batches, settings, total, self.here, rate=settings.rate)
+        assert settings.learning_rate is not None
+        return Trainer(model, self.batches, settings, total, self.here, rate=settings.learning_rate)
 
     def _total_by(self, timer: Timer, trainer: Trainer) -> int | None:
         """Where a run of so many minutes should end, if its speed says that it is not where it was thought to be."""

@@ -2,6 +2,6 @@
 
 from regard.vectors.geometry import cosine, plane, similarities, unit
 from regard.vectors.questions import Accuracy, Section
-from regard.vectors.table import Vectors
+from regard.vectors.word_vectors import Vectors
 
 __all__ = ["Accuracy", "Section", "Vectors", "cosine", "plane", "similarities", "unit"]

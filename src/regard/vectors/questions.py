@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import RegardError
-from regard.vectors.files import opened
+from regard.vectors.vector_files import opened
 
 Question = tuple[str, str, str, str]
 

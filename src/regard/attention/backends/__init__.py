@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.backends import flex, measured, sdpa, triton
+from regard.attention.backends import dispatch_table as measured
+from regard.attention.backends import flex, sdpa, triton
 from regard.attention.masks import Inside, Mask, everything
 from regard.attention.padded import Padded, Sequences, pad, unpad
 from regard.attention.reference import Parts, Turn, steps

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from regard.attention.backends.kernels.settings import LONGEST, fits, reached, width
+from regard.attention.backends.kernels.launch import LONGEST, fits, reached, width
 from regard.attention.masks import Both, Causal, Everything, Inside, Mask, Prefix, Window, everything
 from regard.attention.normalisers import Softmax
 from regard.attention.padded import Sequences, pad, unpad

@@ -13,11 +13,11 @@ from torch.autograd.function import once_differentiable
 from regard.attention.backends.kernels.backward_keys import long_keys
 from regard.attention.backends.kernels.backward_queries import long_queries
 from regard.attention.backends.kernels.bands import LINE, SLOPE
+from regard.attention.backends.kernels.bias_gradient import near_tiles
 from regard.attention.backends.kernels.forward import long_forward
-from regard.attention.backends.kernels.near import near_tiles
+from regard.attention.backends.kernels.launch import Bounds, Turned, along_diagonals, grouped, precision, width
 from regard.attention.backends.kernels.packed import Packed
-from regard.attention.backends.kernels.settings import Bounds, Turned, along_diagonals, grouped, precision, width
-from regard.attention.backends.kernels.turning import turned
+from regard.attention.backends.kernels.rotary_tiles import turned
 from regard.attention.backends.triton import interpreted
 
 NEAR_TILE, NEAR_CHUNKS = 64, 4

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.attention.backends.kernels.launch import Bounds, Turned, along_diagonals, grouped, precision, width
 from regard.attention.backends.kernels.packed import Packed
-from regard.attention.backends.kernels.settings import Bounds, Turned, along_diagonals, grouped, precision, width
 from regard.attention.backends.kernels.shaw import vector_slopes
 from regard.attention.backends.kernels.short import short_backward, short_forward
 from regard.attention.backends.triton import interpreted

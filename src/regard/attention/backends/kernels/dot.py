@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from regard.attention.backends import triton
 from regard.attention.backends.kernels.attend_long import Meeting, long
 from regard.attention.backends.kernels.attend_short import Sentences, short
+from regard.attention.backends.kernels.launch import LOG2E, Bounds, fits, reached, width
 from regard.attention.backends.kernels.packed import Packed
-from regard.attention.backends.kernels.settings import LOG2E, Bounds, fits, reached, width
-from regard.attention.backends.kernels.turning import turned_apart, turned_inside, waves_of
+from regard.attention.backends.kernels.rotary_tiles import turned_apart, turned_inside, waves_of
 from regard.attention.padded import Sequences
 from regard.attention.reference import Parts
 from regard.attention.scores import Dot, ScaledDot

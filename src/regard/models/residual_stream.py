@@ -1,0 +1,49 @@
+"""The residual stream: what a sublayer found is added by whoever reads next, so that adding, dropping and norming are
+one pass over the numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.kernels import computing, fusible
+from regard.models.dropout import Dropout
+from regard.ragged import Ragged
+
+Vectors = Float[Tensor, "token width"]
+
+
+class Stream(NamedTuple):
+    """x, and the latest that is still to be added to it."""
+
+    x: Ragged
+    latest: Vectors | None = None
+
+    def normed(self, norm: nn.Module, dropout: Dropout, dtype: torch.dtype | None = None) -> tuple[Ragged, Ragged]:
+        """x + dropout(latest), and the norm of that (in `dtype`, where a GPU can choose)."""
+        total, found = _joined(self.x.values, self.latest, norm, dropout, dtype)
+        return self.x.like(total), self.x.like(found)
+
+    def closed(self, norm: nn.Module, dropout: Dropout) -> Ragged:
+        """What leaves the stack: normed, unless each sublayer ended with a norm."""
+        if isinstance(norm, nn.Identity):
+            return self.x
+        return self.normed(norm, dropout, computing(self.x.values))[1]
+
+
+def _joined(
+    x: Vectors, latest: Vectors | None, norm: nn.Module, dropout: Dropout, dtype: torch.dtype | None
+) -> tuple[Vectors, Vectors]:
+    if fusible(x) and len(x) and isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+        from regard.kernels.add_norm import join
+
+        share = dropout.share if dropout.training else 0.0
+        bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
+        centre, eps = isinstance(norm, nn.LayerNorm), norm.eps or 0.0
+        return join(x, latest, norm.weight, bias, eps=eps, share=share, centre=centre, dtype=dtype or x.dtype)
+    if latest is not None:
+        x = x + dropout(latest)
+    return x, norm(x)

@@ -1,0 +1,99 @@
+"""The tree of a beam search: every beginning that was weighed, in words, and why it stayed or fell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from regard.errors import RegardError
+from regard.pipeline import Pipeline
+from regard.ragged import Ragged
+from regard.search import Beam
+from regard.search.beam_trace import Weighed, chronicle
+from regard.search.length_batching import limits
+from regard.text import END, ended
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a search weighed for one text: `nodes` in order, the `labels` of their tokens, and the `answers`, as numbers
+    of nodes, the best first.
+
+    >>> print(tree(pipeline, "banana"))
+    """
+
+    source: str
+    search: Beam
+    nodes: list[Weighed]
+    labels: list[str]
+    answers: list[int]
+
+    def path(self, number: int) -> list[int]:
+        """The numbers from the first token to this one."""
+        node: int | None = self.node(number).number
+        found = []
+        while node is not None:
+            found.append(node)
+            node = self.nodes[node].parent
+        return found[::-1]
+
+    def node(self, number: int) -> Weighed:
+        """One of them; an unknown number is named."""
+        if not 0 <= number < len(self.nodes):
+            raise RegardError(f"this tree has nodes 0 to {len(self.nodes) - 1}; got {number}")
+        return self.nodes[number]
+
+    def ids(self, number: int) -> list[int]:
+        """The tokens said up to this one, without an end: a prefix that can be given back to the model."""
+        return [id for id in (self.nodes[one].token for one in self.path(number)) if id != END]
+
+    def children(self, number: int | None) -> list[Weighed]:
+        """What was weighed after this one, the best first; after nothing (None), the first tokens."""
+        return [node for node in self.nodes if node.parent == number]
+
+    def why(self, number: int) -> str:
+        """What became of one, in a line, with the arithmetic."""
+        node = self.node(number)
+        before = 0.0 if node.parent is None else self.nodes[node.parent].total
+        added = f"{before:.3f} {node.logp:+.3f} = {node.total:.3f}"
+        if node.fate == "finished":
+            place = f", answer {self.answers.index(number) + 1}" if number in self.answers else ""
+            over = node.total / node.score if node.score else 1.0
+            return f"finished: {added}, over {over:.3g} = {node.score:.3f}{place}"
+        if node.fate == "pruned" and node.rival is not None:
+            return f"pruned: {added}, lost by {node.behind:.3f} to {' '.join(self.said(node.rival))}"
+        return f"{node.fate}: {added}"
+
+    def said(self, number: int) -> list[str]:
+        """The pieces said up to this one."""
+        return [self.labels[one] for one in self.path(number)]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines(None, ""))
+
+    def _lines(self, parent: int | None, indent: str) -> Iterator[str]:
+        for node in self.children(parent):
+            yield f"{indent}{self.labels[node.number]}  {self.why(node.number)}"
+            yield from self._lines(node.number, indent + "  ")
+
+
+def tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Tree:
+    """The tree of a search for one text; by default the pipeline's usual one, as a beam."""
+    chosen = pipeline.usual if search is None else search
+    chosen = chosen if isinstance(chosen, Beam) else Beam(1)
+    ids = pipeline.bundle.source.encode(text.strip())
+    if not ids:
+        raise RegardError("the text is empty; there is nothing to search for")
+    source = ended(Ragged.of([torch.tensor(ids)])).to(pipeline.device)
+    (limit,) = limits(source.lengths, **pipeline.reach).tolist()
+    nodes, beams = chronicle(chosen, pipeline.swift, source, limit)
+    target = pipeline.bundle.target
+    labels = [target.label(node.token) for node in nodes]
+    finished = sorted((node for node in nodes if node.fate == "finished"), key=lambda node: (-node.score, node.number))
+    found = beams.found()[0].hypotheses
+    if any(math.isnan(one.score) for one in found):
+        raise RegardError("the model's numbers are not finite (NaN); it cannot answer")
+    return Tree(text, chosen, nodes, labels, [node.number for node in finished[: len(found)]])
