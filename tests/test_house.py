@@ -14,7 +14,7 @@ SOURCE = ROOT / "src/regard"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = [
-    {"axes", "errors", "config", "ragged", "pretrained", "terminal", "device", "disk", "onednn"},
+    {"axes", "errors", "config", "ragged", "pretrained", "terminal", "device", "disk", "onednn", "registry"},
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
@@ -28,7 +28,14 @@ LAYERS = [
     {"__main__"},
 ]
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
-FOUNDATION = {("axes", "errors"), ("ragged", "errors"), ("ragged", "axes"), ("config", "errors"), ("device", "errors")}
+FOUNDATION = {
+    ("axes", "errors"),
+    ("ragged", "errors"),
+    ("ragged", "axes"),
+    ("config", "errors"),
+    ("device", "errors"),
+    ("registry", "errors"),
+}
 
 HOMES = {  # third-party libraries that live in one place only
     "triton": "attention/backends|kernels",

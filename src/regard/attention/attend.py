@@ -48,9 +48,7 @@ class Attention(nn.Module):
             raise ShapeError(f"the bias {type(bias).__name__} is for {bias.heads} heads, the score for {score.heads}")
         self.score = score
         self.bias = bias
-        self.normaliser = (
-            normaliser if isinstance(normaliser, Normaliser) else choose(NORMALISERS, normaliser, "normaliser")()
-        )
+        self.normaliser = normaliser if isinstance(normaliser, Normaliser) else NORMALISERS.choose(normaliser)()
         self.dropout = nn.Dropout(dropout)
         self.backend = backend
 
@@ -141,7 +139,7 @@ def attend(
     check(queries, keys, values)
     if isinstance(score, str):
         _, sizes = _sizes(queries)
-        kind = choose(SCORES, score, "score")
+        kind = SCORES.choose(score)
         score = kind(sizes["heads"], sizes["dim"])
         if next(score.parameters(), None) is not None:
             raise RegardError(

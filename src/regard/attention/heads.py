@@ -15,7 +15,7 @@ from regard.attention.normalisers import Normaliser
 from regard.attention.reference import Bias, Steps, Turn
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
-from regard.errors import ShapeError, choose
+from regard.errors import ShapeError
 from regard.kernels.fused_linear import linear
 from regard.ragged import Ragged
 
@@ -68,7 +68,7 @@ class MultiHead(nn.Module):
         self.values = nn.Linear(context or width, kv_heads * (values // heads), biases)
         self.out = nn.Linear(values, out or width, biases)
         if isinstance(score, str):
-            score = choose(SCORES, score, "score")(heads, self.dim)
+            score = SCORES.choose(score)(heads, self.dim)
         self.attention = Attention(score, bias=bias, normaliser=normaliser, dropout=dropout, backend=backend)
         self.turn = turn
 

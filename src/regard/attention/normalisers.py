@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from regard.axes import Allowed, Scores, Weights
 from regard.errors import RegardError, choose
+from regard.registry import Registry
 
 PHI: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": torch.exp,
@@ -26,6 +27,12 @@ class Normaliser(nn.Module):
 
     formula: ClassVar[str]
     paper: ClassVar[str]
+    is_softmax: ClassVar[bool] = False  # whether it is exactly softmax, which fused kernels compute
+
+    def __init_subclass__(cls) -> None:
+        """A subclass of Softmax is another normaliser unless it declares otherwise."""
+        super().__init_subclass__()
+        cls.is_softmax = vars(cls).get("is_softmax", False)
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
         raise NotImplementedError
@@ -36,6 +43,7 @@ class Softmax(Normaliser):
 
     formula = "exp(sᵢ) / Σⱼ exp(sⱼ)"
     paper = "Bahdanau et al. 2015, §3.1"
+    is_softmax = True
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
         return _lowest(scores, allowed).softmax(-1) * allowed
@@ -180,14 +188,17 @@ def _share(parts: Scores, allowed: Allowed) -> Weights:
     return parts / torch.where(total > 0, total, 1)
 
 
-NORMALISERS: dict[str, type[Normaliser]] = {
-    "softmax": Softmax,
-    "none": PlainSum,
-    "positive": Positive,
-    "boxcar": Boxcar,
-    "epanechnikov": Epanechnikov,
-    "triangular": Triangular,
-    "uniform": Uniform,
-    "sparsemax": Sparsemax,
-    "entmax": Entmax,
-}
+NORMALISERS: Registry[type[Normaliser]] = Registry(
+    "normaliser",
+    {
+        "softmax": Softmax,
+        "none": PlainSum,
+        "positive": Positive,
+        "boxcar": Boxcar,
+        "epanechnikov": Epanechnikov,
+        "triangular": Triangular,
+        "uniform": Uniform,
+        "sparsemax": Sparsemax,
+        "entmax": Entmax,
+    },
+)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from regard.axes import GroupedKeys, Keys, Queries, Scores
 from regard.errors import RegardError
+from regard.registry import Registry
 
 DotForm = tuple[Tensor, Tensor, float]  # queries, keys, scale
 
@@ -23,13 +24,15 @@ class Score(nn.Module):
 
     formula: ClassVar[str]
     paper: ClassVar[str]
-    is_dot: ClassVar[bool] = True
+    is_dot: ClassVar[bool] = True  # whether `as_dot` reduces it to a dot product
+    is_scaled_dot: ClassVar[bool] = False  # whether it is exactly q · k / √dim
 
     def __init_subclass__(cls) -> None:
         """A score that compares in a way of its own is no dot product, unless it says so."""
         super().__init_subclass__()
         if "forward" in vars(cls):
             cls.is_dot = vars(cls).get("is_dot", False)
+        cls.is_scaled_dot = vars(cls).get("is_scaled_dot", False)
 
     def __init__(self, heads: int, dim: int) -> None:
         super().__init__()
@@ -61,6 +64,7 @@ class ScaledDot(Score):
 
     formula = "q · k / √d"
     paper = "Vaswani et al. 2017, §3.2.1"
+    is_scaled_dot = True
 
     def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
         return queries, keys, 1 / math.sqrt(self.dim)
@@ -130,11 +134,14 @@ class Gaussian(Score):
         return -apart.square().sum(-1) / 2
 
 
-SCORES: dict[str, type[Score]] = {
-    "dot": Dot,
-    "scaled-dot": ScaledDot,
-    "general": General,
-    "additive": Additive,
-    "cosine": Cosine,
-    "gaussian": Gaussian,
-}
+SCORES: Registry[type[Score]] = Registry(
+    "score",
+    {
+        "dot": Dot,
+        "scaled-dot": ScaledDot,
+        "general": General,
+        "additive": Additive,
+        "cosine": Cosine,
+        "gaussian": Gaussian,
+    },
+)

@@ -5,27 +5,31 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from regard.errors import UnknownName, choose, suggestion
+from regard.errors import UnknownName, suggestion
 from regard.positions.absolute import Learned, Sinusoidal
 from regard.positions.position import Added, Biasing, Nowhere, Position, Turning
 from regard.positions.relative import T5, Alibi, Distance, Shaw
 from regard.positions.rotary import Rotary
+from regard.registry import Registry
 
-POSITIONS: dict[str, type[Position]] = {
-    "none": Nowhere,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rotary": Rotary,
-    "alibi": Alibi,
-    "distance": Distance,
-    "t5": T5,
-    "shaw": Shaw,
-}
+POSITIONS: Registry[type[Position]] = Registry(
+    "position",
+    {
+        "none": Nowhere,
+        "sinusoidal": Sinusoidal,
+        "learned": Learned,
+        "rotary": Rotary,
+        "alibi": Alibi,
+        "distance": Distance,
+        "t5": T5,
+        "shaw": Shaw,
+    },
+)
 
 
 def position(name: str, *, width: int, heads: int, dim: int, causal: bool, **options: Any) -> Position:
     """The position encoding called `name`, given those of the model's sizes that it asks for."""
-    kind = choose(POSITIONS, name, "position")
+    kind = POSITIONS.choose(name)
     asked = inspect.signature(kind).parameters
     for option in options:
         if option not in asked:

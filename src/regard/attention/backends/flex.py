@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from regard.attention.masks import Everything, Inside, Mask, everything
-from regard.attention.normalisers import Softmax
 from regard.attention.padded import Padded
 from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
@@ -29,7 +28,7 @@ def cannot(
     """Why this attention is beyond FlexAttention."""
     if not parts.score.is_dot:
         return f"it compares by dot products only, and {type(parts.score).__name__} is none"
-    if type(parts.normaliser) is not Softmax:
+    if not parts.normaliser.is_softmax:
         return f"it normalises with softmax only, not {type(parts.normaliser).__name__}"
     if parts.dropout.p and parts.dropout.training:
         return f"it knows no dropout on weights, and dropout is {parts.dropout.p}"

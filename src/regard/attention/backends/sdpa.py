@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.masks import Causal, Everything, Inside, Mask, everything
-from regard.attention.normalisers import Softmax
 from regard.attention.padded import Padded
 from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
@@ -22,7 +21,7 @@ def cannot(
     """Why this attention is beyond sdpa."""
     if not parts.score.is_dot:
         return f"it compares by dot products only, and {type(parts.score).__name__} is none"
-    if type(parts.normaliser) is not Softmax:
+    if not parts.normaliser.is_softmax:
         return f"it normalises with softmax only, not {type(parts.normaliser).__name__}"
     return None
 

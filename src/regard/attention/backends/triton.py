@@ -16,7 +16,6 @@ from torch import Tensor
 
 from regard.attention.backends.kernels.launch import LONGEST, fits, reached, width
 from regard.attention.masks import Both, Causal, Everything, Inside, Mask, Prefix, Window, everything
-from regard.attention.normalisers import Softmax
 from regard.attention.padded import Sequences, pad, unpad
 from regard.attention.reference import Parts
 from regard.attention.scores import Additive, Dot, ScaledDot
@@ -37,7 +36,7 @@ def cannot(
     if not (parts.score.is_dot or additive):
         return f"it compares by dot products and additive scores only, and {type(parts.score).__name__} is neither"
     if not additive:
-        if type(parts.normaliser) is not Softmax:
+        if not parts.normaliser.is_softmax:
             return f"it normalises dot products with softmax only, not {type(parts.normaliser).__name__}"
         if reason := _strange(parts):
             return reason
