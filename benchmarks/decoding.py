@@ -30,7 +30,7 @@ from harness import Check, machine, matmul_rate, median, report
 
 from regard import bundle
 from regard.config import PRESETS, TrainSettings, TransformerSettings
-from regard.models import TransformerSettings as RegardTransformer
+from regard.models import Transformer as RegardTransformer
 from regard.text import END, Corpus
 from regard.train import cmudict as demo
 from regard.train.run import Job, run
@@ -164,12 +164,13 @@ def ceilings(case: Case, rate: float) -> tuple[float, float]:
     width, decoder_layers = settings.width, settings.decoder_layers
     feed = 2 * width * settings.ffn_width
     encoder = settings.encoder_layers * (4 * width**2 + feed)
-    remember, step = decoder * 2 * width**2, decoder * (6 * width**2 + feed) + width * len(case.size.model.target.table)
+    remember = decoder_layers * 2 * width**2
+    step = decoder_layers * (6 * width**2 + feed) + width * len(case.size.model.target.table)
     rows = [batch * (case.beam if place else 1) for place in range(time_)]
     past = sum(row * (place + 1) for place, row in enumerate(rows))
-    maps = 2 * width * (settings.encoder_layers * batch * time_**2 + decoder * (past + sum(rows) * time_))
+    maps = 2 * width * (settings.encoder_layers * batch * time_**2 + decoder_layers * (past + sum(rows) * time_))
     work = batch * time_ * (encoder + remember) + sum(rows) * step + maps
-    held = 2 * width * decoder * (past + time_ * batch * time_)
+    held = 2 * width * decoder_layers * (past + time_ * batch * time_)
     read = 4 * (encoder + remember + time_ * step + held)
     tokens = batch * case.size.letters
     return tokens * rate / (2 * work), tokens * reading(read / time_) / read

@@ -16,7 +16,7 @@ from peers import LONGEST, Marian, TorchTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import Transformer as Settings
+from regard.config import TransformerSettings as Settings
 from regard.inference.fast_transformer import swift
 from regard.models import Transformer, build
 from regard.search import Beam, Found, Greedy, search_all

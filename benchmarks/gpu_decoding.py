@@ -24,7 +24,7 @@ from harness import Check, matmul_rate, median, report
 import regard
 from regard.config import PRESETS, TransformerSettings
 from regard.inference.fast_transformer import swift
-from regard.models import TransformerSettings as RegardTransformer
+from regard.models import Transformer as RegardTransformer
 from regard.search import Beam, Found, Greedy, search_all
 from regard.search.constraints import NEVER, shortest
 from regard.text import END
@@ -116,7 +116,8 @@ class Row:
 
 def ceilings(flight: int, beam: int, kind: str, rates: dict[str, float], moved: float) -> tuple[float, float]:
     """Tokens/s if a step only read, and if it only multiplied. What is encoded is not counted: it comes once."""
-    width, hidden, depth, size = BASE["width"], BASE["hidden"], BASE["decoder"], KINDS[kind].itemsize
+    width, hidden = BASE["width"], BASE["ffn_width"]
+    depth, size = BASE["decoder_layers"], KINDS[kind].itemsize
     weights = depth * (6 * width**2 + 2 * width * hidden) + width * VOCABULARY
     steps, rows = LETTERS + 1, flight * beam
     held = 2 * width * depth * (rows * (steps + 1) / 2 + flight * (LETTERS + 1))  # on the average

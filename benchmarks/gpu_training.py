@@ -162,7 +162,7 @@ def curves(task: Task, settings: TransformerSettings, options: argparse.Namespac
     found = []
     for backend, capture in (("auto", True), ("reference", False)):
         forget()
-        chosen = settings.model_copy(update={"backend": backend})
+        chosen = settings.model_copy(update={"attention_backend": backend})
         train = training(precision, capture=capture)
         run = trainer(task.pairs, _sizes(task), chosen, train, options.batch_tokens, options.device)
         found.append(losses(run, options.curve))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import Transformer as Settings
+from regard.config import TransformerSettings as Settings
 from regard.positions import Sinusoidal
 from regard.text import BEGIN, END, UNKNOWN, Batches, Pairs
 from regard.train.optimizers import optimizers

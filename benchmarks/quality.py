@@ -3,7 +3,7 @@
     python benchmarks/quality.py --data DIR cmudict --auto --ensemble --parallel 3 --keep
     python benchmarks/quality.py --data DIR cmudict names-ru --auto --parallel 8 --keep      # several sets at once
     python benchmarks/quality.py --join A.json B.json --keep                                 # runs apart, as one
-    python benchmarks/quality.py --data DIR multi30k-en-de-tok --dev-only --set model.width=192 --set train.learning_rate=0.003
+    python benchmarks/quality.py --data DIR multi30k-en-de-tok --dev-only --set model.width=192
 
 Three seeds by the recipe in configs/, in processes of their own (`--parallel`: so many share the machine); with
 `--auto` beside it what `regard train` does without any recipe; with `--ensemble` the seeds' models together; with

@@ -97,7 +97,7 @@ def ceiling(task: Task, settings: TransformerSettings, rate: float) -> float:
     """
     width, ffn_width = settings.width, settings.ffn_width
     sources, targets = (lengths.astype(float) + 1 for lengths in (task.pairs.source_lengths, task.pairs.target_lengths))
-    feed = (3 if settings.activation == "swiglu" else 2) * width * hidden
+    feed = (3 if settings.activation == "swiglu" else 2) * width * ffn_width
     asking = settings.encoder_layers * (4 * width**2 + feed) + settings.decoder_layers * 2 * width**2
     answering = settings.decoder_layers * (6 * width**2 + feed) + width * len(task.target)
     maps = settings.encoder_layers * 2 * width * sources**2
@@ -140,7 +140,7 @@ def compare(
     made = {name: contender(name, task, settings, options.batch_tokens, options.peers) for name in NAMES}
     found = speeds({name: step for name, (step, _) in made.items()}, options.steps)
     limit = ceiling(task, settings, rate)
-    print(f"\n{title}, dropout {settings.dropout}, {options.budget:,} tokens to a step")
+    print(f"\n{title}, dropout {settings.dropout}, {options.batch_tokens:,} tokens to a step")
     print(f"{'':16} {'parameters':>10} {'tokens/s':>10} {'of ceiling':>10} {'regard is':>10} {'peak MB':>8}")
     ratios = {}
     for name in NAMES:
@@ -211,7 +211,7 @@ def arguments() -> argparse.Namespace:
     """What may be chosen."""
     parser = argparse.ArgumentParser(description="real tokens/s in training, beside two peers")
     parser.add_argument("--width", type=int, help="one size only: this width, 2+2 layers, hidden 4 × width")
-    parser.add_argument("--budget", type=int, default=2048, help="source and target tokens to a step")
+    parser.add_argument("--batch-tokens", type=int, default=2048, help="source and target tokens to a step")
     parser.add_argument("--steps", type=int, default=40, help="steps measured for each contender")
     parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0], help="the shares to compare")
     orders = ("sorted", "regard", "random")

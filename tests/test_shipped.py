@@ -21,7 +21,7 @@ def test_there_are_both_families():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_model_is_as_good_as_its_card_says(name, tmp_path):
-    """On every sixteenth word of the test part; the whole part is measured by benchmarks/shipped.py."""
+    """On every sixteenth word of the test part; the whole part is measured by benchmarks/pretrained.py."""
     questions = variants(Corpus(demo.unpack(tmp_path)["test"]))
     words = list(questions)[::16]
     t = regard.load(name, device="cpu", long="allow")

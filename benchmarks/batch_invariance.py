@@ -1,7 +1,7 @@
 """The same answer whatever the batch: held-out words decoded alone, in sevens, in sixty-fours and shuffled.
 
-    python benchmarks/sameness.py                          # trains both families for a minute each first
-    python benchmarks/sameness.py runs/a/bundle runs/b/bundle --words 5000
+    python benchmarks/batch_invariance.py                          # trains both families for a minute each first
+    python benchmarks/batch_invariance.py runs/a/bundle runs/b/bundle --words 5000
 
 Counts the outputs that differ from those decoded alone, greedy and with a beam of 4. A second column shows how many
 would differ if close calls were not decided alone.
@@ -103,7 +103,7 @@ def main() -> None:
         for place in places:
             held = bundle.load(place)
             checks += compare(held.settings.kind, held, words(options.words))
-    report("sameness", checks)
+    report("batch_invariance", checks)
 
 
 if __name__ == "__main__":

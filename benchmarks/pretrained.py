@@ -1,8 +1,8 @@
 """The two small models that ship with the package: measures them, or trains such ones anew.
 
-    python benchmarks/shipped.py measure                                         # on words they never saw
-    python benchmarks/shipped.py transformer --minutes 3.8 --out runs/spelling   # on a GPU: what ships was trained so
-    python benchmarks/shipped.py recurrent --minutes 3.8 --dropout 0.2 --out runs/spelling-recurrent
+    python benchmarks/pretrained.py measure                                         # on words they never saw
+    python benchmarks/pretrained.py transformer --minutes 3.8 --out runs/spelling   # on a GPU, as the included model
+    python benchmarks/pretrained.py recurrent --minutes 3.8 --dropout 0.2 --out runs/spelling-recurrent
 
 Both learn the default task (English spelling to sound) from the same pairs with the same tokenisers. What is left in
 `--out/bundle` goes to src/regard/data/models/; its card carries the errors on the test part under "tested".
@@ -58,7 +58,7 @@ def train(options: argparse.Namespace) -> None:
         model=size,
         text=text,
         train=settings,
-        command=command("shipped", options),
+        command=command("pretrained", options),
     )
     run(job)
 
@@ -105,13 +105,13 @@ def main() -> None:
     parser.add_argument("family", choices=["measure", *SIZES])
     parser.add_argument("--out", type=Path, help="where a model is trained")
     parser.add_argument("--minutes", type=float, default=4.0)
-    parser.add_argument("--budget", type=int, default=16_384, help="tokens to a step")
+    parser.add_argument("--batch-tokens", type=int, default=16_384, help="tokens to a step")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", default="{}", help="other settings of the model, as JSON")
     options = parser.parse_args()
     if options.family == "measure":
-        report("shipped", measure())
+        report("pretrained", measure())
         return
     if options.out is None:
         parser.error("--out is missing: the folder to train in")
