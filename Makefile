@@ -6,7 +6,7 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/regard demo
 
-# Two at a time: while one waits for a disk or a browser, the other goes on.
+# Two jobs in parallel: one runs while the other waits for the disk or the browser.
 test:
 	@$(MAKE) --no-print-directory -j 2 .venv/ready browser
 	@$(MAKE) --no-print-directory -j 2 checks tests
@@ -16,39 +16,41 @@ checks: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# One thread each: two that wait for one another are slower than one as soon as anything else runs.
+# One thread per worker: on a busy machine, two threads that synchronise are slower than one.
 tests: .venv/ready browser
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-# The browser tests want a Chromium, best the one without windows (a third less work): it is installed where that may
-# be done, and said where it cannot.
+# The browser tests need Chromium, preferably the headless shell (a third less work). It is
+# installed where permitted; otherwise a message says that the tests are skipped.
 browser:
 	@for name in chromium-headless-shell chromium chromium-browser google-chrome; do \
 		command -v $$name >/dev/null && exit 0; done; export DEBIAN_FRONTEND=noninteractive; \
 	[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update >/dev/null && \
 	{ apt-get -qq install -y --no-install-recommends chromium-headless-shell >/dev/null 2>&1 || \
 	apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || \
-	echo "No Chromium here, and none could be installed: the browser tests will be skipped."
+	echo "Chromium is not installed and could not be installed: the browser tests are skipped."
 
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The generated pages of the documentation.
 docs: .venv/ready
 	$(BIN)/python docs/parts.py
+	$(BIN)/python docs/settings.py
 
-# The pictures of the README, from the shipped models.
+# The pictures of the documentation, from the included models.
 tour: .venv/ready browser
 	$(BIN)/python docs/tour.py
 
-# The explorer's page, built into the package; only who changes it needs Node.
+# The explorer's page, built into the package. Node is needed only to change it.
 page:
 	cd explorer && npm ci && npm run check && npm run build
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	# Python compiles what is imported; to compile all of torch and transformers first takes a minute.
+	# Python compiles modules on import; compiling all of torch and transformers here takes a minute.
 	$(BIN)/pip install --quiet --no-compile -c constraints.txt torch
 	$(BIN)/pip install --quiet --no-compile -c constraints.txt -e . --group dev
 	touch $@

@@ -1,4 +1,4 @@
-"""What is written is true: generated pages are as generated, and the README's blocks run."""
+"""Generated pages are up to date, and the Python blocks of the README and the docs run as shown."""
 
 import re
 import runpy
@@ -12,37 +12,62 @@ from regard.models import build
 from regard.text import train_tokenizer
 
 ROOT = Path(__file__).parent.parent.parent
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-USING = [block for block in BLOCKS if "runs/demo/bundle" in block]  # what they print depends on the model
-BLOCKS = [block for block in BLOCKS if block not in USING]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+TRAINED = "runs/demo/bundle"  # the output of these blocks depends on a trained model
+PRINTING = [param for param in BLOCKS if TRAINED not in param.values[0]]
+LOADING = [param for param in BLOCKS if TRAINED in param.values[0]]
 
 
-def test_the_table_of_parts_is_as_generated():
-    page = runpy.run_path(str(ROOT / "docs/parts.py"))["page"]()
-    assert (ROOT / "docs/parts.md").read_text() == page, "run: python docs/parts.py"
+@pytest.mark.parametrize("name", ["parts", "settings"])
+def test_generated_page_is_up_to_date(name: str):
+    page = runpy.run_path(str(ROOT / f"docs/{name}.py"))["page"]()
+    assert (ROOT / f"docs/{name}.md").read_text() == page, f"run: python docs/{name}.py"
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_readme_blocks_run_and_say_what_they_print(block: str, capsys: pytest.CaptureFixture[str]):
-    exec(compile(block, "README.md", "exec"), {})
-    printed = capsys.readouterr().out.split("\n")
-    promised = re.findall(r"print\(.*\)  # (.*)", block)
-    assert promised
-    assert [line.strip() for line in printed if line] == promised
+def test_blocks_are_found():
+    pages = {param.id.rsplit("-", 1)[0] for param in BLOCKS}
+    assert {"README", "guide"} <= pages
+    assert LOADING
 
 
-@pytest.mark.parametrize("block", USING, ids=range(len(USING)))
-def test_readme_blocks_that_use_a_model_run(block: str, tmp_path: Path, monkeypatch, capsys):
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_links_between_pages_exist():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+        missing = [target for target in targets if not (page.parent / target).exists()]
+        assert missing == [], f"{page.name} links to files that do not exist"
+
+
+@pytest.mark.parametrize("block", PRINTING)
+def test_block_prints_what_it_shows(block: str, capsys: pytest.CaptureFixture[str]):
+    exec(compile(block, "block", "exec"), {})
+    printed = [line.strip() for line in capsys.readouterr().out.split("\n") if line]
+    shown = re.findall(r"print\(.*\)  # (.*)", block)
+    assert shown
+    assert printed == shown
+
+
+@pytest.mark.parametrize("block", LOADING)
+def test_block_with_a_trained_model_runs(block: str, tmp_path: Path, monkeypatch, capsys):
     words = ["attention", "tension", "noise"]
     sounds = ["AH T EH N SH AH N", "T EH N SH AH N", "N OY Z"]
     source, target = train_tokenizer("characters", words), train_tokenizer("words", sounds)
-    settings = TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16)
+    sizes = {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 16}
+    settings = TransformerSettings(**sizes)
     card = {"longest": {"source": 9, "target": 7}, "task": "symbols"}
     model = build(settings, len(source), len(target))
-    bundle.save(tmp_path / "runs/demo/bundle", bundle.Bundle(model, source, target, settings, card))
+    bundle.save(tmp_path / TRAINED, bundle.Bundle(model, source, target, settings, card))
     (tmp_path / "words.txt").write_text("\n".join(words))
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "README.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert all(f"\n{word} " in said for word in words)
-    assert "decoder.0.cross_attention" in said
+    exec(compile(block, "block", "exec"), {})
+    printed = capsys.readouterr().out
+    assert all(f"\n{word} " in printed for word in words)
+    assert "decoder.0.cross_attention" in printed
