@@ -14,7 +14,10 @@ SOURCE = ROOT / "src/regard"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = [
-    {"axes", "errors", "config", "ragged", "pretrained", "terminal", "device", "disk", "onednn", "registry"},
+    {
+        *("axes", "errors", "config", "ragged", "pretrained", "terminal", "device", "disk", "onednn"),
+        *("registry", "threads"),
+    },
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},

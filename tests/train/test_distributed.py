@@ -11,8 +11,8 @@ import torch
 from regard import bundle
 from regard.ragged import Ragged
 from regard.train.checkpoint import read
+from regard.train.interruption import Interrupted
 from regard.train.journal import read as events
-from regard.train.loop import Interrupted
 from regard.train.run import run
 from tests.commands.small import Quiet, arguments, job, strange_files, written
 

@@ -12,8 +12,9 @@ from regard.errors import RegardError
 from regard.train import evaluation as evaluate
 from regard.train import loop
 from regard.train.checkpoint import read
+from regard.train.interruption import interruptible
 from regard.train.journal import read as events
-from regard.train.loop import interruptible, seconds_a_step
+from regard.train.loop import seconds_a_step
 from regard.train.objective import Objective
 from regard.train.run import run
 from regard.train.view import Plain
@@ -147,7 +148,8 @@ def test_by_the_reference_all_is_plain(tmp_path, data, monkeypatch, backend, pla
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, on a CPU without bfloat16
-def test_bfloat16_computes_nearby_and_keeps_weights_in_float32(tmp_path, data, whole):
+def test_bfloat16_computes_nearby_and_keeps_weights_in_float32(tmp_path, data, whole, monkeypatch):
+    monkeypatch.setattr("regard.device.supports_bfloat16", lambda device: True)
     run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, precision="bfloat16"), Quiet())
     ours, theirs = (read(folder / "checkpoints").state["model"] for folder in (tmp_path, whole))
     assert {weight.dtype for weight in ours.values()} == {torch.float32}
@@ -177,6 +179,9 @@ def test_the_time_of_a_step_is_measured_after_four_to_warm_up(monkeypatch):
     class Slow:
         steps = 0
         captured = None
+
+        def tune(self):
+            pass
 
         def advance(self):
             self.steps += 1

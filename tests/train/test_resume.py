@@ -1,17 +1,21 @@
 """Resume is the same run: whatever stopped it, the weights at the end are bit for bit those of a run nobody stopped."""
 
 import os
+import re
 import signal
 from dataclasses import replace
 
 import pytest
+import torch
 
 from regard.config import TextSettings
 from regard.errors import RegardError
+from regard.threads import FixedThreads, ThreadTuner
 from regard.train import run as runs
 from regard.train.checkpoint import read
+from regard.train.interruption import Interrupted
 from regard.train.journal import read as events
-from regard.train.loop import Interrupted
+from regard.train.loop import Trainer
 from regard.train.run import run
 from tests.commands.small import Quiet, checkpoints, job, left_by, pairs, strange_files, tensors, written
 
@@ -126,7 +130,7 @@ def test_a_damaged_newest_checkpoint_costs_some_steps_and_no_bit(tmp_path, data,
 @pytest.mark.parametrize(
     ("options", "model", "said"),
     [
-        ({"rate": 0.5}, {}, "train.learning_rate was 0.014 and is 0.5"),
+        ({"learning_rate": 0.5}, {}, "train.learning_rate was 0.014 and is 0.5"),
         ({"steps": 9}, {}, "train.steps was 8 and is 9"),
         ({"batch_tokens": 300}, {}, "train.batch_tokens was 192 and is 300"),
         ({}, {"width": 32}, "model.width was 16 and is 32"),
@@ -184,3 +188,45 @@ def test_minutes_are_measured_once_and_their_number_of_steps_is_kept(tmp_path, d
     assert read(tmp_path / "run/checkpoints").facts["step"] == total
     told = [event["total"] for event in events(tmp_path / "run/journal.jsonl") if "total" in event]
     assert told == [total, total]
+
+
+def tuner(seconds):
+    """Two thread counts; work takes the given seconds with one and with two threads."""
+    now = [0.0]
+
+    def clock():
+        now[0] += seconds[torch.get_num_threads()]
+        return now[0]
+
+    return ThreadTuner((1, 2), uniform=True, clock=clock)
+
+
+def test_timing_thread_counts_changes_no_bit(tmp_path, data, monkeypatch):
+    monkeypatch.setattr(runs, "training_threads", lambda *_: FixedThreads())
+    torch.set_num_threads(2)  # what the tuner starts with, and keeps
+    try:
+        run(job(data, tmp_path / "fixed"), Quiet())
+    finally:
+        torch.set_num_threads(1)
+    monkeypatch.setattr(runs, "training_threads", lambda *_: tuner({1: 3.0, 2: 3.0}))
+    probed = []
+    gradients = Trainer._gradients
+    monkeypatch.setattr(Trainer, "_gradients", lambda *some: probed.append(1) or gradients(*some))
+    run(job(data, tmp_path / "run"), Quiet())
+    assert len(probed) > 8
+    assert left_by(tmp_path / "run") == left_by(tmp_path / "fixed")
+
+
+def test_a_resumed_run_starts_with_the_threads_it_had(tmp_path, data, monkeypatch):
+    view = Quiet(crash_at(2))
+    monkeypatch.setattr(runs, "training_threads", lambda *_: tuner({1: 0.1, 2: 1.0}))
+    with pytest.raises(Crash):
+        run(job(data, tmp_path / "run"), view)
+    (line,) = [line for line in view.lines if line.startswith("CPU threads")]
+    assert re.fullmatch(r"CPU threads: 1 from step 1 on; tokens/s: [\d,]+ with 2, [\d,]+ with 1", line)
+    assert read(tmp_path / "run/checkpoints").facts["threads"] == 1
+    monkeypatch.setattr(runs, "training_threads", lambda *_: tuner({1: 1.0, 2: 1.0}))
+    run(job(data, tmp_path / "run"), Quiet())
+    assert read(tmp_path / "run/checkpoints").facts["threads"] == 1
+    changes = [event for event in events(tmp_path / "run/journal.jsonl") if event["event"] == "threads"]
+    assert [(event["step"], event["count"]) for event in changes] == [(0, 1)]

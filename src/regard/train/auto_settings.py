@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from regard.config import PRESETS, ModelSettings, RecurrentSettings, TrainSettings, TransformerSettings, parse
+from regard.device import resolve_precision
 from regard.errors import RegardError, choose
 from regard.models import build
 from regard.train.distributed import World
@@ -76,10 +77,13 @@ def plan(family: str, size: str, overrides: dict[str, Any], train: TrainSettings
     with torch.device("meta"):  # what cannot be built is refused before anything is written down
         build(model, len(data.exam.source), len(data.exam.target))
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # found at width 64; wider models want less
-    known = {
+    known: dict[str, Any] = {
         "batch_tokens": train.batch_tokens or _budget(tokens, world),
         "learning_rate": train.learning_rate or peak * math.sqrt(64 / model.width),
     }
+    known["precision"], note = resolve_precision(train.precision, world.device)
+    if note:
+        decisions.append(note)
     decided = Plan(f"{family} {size}", model, train.model_copy(update=known), decisions)
     scant = tokens < SCANT and "bpe" in kinds
     return _long(_against_heart(decided, tokens, world, scant=scant), tokens, world, scant=scant)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import TrainSettings
+from regard.device import resolve_precision
 from regard.errors import RegardError
 from regard.kernels import fusible, unfused
 from regard.kernels.weight_cast import Halves
@@ -22,6 +22,7 @@ from regard.models.transformer import Transformer
 from regard.onednn import plain_products
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, Lesson, split
+from regard.threads import FixedThreads, ThreadTuner
 from regard.train import checkpoint
 from regard.train.average import Average
 from regard.train.distributed import World, like, whole
@@ -32,11 +33,7 @@ from regard.train.prefetch import Ahead, Prepared
 from regard.train.run_length import Course
 from regard.train.schedule import share
 
-
-class Interrupted(RegardError):
-    """A person or the system asked the run to stop; it was saved first."""
-
-    exit_code = 130
+SAMPLE_HALVINGS = 3  # of a batch, for the first look at a number of threads
 
 
 class Trainer:
@@ -44,11 +41,20 @@ class Trainer:
     the dropout come from (seed, step), so nothing random needs to be remembered."""
 
     def __init__(
-        self, model: Model, batches: Batches, settings: TrainSettings, total: int, world: World, *, rate: float
+        self,
+        model: Model,
+        batches: Batches,
+        settings: TrainSettings,
+        total: int,
+        world: World,
+        *,
+        rate: float,
+        threads: ThreadTuner | FixedThreads | None = None,
     ) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
+        self.threads = threads or FixedThreads()
         self.course = Course(total, total)
-        self.half = halved(settings.precision, world.device)
+        self.half = resolve_precision(settings.precision, world.device)[0] == "bfloat16"
         # By the reference everything is plain, not attention alone: the definition that kernels are held to.
         self.plain = isinstance(model, Transformer) and model.settings.attention_backend == "reference"
         self.peak, self.warmup = rate, round(settings.warmup * total)
@@ -82,8 +88,34 @@ class Trainer:
 
     def advance(self) -> tuple[Tensor, int]:
         """One update: its loss and the tokens it read."""
-        with nullcontext() if self.half else plain_products(), unfused() if self.plain else nullcontext():
+        with self._products(), self.threads.use():
             return self._advance()
+
+    def tune(self) -> None:
+        """Choose the number of CPU threads again if that is due.
+
+        The next step's gradients are timed with different counts and discarded. They depend on
+        nothing but the step and the weights, so timing alters no weight; the count itself changes
+        the order of additions, and so the last bits of what follows.
+        """
+        if self.threads.trial is None:
+            return
+        batch = self.ahead.take(self.epoch, self.at, last=True)[2]
+        sample = batch
+        for _ in range(SAMPLE_HALVINGS):
+            sample = split(sample)[0] if len(sample) > 1 else sample
+        self.model.train()
+        with self._products():
+            while self.threads.trial is not None:
+                part = sample if self.threads.trial.sample else batch
+                with self.threads.probe(_tokens(part)):
+                    self._gradients(part)
+
+    @contextmanager
+    def _products(self) -> Iterator[None]:
+        """How matrix products are computed in this run."""
+        with nullcontext() if self.half else plain_products(), unfused() if self.plain else nullcontext():
+            yield
 
     def _advance(self) -> tuple[Tensor, int]:
         self.epoch, self.at, batch, prepared = self.ahead.take(self.epoch, self.at, last=self.step + 1 >= self.total)
@@ -93,7 +125,7 @@ class Trainer:
         loss = self._by_recording(batch, prepared)
         if loss is None:
             on_device = batch.to(self.world.device)
-            loss = self._update(lambda: self.world.summed(self._gradients(on_device)))
+            loss = self._update(lambda: self.world.summed(self._timed_gradients(on_device)))
         self.step, self.at = self.step + 1, self.at + 1
         self.average.stepped(self.step)
         return loss, batch.read
@@ -137,6 +169,10 @@ class Trainer:
         for optimizer in self.optimizers:
             optimizer.step()
         return torch.where(norm.isfinite() | ~loss.isfinite(), loss, norm)  # else it would show at the next step only
+
+    def _timed_gradients(self, batch: Batch) -> Tensor:
+        with self.threads.watch(_tokens(batch)):
+            return self._gradients(batch)
 
     def _gradients(self, batch: Batch) -> Tensor:
         """The gradients of a batch, in as many parts as memory needs."""
@@ -188,7 +224,7 @@ class Trainer:
         if not self.world.first:
             return
         facts = {"step": self.step, "epoch": self.epoch, "at": self.at, "halvings": self.halvings, **self.facts}
-        facts["course"] = asdict(self.course)
+        facts["course"], facts["threads"] = asdict(self.course), self.threads.count
         checkpoint.write(folder, f"step-{self.step}", state, facts)
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
@@ -212,14 +248,10 @@ class Trainer:
         facts = dict(saved.facts)
         self.step, self.epoch, self.at = (facts.pop(name) for name in ("step", "epoch", "at"))
         self.halvings, self.course = facts.pop("halvings"), Course(**facts.pop("course"))
+        if isinstance(self.threads, ThreadTuner):
+            self.threads.restore(facts["threads"])
+        del facts["threads"]
         self.facts = facts
-
-
-def halved(precision: str, device: torch.device) -> bool:
-    """Whether products are computed in bfloat16."""
-    if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return precision == "bfloat16"
 
 
 def _captured(trainer: Trainer) -> Captured | None:
@@ -233,6 +265,10 @@ def _captured(trainer: Trainer) -> Captured | None:
     return Captured(trainer._learn, batch_tokens=batch_tokens, device=device, replay=settings.cuda_graphs)
 
 
+def _tokens(batch: Batch) -> int:
+    return len(batch.source.values) + len(batch.target.values)
+
+
 def _nothing(batch: Batch) -> Batch:
     """No pairs, of the same step."""
     none = Ragged(batch.source.values[:0], batch.source.offsets[:1])
@@ -242,6 +278,7 @@ def _nothing(batch: Batch) -> Batch:
 def seconds_a_step(make: Callable[[], Trainer], steps: int = 24) -> float:
     """How long an update takes, measured on a throw-away trainer over the first batches; its first steps warm up."""
     trainer = make()
+    trainer.tune()
     for _ in range(4):
         loss, _ = trainer.advance()
     if trainer.captured:  # a shape is recorded when it comes again
@@ -256,20 +293,3 @@ def seconds_a_step(make: Callable[[], Trainer], steps: int = 24) -> float:
         loss, _ = trainer.advance()
     float(loss)
     return (time.perf_counter() - start) / steps
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], str | None]]:
-    """Inside, SIGINT and SIGTERM are noted instead of obeyed; the function given says which came."""
-    came: list[str] = []
-    old = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            old[number] = signal.signal(number, lambda n, _: came.append(signal.Signals(n).name))
-        except ValueError:  # not the main thread: whoever started it minds the signals
-            break
-    try:
-        yield lambda: came[0] if came else None
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

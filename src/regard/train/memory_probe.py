@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
+from regard.device import resolve_precision
 from regard.models import build
 from regard.text import Batch, Batches
 from regard.train.auto_settings import Plan
 from regard.train.distributed import World
-from regard.train.loop import halved
 from regard.train.objective import Objective
 from regard.train.prepare import Prepared
 
@@ -24,7 +24,7 @@ def fitted(decided: Plan, data: Prepared, world: World) -> Plan:
     model = build(decided.model, len(data.exam.source), len(data.exam.target)).to(world.device)
     objective, half = (
         Objective(model, label_smoothing=train.label_smoothing, rdrop=train.rdrop or 0.0),
-        halved(train.precision, world.device),
+        resolve_precision(train.precision, world.device)[0] == "bfloat16",
     )
 
     def hungry(batch_tokens: int) -> int:

@@ -13,16 +13,19 @@ import torch
 
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
+from regard.device import resolve_precision
 from regard.errors import RegardError
 from regard.models import Model, build
 from regard.text import Corpus
+from regard.threads import training_threads
 from regard.train import checkpoint, metrics
 from regard.train.auto_settings import Plan, check
 from regard.train.card import card
 from regard.train.distributed import World, whole, world
 from regard.train.evaluation import check_finite
+from regard.train.interruption import Interrupted, interruptible
 from regard.train.journal import Journal
-from regard.train.loop import Interrupted, Trainer, interruptible, seconds_a_step
+from regard.train.loop import Trainer, seconds_a_step
 from regard.train.loss_log import Look, Losses
 from regard.train.prepare import MOST_QUESTIONS, Prepared, prepare
 from regard.train.run_length import ROOM, Timer
@@ -78,6 +81,8 @@ class Running:
         self.batches = data.batches(plan.train, plan.batch_tokens, here.size, here.rank)
         self.model = self._model()
         self.losses = Losses(self.batches, journal, here)
+        self.threads = training_threads(here.device, here.size)
+        self.threads_reported = self.threads.count
 
     def go(self, stopped: Any) -> dict[str, Any]:
         """Start or go on, to the end."""
@@ -89,6 +94,7 @@ class Running:
         trainer = self._trainer(self.model, total)
         if saved:
             trainer.restore(saved)
+            self.threads_reported = trainer.threads.count
             if saved.warning:
                 self.view.said(saved.warning)
         else:
@@ -105,6 +111,9 @@ class Running:
         since, mark = time.monotonic(), time.monotonic()
         timer = None if settings.minutes is None else Timer(settings.minutes, trainer.step, facts["seconds"])
         while trainer.step < trainer.total and not facts.get("stopped"):
+            trainer.tune()
+            if trainer.threads.count != self.threads_reported:
+                self._report_threads(trainer)
             parts, rate = trainer.halvings, trainer.rate
             loss, read = trainer.advance()
             if trainer.halvings > parts and self.here.first:
@@ -186,7 +195,9 @@ class Running:
     def _begin(self, trainer: Trainer, *, resumed: bool) -> None:
         if not self.here.first:
             return
-        for line in [] if resumed else [*self.data.decisions, *self.plan.decisions]:
+        changed = resolve_precision(self.plan.train.precision, self.here.device)[1]
+        notes = [changed] if changed else []
+        for line in notes if resumed else [*self.data.decisions, *self.plan.decisions]:
             self.view.said(line)
         facts = {
             "model": self.plan.name,
@@ -214,6 +225,16 @@ class Running:
             self.view.finished({**shown, **why, "minutes": minutes, "bundle": str(self.job.out / "bundle")})
         return told
 
+    def _report_threads(self, trainer: Trainer) -> None:
+        """Report the new number of threads, and save it: a resumed run starts with the same."""
+        count, rates = trainer.threads.count, {n: round(rate) for n, rate in trainer.threads.rates.items()}
+        speeds = ", ".join(f"{rate:,} with {n}" for n, rate in rates.items())
+        self.view.said(f"CPU threads: {count} from step {trainer.step + 1:,} on; tokens/s: {speeds}")
+        self.journal.write("threads", step=trainer.step, count=count, rates=rates)
+        self.threads_reported = count
+        self._look(trainer)
+        self._save(trainer)
+
     def _halved(self, trainer: Trainer) -> None:
         parts = 2**trainer.halvings
         self.view.said(f"memory ran out at step {trainer.step:,}: it was done again, and steps now go in {parts} parts")
@@ -231,7 +252,9 @@ class Running:
     def _trainer(self, model: Model, total: int) -> Trainer:
         settings = self.plan.train
         assert settings.learning_rate is not None
-        return Trainer(model, self.batches, settings, total, self.here, rate=settings.learning_rate)
+        return Trainer(
+            model, self.batches, settings, total, self.here, rate=settings.learning_rate, threads=self.threads
+        )
 
     def _total_by(self, timer: Timer, trainer: Trainer) -> int | None:
         """Where a run of so many minutes should end, if its speed says that it is not where it was thought to be."""

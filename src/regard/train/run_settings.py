@@ -52,6 +52,8 @@ def again(began: dict[str, Any], family: str, size: str, overrides: dict[str, An
     sizes = {} if size == "auto" or began["name"] == f"{family} {size}" else PRESETS[family][size]
     model = parse(ModelSettings, {"kind": family, **was, **sizes, **overrides}, "model")
     given = {name: value for name, value in train.model_dump().items() if value is not None}
+    if train.precision == began.get("asked", {}).get("train", {}).get("precision", "auto"):
+        del given["precision"]  # it was resolved for the device that the run began on
     return Plan(began["name"], model, parse(TrainSettings, {**began["train"], **given}, "train"), began["decisions"])
 
 
