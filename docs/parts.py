@@ -1,4 +1,4 @@
-"""Writes docs/parts.md: every part of attention with its formula, its paper, its options, and who can run it.
+"""Writes docs/parts.md: every part of attention with formula, paper, options and backends.
 
 python docs/parts.py
 """
@@ -12,30 +12,30 @@ from regard.positions import POSITIONS, Biasing, position
 
 PAGE = Path(__file__).with_name("parts.md")
 HEADS, DIM = 4, 8
-GIVEN = {"heads", "dim", "width", "causal"}  # what the model says, not the user
+FROM_MODEL = {"heads", "dim", "width", "causal"}  # arguments that the model supplies
 
 HEAD = """# The parts of attention
 
 `weights = normalise(score(queries, keys) + bias)`, `output = weights · values`, over the keys a mask allows.
 
-This page is written by `python docs/parts.py` from the parts themselves, and a test keeps it true. s is a score, q a
-query, k a key, d the dimension of one head, h a head, p a position. "Runs on" lists the backends beside `reference`,
-which runs everything; `auto` picks the fastest that can, by a table of what was measured (`regard bench` prints yours).
+`python docs/parts.py` generates this page from the code, and a test keeps it up to date. s is a score, q a query, k a
+key, d the dimension of one head, h a head, p a position. "Backends" lists those that support the part beside `reference`,
+which supports everything. `auto` picks the fastest from a table of measurements; `regard bench` measures your machine.
 """
 
 
 def options(kind: type) -> str:
     """The options of a part, with their defaults."""
     shown = []
-    given = set() if issubclass(kind, Mask) else GIVEN
+    hidden = set() if issubclass(kind, Mask) else FROM_MODEL
     for name, parameter in inspect.signature(kind).parameters.items():
-        if name not in given and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if name not in hidden and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             shown.append(name if parameter.default is parameter.empty else f"{name}={parameter.default!r}")
     return ", ".join(f"`{option}`" for option in shown) or "–"
 
 
-def runs_on(attention: Attention) -> str:
-    """The backends that can run this attention."""
+def backends(attention: Attention) -> str:
+    """The backends that support this attention."""
     can = [name for name, backend in BACKENDS.items() if name != "reference" and not backend.cannot(attention, None)]
     return ", ".join(f"`{name}`" for name in can) or "–"
 
@@ -48,41 +48,41 @@ def row(name: str, kind: Any, *more: str) -> str:
 
 
 def table(title: str, about: str, rows: list[str], *more: str) -> str:
-    """One kind of part."""
+    """The table of one kind of part."""
     heads = ["name", "what it is", "formula", "paper", "options", *more]
     return "\n".join([f"## {title}\n", about + "\n", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|", *rows])
 
 
-def placed(name: str) -> tuple[str, str]:
-    """Where a position acts, and the backends that can run an attention with it."""
+def place_and_backends(name: str) -> tuple[str, str]:
+    """Where a position encoding acts, and the backends that support it."""
     made = position(name, width=32, heads=HEADS, dim=DIM, causal=False)
     bias = made if isinstance(made, Biasing) else None
-    return made.place, runs_on(Attention(SCORES["scaled-dot"](HEADS, DIM), bias=bias))
+    return made.place, backends(Attention(SCORES["scaled-dot"](HEADS, DIM), bias=bias))
 
 
 def page() -> str:
     """The whole page."""
-    scores = [row(n, kind, runs_on(Attention(kind(HEADS, DIM)))) for n, kind in SCORES.items()]
-    masks = [row(n, kind, runs_on(Attention(SCORES["scaled-dot"](HEADS, DIM)))) for n, kind in MASKS.items()]
+    scores = [row(n, kind, backends(Attention(kind(HEADS, DIM)))) for n, kind in SCORES.items()]
+    masks = [row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM)))) for n, kind in MASKS.items()]
     normalisers = [
-        row(n, kind, runs_on(Attention(SCORES["scaled-dot"](HEADS, DIM), normaliser=n)))
+        row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM), normaliser=n)))
         for n, kind in NORMALISERS.items()
     ]
-    positions = [row(n, kind, *placed(n)) for n, kind in POSITIONS.items()]
+    positions = [row(n, kind, *place_and_backends(n)) for n, kind in POSITIONS.items()]
     return (
         "\n\n".join(
             [
                 HEAD.strip(),
-                table("Scores", "How a query is compared with a key; both come projected.", scores, "runs on"),
-                table("Masks", "Which keys a query may see; joined by `&` and `|`.", masks, "runs on"),
-                table("Normalisers", "From scores to weights.", normalisers, "runs on"),
+                table("Scores", "Compare a projected query with a projected key.", scores, "backends"),
+                table("Masks", "Which keys a query may attend to. Combine masks with `&` and `|`.", masks, "backends"),
+                table("Normalisers", "Turn scores into weights.", normalisers, "backends"),
                 table(
                     "Positions",
-                    "Where tokens stand: *added* to embeddings, *turning* queries and keys, or *biasing* scores (these "
-                    "are the biases of the formula).",
+                    "Encode token positions: *added* to embeddings, *rotating* queries and keys, or *biasing* "
+                    "scores (the bias of the formula).",
                     positions,
                     "acts",
-                    "runs on",
+                    "backends",
                 ),
             ]
         )
