@@ -26,7 +26,7 @@ MODELS = {
     },
     "untied": TRANSFORMER.model_copy(update={"tie_embeddings": "none"}),
     "all tied": TRANSFORMER.model_copy(update={"tie_embeddings": "all"}),
-    "gru": RecurrentSettings(width=8, attention="additive", decoder_layers=2),
+    "gru": RecurrentSettings(width=8, attention="bahdanau", decoder_layers=2),
     "lstm": RecurrentSettings(width=8, cell="lstm", attention="none"),
 }
 CARD = {"data": {"pairs": 3}, "metrics": {"ser": 8.25}, "commands": ["regard train pairs.tsv"], "zeichen": "é→"}

@@ -120,11 +120,11 @@ def test_a_model_that_is_listened_to_answers_as_before(name):
 
 
 def test_a_look_at_the_weights_does_not_slow_those_who_search(t):
-    twin, inside = t.swift, []
+    twin, inside = t.inference_model, []
     part = t.model.decoder[0].cross_attention.attention
 
     def meanwhile(*_) -> None:
-        inside.append(t.swift)
+        inside.append(t.inference_model)
 
     meanwhile.harmless = True
     hook = part.register_forward_pre_hook(meanwhile)

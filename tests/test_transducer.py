@@ -20,7 +20,7 @@ SETTINGS = {
     "transformer": TransformerSettings(
         width=16, heads=2, encoder_layers=1, decoder_layers=2, ffn_width=16, tie_embeddings="none"
     ),
-    "recurrent": RecurrentSettings(width=16, attention="additive"),
+    "recurrent": RecurrentSettings(width=16, attention="bahdanau"),
 }
 WORDS = ["abandon", "zebra", "aba", "n", "nabob"]
 TEXTS = ["ein Käse für die Maus", "日本 und €", "die Maus für zwei"] * 3
@@ -143,7 +143,7 @@ def test_alignments_are_the_mean_of_the_weights_that_look_at_the_source(t):
     assert answer.alignment.shape == (len(answer.ids) + 1, 6)
     torch.testing.assert_close(answer.alignment.sum(1), torch.ones(len(answer.ids) + 1))
     names = {id(part): name for name, part in t.model.named_modules()}
-    looked = [answer.weights[names[id(part)]] for part in t.model.looks()]
+    looked = [answer.weights[names[id(part)]] for part in t.model.cross_attentions()]
     torch.testing.assert_close(answer.alignment, torch.cat(looked).mean(0))
     given = t.align("zebra", "AH B")
     assert (given.text, given.alignment.shape) == ("AH B", (3, 6))
@@ -211,13 +211,13 @@ def test_rules_by_words(t):
         assert 2 <= len(answer.ids) <= 4
     assert t("zebra", t.search(prefix="N N Z")).text.startswith("N N Z")
     assert {"AE", "B"} <= set(t("zebra", t.search(required=["AE", "B"])).tokens)
-    once = t("zebra", t.search(no_repeat=1, shortest=4)).tokens
+    once = t("zebra", t.search(no_repeat_ngram=1, shortest=4)).tokens
     assert len(set(once)) == len(once) >= 4
 
 
 def test_one_word_may_be_given_alone(t):
     for rule in ("banned", "required"):
-        alone, listed = (t.best("zebra", **{rule: words}) for words in ("IY", ["IY"]))
+        greedy_single, listed = (t.best("zebra", **{rule: words}) for words in ("IY", ["IY"]))
         assert [answer.ids for answer in alone] == [answer.ids for answer in listed]
 
 

@@ -17,6 +17,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
+PartSetting = str | dict[str, Any]  # a name, or {kind = NAME, option = value, ...}
+
+
 class TransformerSettings(Settings):
     """A Transformer encoder–decoder (Vaswani et al. 2017)."""
 
@@ -33,8 +36,14 @@ class TransformerSettings(Settings):
     """Layers of the decoder."""
     ffn_width: int = Field(1024, ge=1)
     """Width inside a feed-forward layer."""
-    position: str = "rotary"
-    """Position encoding: none, sinusoidal, learned, rotary, alibi, distance, t5 or shaw."""
+    position: PartSetting = "rotary"
+    """Position encoding: a name such as rotary or alibi, or {kind, options}."""
+    score: PartSetting = "scaled-dot"
+    """Attention score: a name such as scaled-dot or cosine, or {kind, options}."""
+    normaliser: PartSetting = "softmax"
+    """Attention normaliser: a name such as softmax or entmax, or {kind, options}."""
+    window: int | None = Field(None, ge=1)
+    """Self-attention window: keys at distance less than this (default: no limit)."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm or RMSNorm."""
     norm_order: Literal["pre", "post"] = "pre"
@@ -55,8 +64,12 @@ class RecurrentSettings(Settings):
     kind: Literal["recurrent"] = "recurrent"
     cell: Literal["gru", "lstm"] = "gru"
     """The recurrent cell."""
-    attention: Literal["none", "additive", "dot", "general", "concat"] = "additive"
-    """How the decoder looks at the source; none is a single vector for all of it."""
+    attention: Literal["none", "bahdanau", "luong"] = "bahdanau"
+    """Attention before each step (bahdanau), after it (luong), or none (one context vector)."""
+    score: PartSetting = "additive"
+    """Attention score: a name such as additive, dot or general, or {kind, options}."""
+    normaliser: PartSetting = "softmax"
+    """Attention normaliser: a name such as softmax or entmax, or {kind, options}."""
     width: int = Field(256, ge=2, multiple_of=2)
     """Size of a state; each direction of the encoder has half of it."""
     encoder_layers: int = Field(1, ge=1)

@@ -23,16 +23,25 @@ from regard import bundle
 from regard.answer import Answer, empty
 from regard.device import placed
 from regard.errors import RegardError, choose
-from regard.inference import Twin
-from regard.models import Ensemble, Model, finite, undisturbed
+from regard.inference import ModelCache, search_all
+from regard.models import Ensemble, Model, eval_mode, is_finite
 from regard.pretrained import located
 from regard.ragged import Ragged
-from regard.search import Beam, Beams, Found, Greedy, Hypothesis, Length, Sampling, Search
-from regard.search import constraints as rules
+from regard.search import (
+    Beam,
+    BeamSearch,
+    Greedy,
+    Hypothesis,
+    LengthPenalty,
+    Sampling,
+    Search,
+    SearchResult,
+    constraints,
+)
 from regard.search.attention_weights import alignment as aligned
-from regard.search.attention_weights import looks
+from regard.search.attention_weights import record_attention
 from regard.search.constraint_parsing import requirement, restrictions
-from regard.search.length_batching import RATIO, limits, search_all
+from regard.search.length_batching import RATIO, length_limits
 from regard.text import UNKNOWN, begun, ended
 
 FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
@@ -67,20 +76,20 @@ class Pipeline:
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
         self.reach: dict[str, Any] = {"most": self.most, "ratio": longest.get("ratio", RATIO)}
-        self._twin = Twin(self.precision)
+        self._model_cache = ModelCache(self.precision)
         usual = self.search()
         assert isinstance(usual, Beam)
         self.usual = usual
 
     @property
-    def swift(self) -> Model:
+    def inference_model(self) -> Model:
         """The model that is searched; made when first needed, for scores and weights are the plain one's, and again
         when the model has changed."""
-        return self._twin.of(self.model)
+        return self._model_cache.of(self.model)
 
     def renew(self) -> None:
         """Search with the weights of now, should they have been written through `.data`; other changes are seen."""
-        self._twin.forget()
+        self._model_cache.clear()
 
     def search(
         self,
@@ -95,14 +104,21 @@ class Pipeline:
         banned: Sequence[str] = (),
         required: Sequence[str] = (),
         repetition: float = 1.0,
-        no_repeat: int = 0,
+        no_repeat_ngram: int = 0,
     ) -> Search:
         """A search from plain words and numbers. `length` is the α of the length penalty; left out it is 1 for running
         text, where answers differ in length, and 0 (the likeliest answer) for symbols."""
         usual = float(self.bundle.card.get("task") == "text")
-        ranked = Length(usual if length is None else length, penalty)  # looked at even where greedy search needs none
+        ranked = LengthPenalty(
+            usual if length is None else length, penalty
+        )  # looked at even where greedy search needs none
         kept = self.restrictions(
-            shortest=shortest, longest=longest, prefix=prefix, banned=banned, repetition=repetition, no_repeat=no_repeat
+            min_length=shortest,
+            max_length=longest,
+            prefix=prefix,
+            ban=banned,
+            repetition_penalty=repetition,
+            no_repeat_ngram=no_repeat_ngram,
         )
         needed = requirement(self.bundle.target, required)
         if not isinstance(beam, int) or beam < 1:
@@ -111,7 +127,7 @@ class Pipeline:
             return Greedy(kept)
         return Beam(max(beam, best), best, ranked, kept, needed)
 
-    def restrictions(self, **asked: Any) -> tuple[rules.Rule, ...]:
+    def restrictions(self, **asked: Any) -> tuple[constraints.Constraint, ...]:
         """What every answer must keep to, for any search, in words: see search.worded.restrictions."""
         return restrictions(self.bundle.target, **asked)
 
@@ -161,10 +177,10 @@ class Pipeline:
         chosen = self.search(beam=beam, length=length)
         source = ended(Ragged.of([torch.tensor(ids)])).to(self.device)
         settings = chosen if isinstance(chosen, Beam) else Beam(1)  # without a length penalty that is greedy search
-        beams = Beams(settings, self.swift, source, limits(source.lengths, **self.reach))
+        beams = BeamSearch(settings, self.inference_model, source, length_limits(source.lengths, **self.reach))
         shown = ""
         for _ in beams:
-            sure = self.bundle.target.decode(beams.certain()).rstrip("�")  # half a character is not certain
+            sure = self.bundle.target.decode(beams.committed_prefix()).rstrip("�")  # half a character is not certain
             yield sure[len(shown) :]
             shown = sure
         yield self.bundle.target.decode(beams.found()[0].hypotheses[0].ids)[len(shown) :]
@@ -199,9 +215,9 @@ class Pipeline:
         logps = self._after(ids, best.ids[:position])
         found: list[Hypothesis] = []
         for token in logps.topk(min(n, len(logps))).indices.tolist():
-            begin = rules.prefix([*best.ids[:position], token])
+            begin = constraints.prefix([*best.ids[:position], token])
             (some,) = search_all(
-                replace(self.usual, rules=(begin,)), self.swift, [ids], **self.reach, device=self.device
+                replace(self.usual, constraints=(begin,)), self.inference_model, [ids], **self.reach, device=self.device
             )
             found += some.hypotheses[:1]  # none where the answer may not become so long
         return [self._answer(text, ids, hypothesis) for hypothesis in found]
@@ -210,8 +226,8 @@ class Pipeline:
         """An answer with where it looked, by one teacher-forced pass."""
         source = ended(Ragged.of([torch.tensor(self._ids(answer.source), dtype=torch.long)]))
         prefix = begun(Ragged.of([torch.tensor(answer.ids, dtype=torch.long)]))
-        with undisturbed(self.model):
-            seen = looks(self.model, source.to(self.device), prefix.to(self.device))
+        with eval_mode(self.model):
+            seen = record_attention(self.model, source.to(self.device), prefix.to(self.device))
         map_ = aligned(self.model, seen) if alignment else None
         return replace(answer, alignment=map_, weights=seen if weights else None)
 
@@ -239,16 +255,16 @@ class Pipeline:
         told = [torch.tensor(self.bundle.target.encode(_text(line).strip()), dtype=torch.long) for line in targets]
         batches = ended(Ragged.of(asked)), ended(Ragged.of(told)), begun(Ragged.of(told))
         source, said, prefix = (batch.to(self.device) for batch in batches)
-        with undisturbed(self.model):
+        with eval_mode(self.model):
             logps = self.model(source, prefix).values.float().log_softmax(-1)
         chosen = said.like(logps.gather(1, said.values[:, None])[:, 0])
         rows = zip(sources, encoded, told, (numbers.tolist() for numbers in chosen), strict=True)
         return [self._answer(line, ids, Hypothesis(own.tolist(), row, sum(row))) for line, ids, own, row in rows]
 
-    def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[Found]:
-        found = search_all(search, self.swift, [ids for _, ids in asked], **self.reach, device=self.device)
+    def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[SearchResult]:
+        found = search_all(search, self.inference_model, [ids for _, ids in asked], **self.reach, device=self.device)
         for (line, _), some in zip(asked, found, strict=True):
-            if any(one.score != one.score for one in some.hypotheses) or not (some.hypotheses or finite(self.model)):
+            if any(one.score != one.score for one in some.hypotheses) or not (some.hypotheses or is_finite(self.model)):
                 raise RegardError("the model's numbers are not finite (NaN); it cannot answer")
             if not some.hypotheses:
                 what = f"no answer to {_short(line)} keeps all these rules within its length"
@@ -278,7 +294,7 @@ class Pipeline:
         """The log-probabilities of what follows some tokens of an answer."""
         source = ended(Ragged.of([torch.tensor(asked, dtype=torch.long)])).to(self.device)
         prefix = begun(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
-        with torch.no_grad(), undisturbed(self.model):
+        with torch.no_grad(), eval_mode(self.model):
             return self.model(source, prefix).values[-1].float().log_softmax(-1)
 
 

@@ -49,10 +49,10 @@ def test_a_dash_that_nobody_wants_is_named_as_it_was_typed(capsys):
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (("--length", "nan"), "the α of a length penalty is from -10 to 10; got nan"),
-        (("--length", "-inf", "--beam", "1"), "the α of a length penalty is from -10 to 10; got -inf"),
+        (("--length", "nan"), "the length penalty α must be between -10 and 10; got nan"),
+        (("--length", "-inf", "--beam", "1"), "the length penalty α must be between -10 and 10; got -inf"),
         (("--repetition", "inf"), "a repetition penalty is from 0.000001 to 1000000 (1 changes nothing); got inf"),
-        (("--longest", "-1"), "longest counts the tokens of an answer, from 0 on; got -1"),
+        (("--longest", "-1"), "max_length must be at least 0; got -1"),
         (("--sample", "--temperature", "inf"), "temperature must be from 0.000001 to 1000000; got inf"),
     ],
 )

@@ -20,7 +20,7 @@ SETTINGS = {
     "transformer": TransformerSettings(
         width=16, heads=2, encoder_layers=1, decoder_layers=2, ffn_width=12, tie_embeddings="none"
     ),
-    "recurrent": RecurrentSettings(width=10, attention="additive", tie_embeddings="none"),
+    "recurrent": RecurrentSettings(width=10, attention="bahdanau", tie_embeddings="none"),
 }
 CARD = {
     "task": "symbols",

@@ -8,8 +8,8 @@ import torch
 from regard.attention.backends import triton
 from regard.kernels.decoding.buffers import Beamed, Clock, Norm, Turns, Walked
 from regard.positions import Rotary
-from regard.search import Length
-from regard.search.constraints import NEVER
+from regard.search import LengthPenalty
+from regard.search.constraints import NEG_INF as NEVER
 from regard.text import END
 from tests.contracts.cases import assert_as_good_as
 from tests.search import plainly
@@ -141,12 +141,12 @@ def test_advance(kernels, vocabulary, beams, best):
     scores[1, 1:] = NEVER
     said, parents, enders = whole
     logps, ends, end_logps = real(3, SLOTS, ROOM, beams)
-    length = Length(0.7)
+    length = LengthPenalty(0.7)
     books = Beamed(
         torch.zeros(rows, dtype=torch.int32), scores, said, parents, logps, ends, enders, end_logps,
         torch.full((SLOTS, best), NEVER), torch.full((SLOTS,), float("inf")),
         torch.randint(rows, (2, rows, ROOM), dtype=torch.int32),
-        torch.tensor([1.0, *(length.penalty(n) for n in range(1, ROOM + 2))]),
+        torch.tensor([1.0, *(length.divisor(n) for n in range(1, ROOM + 2))]),
     )  # fmt: skip
     known, ours, time, times = moved_back(books), moved(books), clock(), moved(clock())
     for step in range(4):

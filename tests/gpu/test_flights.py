@@ -8,13 +8,12 @@ import torch
 
 import regard
 from regard.config import TransformerSettings
-from regard.inference import batching_session as flights
-from regard.inference import swift
-from regard.inference.continuous_batching import USUAL, Flight, Passenger
+from regard.inference import continuous_batching, inference_model, search_all
+from regard.inference.batch_scheduler import DEFAULT_SLOTS, BatchScheduler, Request
 from regard.models import build
-from regard.search import Beam, Greedy, Length, Sampling, search_all
-from regard.search.batch_invariance import settled
-from regard.search.constraints import no_repeat, shortest
+from regard.search import Beam, Greedy, LengthPenalty, Sampling
+from regard.search.batch_invariance import batch_invariant
+from regard.search.constraints import min_length, no_repeat_ngram
 from regard.text import END
 from regard.train import cmudict as demo
 from tests.search.trees import ragged
@@ -30,9 +29,9 @@ SHAPES = [
 ]
 SEARCHES = {
     "greedy": Greedy(),
-    "greedy of 3 or more": Greedy((shortest(3),)),
+    "greedy of 3 or more": Greedy((min_length(3),)),
     "beam 4": Beam(4),
-    "beam 5, 3 best": Beam(5, best=3, length=Length(1.0)),
+    "beam 5, 3 best": Beam(5, n_best=3, length_penalty=LengthPenalty(1.0)),
 }
 
 
@@ -50,9 +49,9 @@ def made(**shape):
     return model.eval()
 
 
-def asked(count, longest=40):
+def asked(count, max_length=40):
     chance = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, longest, (count,), generator=chance).tolist()
+    lengths = torch.randint(1, max_length, (count,), generator=chance).tolist()
     return [torch.randint(3, 30, (length,), generator=chance).tolist() for length in lengths]
 
 
@@ -60,7 +59,7 @@ def usual(search, model, sources, device):
     """The host's own search of all at once."""
     source = ragged(*([*ids, END] for ids in sources)).to(device)
     with torch.inference_mode():
-        return settled(search, model, source, torch.minimum(2 * source.lengths.cpu() + 20, torch.tensor(30)))
+        return batch_invariant(search, model, source, torch.minimum(2 * source.lengths.cpu() + 20, torch.tensor(30)))
 
 
 def assert_same(ours, theirs):
@@ -75,50 +74,50 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_flights_find_what_the_host_finds(shape, search):
     model, sources = made(**shape), asked(70)
-    ours = search_all(search, swift(model.cuda()), sources, most=30, device="cuda")
-    assert_same(ours, usual(search, swift(model), sources, "cuda"))
-    assert_same(ours, usual(search, swift(model.cpu()), sources, "cpu"))
+    ours = search_all(search, inference_model(model.cuda()), sources, most=30, device="cuda")
+    assert_same(ours, usual(search, inference_model(model), sources, "cuda"))
+    assert_same(ours, usual(search, inference_model(model.cpu()), sources, "cpu"))
     assert len({tuple(some.hypotheses[0].ids) for some in ours}) > 4
 
 
-@pytest.mark.parametrize("search", [Greedy(), Beam(4, best=2)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("search", [Greedy(), Beam(4, n_best=2)], ids=["greedy", "beam"])
 def test_no_answer_depends_on_company(search):
     """One seat, eight, 64 and 512."""
-    model, sources = swift(made().cuda()), asked(300)
+    model, sources = inference_model(made().cuda()), asked(300)
     every = search_all(search, model, sources, most=30, device="cuda")
     for count in (1, 7, 64):
         assert_same(search_all(search, model, sources[:count], most=30, device="cuda"), every[:count])
 
 
 def test_every_seat_gives_the_same_bits():
-    model, ids = swift(made().cuda()), [*asked(1)[0], END]
+    model, ids = inference_model(made().cuda()), [*asked(1)[0], END]
     with torch.inference_mode():
-        flight = Flight(Beam(4), model, USUAL, room=64, memory=64)
-        alike = flight.fly([Passenger(i, ids, 0, 40) for i in range(USUAL)])
-        alone = flight.fly([Passenger(0, ids, 0, 40)])
+        flight = BatchScheduler(Beam(4), model, DEFAULT_SLOTS, capacity=64, memory=64)
+        alike = flight.run([Request(i, ids, 0, 40) for i in range(DEFAULT_SLOTS)])
+        alone = flight.run([Request(0, ids, 0, 40)])
     assert all(some == alone[0] for some in alike.values())
 
 
 def test_new_weights_are_seen():
     """As in training: a new twin for each evaluation."""
     model, sources = made().cuda(), asked(9)
-    first = search_all(Greedy(), swift(model), sources, most=30, device="cuda")
+    first = search_all(Greedy(), inference_model(model), sources, most=30, device="cuda")
     with torch.no_grad():
         model.output.table.neg_()
-    second = search_all(Greedy(), swift(model), sources, most=30, device="cuda")
-    assert_same(second, usual(Greedy(), swift(model), sources, "cuda"))
+    second = search_all(Greedy(), inference_model(model), sources, most=30, device="cuda")
+    assert_same(second, usual(Greedy(), inference_model(model), sources, "cuda"))
     assert first != second
 
 
 def test_what_cannot_fly_takes_the_usual_way():
-    model = swift(made().cuda())
-    assert flights.flies(Greedy(), model, "cuda")
-    assert flights.flies(Beam(16, rules=(shortest(2),)), model, "cuda")
-    assert not flights.flies(Greedy(), model, "cpu")
-    assert not flights.flies(Sampling(), model, "cuda")
-    assert not flights.flies(Beam(4, rules=(no_repeat(2),)), model, "cuda")
-    shaw = swift(made(position="shaw").cuda())
-    assert not flights.flies(Greedy(), shaw, "cuda")
+    model = inference_model(made().cuda())
+    assert continuous_batching.cannot(Greedy(), model, "cuda") is None
+    assert continuous_batching.cannot(Beam(16, constraints=(min_length(2),)), model, "cuda") is None
+    assert continuous_batching.cannot(Greedy(), model, "cpu") is not None
+    assert continuous_batching.cannot(Sampling(), model, "cuda") is not None
+    assert continuous_batching.cannot(Beam(4, constraints=(no_repeat_ngram(2),)), model, "cuda") is not None
+    shaw = inference_model(made(position="shaw").cuda())
+    assert continuous_batching.cannot(Greedy(), shaw, "cuda") is not None
     long = [*asked(3), [3] * 2_100]
     found = search_all(Greedy(), model, long, most=30, device="cuda")
     assert_same(found, usual(Greedy(), model, long, "cuda"))
@@ -133,21 +132,23 @@ def test_the_shipped_model_says_what_it_says_on_a_cpu(beam):
 
 
 def test_a_search_finds_its_recorded_flight_again():
-    model = swift(made().cuda())
+    model = inference_model(made().cuda())
     for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
         search_all(search, model, asked(count), most=30, device="cuda")
-    first = dict(flights._READY[model])
+    first = dict(continuous_batching._SCHEDULERS[model])
     assert len(first) >= 3  # one for each search and number of seats
     for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
         search_all(search, model, asked(count), most=30, device="cuda")
-    assert {key: flights._READY[model][key] is flight for key, flight in first.items()} == dict.fromkeys(first, True)
+    assert {
+        key: continuous_batching._SCHEDULERS[model][key] is flight for key, flight in first.items()
+    } == dict.fromkeys(first, True)
 
 
 def test_a_flight_goes_when_its_model_goes():
     """Else every evaluation in training would leave one behind."""
-    model = swift(made().cuda())
+    model = inference_model(made().cuda())
     search_all(Greedy(), model, asked(3), most=30, device="cuda")
-    (flight,) = flights._READY[model].values()
+    (flight,) = continuous_batching._SCHEDULERS[model].values()
     gone = weakref.ref(flight)
     del model, flight
     gc.collect()

@@ -6,7 +6,7 @@ import weakref
 import pytest
 import torch
 
-from regard.inference.cuda_graph import Repeated, recording
+from regard.inference.cuda_graph import GraphedFunction, capture
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 DEVICE = torch.device("cuda")
@@ -17,7 +17,7 @@ class Counter:
 
     def __init__(self) -> None:
         self.total = torch.zeros((), device=DEVICE)
-        self.more = Repeated(self._more, DEVICE)
+        self.more = GraphedFunction(self._more, DEVICE)
 
     def _more(self) -> torch.Tensor:
         return self.total.add_(1)
@@ -44,7 +44,7 @@ def test_what_is_forgotten_goes_without_the_collector():
 
 def test_forgotten_graphs_do_not_spoil_a_recording():
     graph = torch.cuda.CUDAGraph()
-    with recording(graph):
+    with capture(graph):
         torch.zeros(1, device=DEVICE)
     kept = [graph]
     kept.append(kept)  # only the collector will find it
@@ -53,7 +53,7 @@ def test_forgotten_graphs_do_not_spoil_a_recording():
     usual = gc.get_threshold()
     gc.set_threshold(1, 1, 1)
     try:
-        with recording(other):
+        with capture(other):
             some = [[i] for i in range(1_000)]  # the collector would come by
             x.add_(len(some))
     finally:

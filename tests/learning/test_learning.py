@@ -15,7 +15,7 @@ LEAST = 95.0
 TASKS = {"copy": str, "reverse": lambda word: word[::-1]}
 MODELS = {
     "transformer": {"width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 64, "dropout": 0.0},
-    "recurrent": {"width": 48, "attention": "additive", "dropout": 0.0},
+    "recurrent": {"width": 48, "attention": "bahdanau", "dropout": 0.0},
 }
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.inference import swift
+from regard.inference import inference_model
 from regard.models import Model
 from regard.ragged import Ragged
 from tests.models import test_matrix
@@ -19,7 +19,7 @@ some = pytest.mark.parametrize("name", [*SOME, "swift transformer-rotary-pre", "
 
 def made(name: str) -> Model:
     model = test_matrix.made(name.removeprefix("swift "))
-    return swift(model) if name in SWIFT else model
+    return inference_model(model) if name in SWIFT else model
 
 
 def expected(model, source: Ragged, owners: list[int], said: torch.Tensor) -> torch.Tensor:

@@ -6,10 +6,10 @@ import torch
 import regard
 from regard import bundle as bundles
 from regard.errors import RegardError
-from regard.inference import swift
+from regard.inference import inference_model, search_all
 from regard.models import Ensemble, build
 from regard.ragged import Ragged
-from regard.search import Beam, Greedy, Length, search_all
+from regard.search import Beam, Greedy, LengthPenalty
 from tests.models.test_branch import Walk
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, ids, made
 from tests.test_transducer import made as pipeline
@@ -39,7 +39,7 @@ def test_one_is_the_model():
     torch.testing.assert_close(Ensemble([model])(source, prefix).values, truth, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("way", [lambda model: model, swift], ids=["plain", "swift"])
+@pytest.mark.parametrize("way", [lambda model: model, inference_model], ids=["plain", "swift"])
 @torch.no_grad()
 def test_steps_are_the_whole_while_rows_leave_branch_and_change_places(way):
     walk = Walk(way(mixed()), ids([5, 2, 7], SOURCE))
@@ -62,16 +62,16 @@ def test_no_member_copies_the_source_for_beams():
 
 
 def test_a_fast_ensemble_is_made_of_fast_members():
-    kinds = [type(member).__name__ for member in swift(mixed())]
+    kinds = [type(member).__name__ for member in inference_model(mixed())]
     assert kinds == ["Swift", "Swift", "Recurrent", "Recurrent"]
 
 
-@pytest.mark.parametrize("search", [Greedy(), Beam(3, 3, Length(1.0))], ids=["greedy", "beam"])
+@pytest.mark.parametrize("search", [Greedy(), Beam(3, 3, LengthPenalty(1.0))], ids=["greedy", "beam"])
 def test_copies_of_a_model_answer_as_the_model(search):
     model = made("transformer-rotary-pre")
     sources = [row.tolist() for row in ids([5, 1, 7, 3], SOURCE)]
-    alone, copied = (search_all(search, m, sources, most=6) for m in (model, Ensemble([model, model, model])))
-    for one, other in zip(alone, copied, strict=True):
+    greedy_single, copied = (search_all(search, m, sources, most=6) for m in (model, Ensemble([model, model, model])))
+    for one, other in zip(greedy_single, copied, strict=True):
         assert [found.ids for found in one.hypotheses] == [found.ids for found in other.hypotheses]
         assert one.hypotheses[0].logps == pytest.approx(other.hypotheses[0].logps, abs=1e-5)
 
@@ -88,7 +88,7 @@ def test_several_folders_load_as_one_and_look_with_all_members(tmp_path):
     )
     said = both("zebra", alignment=True)
     assert said.alignment.sum(1).tolist() == pytest.approx([1.0] * len(said.alignment), abs=1e-5)
-    assert len(both.model.looks()) == len(first.model.looks()) + len(second.model.looks())
+    assert len(both.model.cross_attentions()) == len(first.model.looks()) + len(second.model.looks())
 
 
 def test_what_cannot_be_one_is_refused(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.inference import swift
+from regard.inference import inference_model
 from regard.ragged import Ragged
 from tests.models import test_matrix
 from tests.models.test_branch import Walk
@@ -13,7 +13,7 @@ TWINS = [name for name in SETTINGS if name.startswith("transformer")]
 
 
 def alone(name: str, length: int) -> Walk:
-    return Walk(swift(test_matrix.made(name)), ids([length], SOURCE))
+    return Walk(inference_model(test_matrix.made(name)), ids([length], SOURCE))
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -41,7 +41,7 @@ def test_a_source_is_folded_only_where_that_is_less_work():
 
 @torch.no_grad()
 def test_several_sources_are_not_folded():
-    assert Walk(swift(test_matrix.made("transformer-none-pre")), ids([3, 3], SOURCE)).state.folded is None
+    assert Walk(inference_model(test_matrix.made("transformer-none-pre")), ids([3, 3], SOURCE)).state.folded is None
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -49,7 +49,7 @@ def test_several_sources_are_not_folded():
 def test_short_sources_are_not_touched_by_what_stands_behind_them(name: str):
     model, lengths = test_matrix.made(name), [2, 7, 1, 5]
     source, prefix = ids(lengths, SOURCE), ids([4] * 4, TARGET)
-    quick = swift(model)
+    quick = inference_model(model)
     state, tokens = quick.start(quick.encode(source)), torch.stack(prefix.unbind())
     whole = torch.stack(model(source, prefix).unbind())
     for time in range(4):

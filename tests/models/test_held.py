@@ -21,10 +21,10 @@ def test_rooms_that_come_and_go_in_the_same_memory_hold_what_was_said():
     walk.step()
     walk.branch([0, 0, 1, 1, 2, 2])
     for _ in range(20):  # each step is held to teacher forcing; rooms grow on the way
-        waiting = {flat.data_ptr() for flat in walk.state.room.store.left}
+        waiting = {flat.data_ptr() for flat in walk.state.past.pool.free}
         walk.step()
         walk.branch([1, 0, 2, 2, 5, 4])
-        reused += walk.state.room.held.data_ptr() in waiting
+        reused += walk.state.past.tensor.data_ptr() in waiting
     assert reused >= 12  # all but the first two of each length
     walk.branch([2, 3], kept=[1])
     walk.step()
@@ -45,7 +45,7 @@ def test_what_a_state_holds_is_not_given_away():
 
 
 def test_memory_that_was_given_back_serves_a_smaller_room_and_then_again_a_larger_one():
-    store, like = held.Store(), torch.empty(0)
+    store, like = held.BufferPool(), torch.empty(0)
     first = store.take((4, 6), like)
     address = first.data_ptr()
     store.give(first)

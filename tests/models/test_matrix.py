@@ -9,6 +9,13 @@ from regard.positions import POSITIONS
 from regard.ragged import Ragged
 
 SOURCE, TARGET = 13, 17
+RECURRENT_ATTENTIONS = [
+    ("none", "additive"),
+    ("bahdanau", "additive"),
+    ("luong", "dot"),
+    ("luong", "general"),
+    ("luong", "additive"),
+]
 SETTINGS = {
     **{
         f"transformer-{name}-{norm_order}": TransformerSettings(
@@ -35,11 +42,11 @@ SETTINGS = {
         tie_embeddings="none",
     ),
     **{
-        f"{cell}-{attention}": RecurrentSettings(
-            width=24, cell=cell, attention=attention, encoder_layers=2, decoder_layers=2
+        f"{cell}-{attention}-{score}": RecurrentSettings(
+            width=24, cell=cell, attention=attention, score=score, encoder_layers=2, decoder_layers=2
         )
         for cell in ("gru", "lstm")
-        for attention in ("none", "additive", "dot", "general", "concat")
+        for attention, score in RECURRENT_ATTENTIONS
     },
 }
 every = pytest.mark.parametrize("name", SETTINGS)

@@ -7,7 +7,7 @@ import torch
 
 from regard.config import TransformerSettings
 from regard.errors import RegardError
-from regard.inference import swift
+from regard.inference import inference_model
 from regard.models import build
 from regard.models.embedding import Embedding
 from regard.positions import Learned
@@ -18,7 +18,7 @@ from tests.models.test_matrix import SOURCE, TARGET, ids
 def made(position: str):
     torch.manual_seed(0)
     sizes = {"width": 24, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 40}
-    return swift(build(TransformerSettings(**sizes, position=position), SOURCE, TARGET).eval())
+    return inference_model(build(TransformerSettings(**sizes, position=position), SOURCE, TARGET).eval())
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned"])

@@ -7,10 +7,10 @@ import torch
 from transformers import MarianConfig, MarianMTModel
 
 from regard.config import TransformerSettings
-from regard.inference import swift
+from regard.inference import inference_model
 from regard.models import Model, build
 from regard.positions import Sinusoidal
-from regard.search import Beam, Greedy, Length
+from regard.search import Beam, Greedy, LengthPenalty
 from regard.search import constraints as rules
 from regard.text import BEGIN, END
 from tests.search.trees import ragged
@@ -18,7 +18,7 @@ from tests.search.trees import ragged
 VOCABULARY, WIDTH, HEADS, DEPTH, HIDDEN, LIMIT = 19, 24, 3, 1, 40, 30
 PAD = 0
 ALPHAS = (1.0, 0.5)
-SEARCHES = [Greedy(), *(Beam(4, best=4, length=Length(alpha)) for alpha in ALPHAS)]
+SEARCHES = [Greedy(), *(Beam(4, best=4, length=LengthPenalty(alpha)) for alpha in ALPHAS)]
 PARTS = {
     "self_attention": "self_attn",
     "cross_attention": "encoder_attn",
@@ -96,7 +96,7 @@ def twins(request) -> tuple[MarianMTModel, Model]:
 def asked(twins) -> list[list[int]]:
     """A hundred sources whose answers end before the limit: there our searches end with the model's probability of the
     end, and theirs leave it open."""
-    model, every, kept = swift(twins[1]), sources(), []
+    model, every, kept = inference_model(twins[1]), sources(), []
     limits = torch.full((len(every),), LIMIT)
     for source, *found in zip(every, *(search(model, ragged(*every), limits) for search in SEARCHES), strict=True):
         kept += [source] if all(len(one.ids) < LIMIT for some in found for one in some.hypotheses) else []
@@ -144,7 +144,7 @@ def test_the_models_are_twins(twins, asked):
 def test_greedy_gives_the_same_tokens(twins, asked):
     marian, model = twins
     expected = [said(row) for row in generated(marian, asked, num_beams=1).sequences]
-    for form in (model, swift(model)):
+    for form in (model, inference_model(model)):
         assert [some.hypotheses[0].ids for some in ours(Greedy(), form, asked)] == expected
     assert len({tuple(ids) for ids in expected}) > 30
     assert len({len(ids) for ids in expected}) > 4
@@ -155,8 +155,8 @@ def test_a_beam_of_four_gives_the_same_tokens_and_scores(twins, asked, alpha):
     marian, model = twins
     beams = {"num_beams": 4, "num_return_sequences": 4, "early_stopping": "never", "length_penalty": alpha}
     expected = generated(marian, asked, **beams)
-    for form in (model, swift(model)):
-        found = ours(Beam(4, best=4, length=Length(alpha)), form, asked)
+    for form in (model, inference_model(model)):
+        found = ours(Beam(4, best=4, length=LengthPenalty(alpha)), form, asked)
         hypotheses = [one for some in found for one in some.hypotheses]
         assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
         assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
@@ -168,8 +168,8 @@ def test_a_beam_under_rules_gives_the_same_too(twins, asked):
         marian, asked, num_beams=4, num_return_sequences=4, early_stopping="never", length_penalty=1.0,
         no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
     )  # fmt: skip
-    kept = (rules.no_repeat(2), rules.shortest(3), rules.banned([[5], [6, 7]]))
-    found = ours(Beam(4, best=4, length=Length(1.0), rules=kept), model, asked)
+    kept = (rules.no_repeat_ngram(2), rules.shortest(3), rules.banned([[5], [6, 7]]))
+    found = ours(Beam(4, best=4, length=LengthPenalty(1.0), rules=kept), model, asked)
     hypotheses = [one for some in found for one in some.hypotheses]
     assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
     assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)

@@ -81,8 +81,8 @@ def test_each_curve_is_drawn_with_its_name():
 
 def test_no_two_of_many_curves_look_alike():
     figure = plots.score_by_distance({str(i): torch.zeros(3) for i in range(28)})
-    looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines[1:]}
-    assert len(looks) == 28
+    record_attention = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines[1:]}
+    assert len(record_attention) == 28
 
 
 @pytest.mark.parametrize(

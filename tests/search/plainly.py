@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from regard.search.beam_state import Board
+from regard.search.beam_state import BeamState
 from regard.search.constraints import NEVER
-from regard.search.length_penalty import Length
+from regard.search.length_penalty import LengthPenalty
 
 
 def embed(tokens, table, places, time, norm):
@@ -50,21 +50,21 @@ def gate(inner):
 
 
 def recall(asked, past, clock, ancestors, turns, line):
-    rows, _, groups, _, dim = past.shape
+    rows, _, length_batches, _, dim = past.shape
     beams, parts = rows // len(clock.time), asked.float().view(rows, -1, dim)
-    heads = parts.shape[1] - 2 * groups
+    heads = parts.shape[1] - 2 * length_batches
     out = torch.zeros(rows, heads, dim)
     for row in range(rows):
         now = int(clock.time[row // beams])
         if not clock.going[row // beams]:
             continue
-        compared, values = parts[row].split((heads + groups, groups))
+        compared, values = parts[row].split((heads + length_batches, length_batches))
         if turns is not None:
             compared = compared * turns.cos[now] + compared[:, turns.partner.long()] * turns.sin[now]
         past[row, :, :, now] = torch.stack([compared[heads:], values])
         holders = [row] * now if ancestors is None else ancestors[now % 2, row, :now].tolist()
         held = torch.stack([past[holder, :, :, when].float() for when, holder in enumerate([*holders, row])], 2)
-        keys, values = held.repeat_interleave(heads // groups, 1)
+        keys, values = held.repeat_interleave(heads // length_batches, 1)
         scores = torch.einsum("hd,htd->ht", compared[:heads], keys) / math.sqrt(dim)
         if line is not None:
             scores = scores + line[:, : now + 1].flip(1)
@@ -73,13 +73,13 @@ def recall(asked, past, clock, ancestors, turns, line):
 
 
 def ask(asked, memory, clock):
-    slots, _, groups, _, dim = memory.shape
+    slots, _, length_batches, _, dim = memory.shape
     queries = asked.float().view(slots, -1, asked.shape[1] // dim, dim)
     out = torch.zeros_like(queries)
     for slot in range(slots):
         if clock.going[slot]:
             held = memory[slot, :, :, : int(clock.length[slot])].float()
-            keys, values = held.repeat_interleave(queries.shape[2] // groups, 1)
+            keys, values = held.repeat_interleave(queries.shape[2] // length_batches, 1)
             weights = (torch.einsum("bhd,htd->bht", queries[slot], keys) / math.sqrt(dim)).softmax(2)
             out[slot] = torch.einsum("bht,htd->bhd", weights, values)
     return out.view_as(asked).to(asked.dtype)
@@ -108,7 +108,7 @@ def likeliest(logits, clock, books, end):
         clock.going[slot], clock.time[slot] = int(token != end), now + 1
 
 
-class Penalties(Length):
+class Penalties(LengthPenalty):
     """Those written in the books."""
 
     def __init__(self, table):
@@ -123,7 +123,7 @@ def advance(logits, clock, books, end):
     logps, allowed = (x.view(-1, beams * vocabulary) for x in permitted(logits, clock, end))
     for slot in clock.going.nonzero()[:, 0].tolist():
         now, own = int(clock.time[slot]), slice(slot * beams, slot * beams + beams)
-        board = Board(beams, books.top.shape[1], Penalties(books.penalties), [int(clock.most[slot])], math.inf)
+        board = BeamState(beams, books.top.shape[1], Penalties(books.penalties), [int(clock.most[slot])], math.inf)
         board.said, board.logps = np.zeros((1, beams, now), np.int64), np.zeros((1, beams, now))
         board.margins[:] = float(books.margin[slot])
         board.worst[:] = float(books.top[slot].min())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import RegardError
-from regard.search import Beam, Beams, Greedy, Length
+from regard.search import Beam, BeamSearch, Greedy, LengthPenalty
 from tests.search.trees import (
     END,
     FAMILIES,
@@ -22,17 +22,17 @@ from tests.search.trees import (
 )
 
 PENALTIES = {
-    "none": Length(0.0),
-    "soft": Length(0.7),
-    "mean": Length(1.0),
-    "short": Length(-0.5),
-    "gnmt": Length(0.9, "gnmt"),
+    "none": LengthPenalty(0.0),
+    "soft": LengthPenalty(0.7),
+    "mean": LengthPenalty(1.0),
+    "short": LengthPenalty(-0.5),
+    "gnmt": LengthPenalty(0.9, "gnmt"),
 }
 families = pytest.mark.parametrize("family", FAMILIES)
 penalties = pytest.mark.parametrize("length", PENALTIES.values(), ids=PENALTIES)
 
 
-def power(length: Length):
+def power(length: LengthPenalty):
     """The penalty, written out again."""
     if length.kind == "gnmt":
         return lambda n: ((5 + n) / 6) ** length.alpha
@@ -45,19 +45,19 @@ def assert_same(found, expected, tolerance=1e-5):
 
 
 def test_a_penalty_by_hand():
-    assert Length(0.0).penalty(7) == 1
-    assert Length(1.0).penalty(7) == 7
-    assert Length(-1.0).penalty(4) == 0.25
-    assert Length(2.0, "gnmt").penalty(7) == 4
+    assert LengthPenalty(0.0).divisor(7) == 1
+    assert LengthPenalty(1.0).divisor(7) == 7
+    assert LengthPenalty(-1.0).divisor(4) == 0.25
+    assert LengthPenalty(2.0, "gnmt").divisor(7) == 4
     with pytest.raises(RegardError, match=r"^unknown length penalty 'gnnt'; did you mean 'gnmt'\?$"):
-        Length(1.0, "gnnt")
+        LengthPenalty(1.0, "gnnt")
 
 
 @families
 def test_a_beam_of_one_is_greedy(family):
     model, asked = made(family, 9, 9), ragged(*sources(12))
-    limits = torch.arange(12) % 5 + 3
-    greedy, beam = Greedy()(model, asked, limits), Beam(1)(model, asked, limits)
+    length_limits = torch.arange(12) % 5 + 3
+    greedy, beam = Greedy()(model, asked, length_limits), Beam(1)(model, asked, length_limits)
     assert [one.hypotheses[0].ids for one in beam] == [one.hypotheses[0].ids for one in greedy]
     assert len({tuple(one.hypotheses[0].ids) for one in beam}) > 4  # else nothing was compared
     for one, other in zip(beam, greedy, strict=True):
@@ -68,18 +68,18 @@ def test_a_beam_of_one_is_greedy(family):
 @families
 def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all(family, length):
     model, asked, limit = made(family, 9, 4), sources(2), 4
-    found = Beam(120, best=7, length=length)(model, ragged(*asked), torch.full((2,), limit))
+    found = Beam(120, n_best=7, length_penalty=length)(model, ragged(*asked), torch.full((2,), limit))
     for source, some in zip(asked, found, strict=True):
         every = list(sentences(following(model, source, limit), limit))
         assert len(every) == 1 + 3 + 9 + 27 + 81
         assert_same(some, ranked(every, power(length))[:7])
 
 
-@pytest.mark.parametrize("length", [Length(1.0), Length(0.9, "gnmt")], ids=["mean", "gnmt"])
+@pytest.mark.parametrize("length", [LengthPenalty(1.0), LengthPenalty(0.9, "gnmt")], ids=["mean", "gnmt"])
 @families
 def test_every_number_is_the_teacher_forced_one(family, length):
     model, asked = made(family, 9, 9), sources(3)
-    found = Beam(4, best=4, length=length)(model, ragged(*asked), torch.full((3,), 6))
+    found = Beam(4, n_best=4, length_penalty=length)(model, ragged(*asked), torch.full((3,), 6))
     if family != "swift":
         model.double()  # the truth
     for source, some in zip(asked, found, strict=True):
@@ -95,9 +95,9 @@ def test_every_number_is_the_teacher_forced_one(family, length):
 def test_stopping_early_changes_nothing(size, best, alpha):
     for end, seed in itertools.product((-1.0, 1.0, 4.0), range(2)):
         model, asked = Chance(6, seed=seed, end=end), sources(10, seed=seed)
-        limits = [i % 7 for i in range(10)]
-        found = Beam(size, best, Length(alpha))(model, ragged(*asked), torch.tensor(limits))
-        for source, limit, some in zip(asked, limits, found, strict=True):
+        length_limits = [i % 7 for i in range(10)]
+        found = Beam(size, best, LengthPenalty(alpha))(model, ragged(*asked), torch.tensor(length_limits))
+        for source, limit, some in zip(asked, length_limits, found, strict=True):
             expected = patient_beam(model.next(source), size, lambda n: n**alpha, limit)[:best]
             assert_same(some, expected)
             scores = [one.score for one in some.hypotheses]
@@ -116,7 +116,7 @@ def test_it_does_stop_early_and_finished_sources_leave():
 @pytest.mark.parametrize("vocabulary", [3, 4])
 def test_a_vocabulary_smaller_than_the_beam(vocabulary):
     model, asked = Chance(vocabulary), sources(4)
-    found = Beam(50, best=9)(model, ragged(*asked), torch.tensor([0, 1, 2, 3]))
+    found = Beam(50, n_best=9)(model, ragged(*asked), torch.tensor([0, 1, 2, 3]))
     for limit, (source, some) in enumerate(zip(asked, found, strict=True)):
         assert_same(some, ranked(sentences(model.next(source), limit), lambda n: 1)[:9])
     assert [one.ids for one in found[0].hypotheses] == [[]]
@@ -125,20 +125,20 @@ def test_a_vocabulary_smaller_than_the_beam(vocabulary):
 def test_fewer_answers_than_asked_for_are_no_reason_to_think_it_close_or_clear():
     """Where the tree holds fewer than `best` answers, the margin is still that of the decisions taken."""
     model, asked = Chance(5), sources(6)
-    for some in Beam(3, best=3)(model, ragged(*asked), torch.full((6,), 1)):
+    for some in Beam(3, n_best=3)(model, ragged(*asked), torch.full((6,), 1)):
         assert some.margin == some.margin
-    (alone,) = Beam(3, best=3)(Chance(5, steps=1), ragged(asked[0]), torch.tensor([1]))
+    (alone,) = Beam(3, n_best=3)(Chance(5, steps=1), ragged(asked[0]), torch.tensor([1]))
     assert alone.margin >= 0
 
 
 @families
 def test_a_source_in_any_company_is_answered_the_same(family):
-    model, asked, beam = made(family, 9, 9), sources(4), Beam(3, best=2, length=Length(1.0))
-    limits = torch.tensor([2 * len(source) for source in asked])
-    together = beam(model, ragged(*asked), limits)
-    backwards = beam(model, ragged(*asked[::-1]), limits.flip(0))[::-1]
+    model, asked, beam = made(family, 9, 9), sources(4), Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))
+    length_limits = torch.tensor([2 * len(source) for source in asked])
+    together = beam(model, ragged(*asked), length_limits)
+    backwards = beam(model, ragged(*asked[::-1]), length_limits.flip(0))[::-1]
     for i, source in enumerate(asked):
-        (alone,) = beam(model, ragged(source), limits[i : i + 1])
+        (alone,) = beam(model, ragged(source), length_limits[i : i + 1])
         for other in (together[i], backwards[i]):
             assert_same(other, [(one.score, tuple(one.ids)) for one in alone.hypotheses])
 
@@ -147,10 +147,12 @@ def test_a_source_in_any_company_is_answered_the_same(family):
 def test_what_is_certain_grows_and_is_how_the_answer_begins(alpha):
     early = 0
     for source in sources(12):
-        beams = Beams(Beam(3, length=Length(alpha)), Chance(6, end=-2.0), ragged(source), torch.tensor([12]))
+        beams = BeamSearch(
+            Beam(3, length_penalty=LengthPenalty(alpha)), Chance(6, end=-2.0), ragged(source), torch.tensor([12])
+        )
         prefixes: list[list[int]] = [[]]
         for _ in beams:
-            sure = beams.certain()
+            sure = beams.committed_prefix()
             assert sure[: len(prefixes[-1])] == prefixes[-1]
             prefixes.append(sure)
         answer = beams.found()[0].hypotheses[0].ids
@@ -163,10 +165,10 @@ def test_certain_speaks_of_the_first_source_even_after_it_has_left():
     asked = sources(12)
     for first in range(12):
         order = [asked[first], *asked[:first], *asked[first + 1 :]]
-        beams = Beams(Beam(2), Chance(6, end=1.0), ragged(*order), torch.full((12,), 12))
+        beams = BeamSearch(Beam(2), Chance(6, end=1.0), ragged(*order), torch.full((12,), 12))
         for _ in beams:
-            certain = beams.certain()
-        assert certain == beams.found()[0].hypotheses[0].ids
+            committed_prefix = beams.committed_prefix()
+        assert committed_prefix == beams.found()[0].hypotheses[0].ids
 
 
 def test_a_model_of_numbers_that_are_none_still_stops():
@@ -179,9 +181,9 @@ def test_a_model_of_numbers_that_are_none_still_stops():
 
 @pytest.mark.parametrize("family", ["transformer", "recurrent"])
 def test_a_model_in_64_bits_is_searched_too(family):
-    model, asked, limits = made(family, 9, 9), ragged(*sources(4)), torch.full((4,), 6)
-    single = Beam(3)(model, asked, limits)
-    for one, other in zip(single, Beam(3)(model.double(), asked, limits), strict=True):
+    model, asked, length_limits = made(family, 9, 9), ragged(*sources(4)), torch.full((4,), 6)
+    single = Beam(3)(model, asked, length_limits)
+    for one, other in zip(single, Beam(3)(model.double(), asked, length_limits), strict=True):
         assert_same(one, [(h.score, tuple(h.ids)) for h in other.hypotheses])
 
 
@@ -200,7 +202,7 @@ def test_few_candidates_are_ranked_as_many_are():
         allowed = logps.masked_fill(torch.rand(3, 11) < 0.3, float("-inf"))
         scores = torch.randn(1, 3, dtype=torch.float64)
         totals = (allowed.double() + scores.T).flatten()
-        found = beam.few(allowed, logps, scores.numpy(), 7)
+        found = beam.top_candidates_numpy(allowed, logps, scores.numpy(), 7)
         values, places = totals.topk(7)
         torch.testing.assert_close(torch.from_numpy(found[0][0]), values)
         assert (found[1][0] * 11 + found[2][0]).tolist() == places.tolist()

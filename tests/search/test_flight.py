@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from regard.config import TransformerSettings
-from regard.inference import batching_session as flights
-from regard.inference import swift
-from regard.inference.batching_session import flies, passengers
-from regard.inference.continuous_batching import USUAL, Flight, Passenger
+from regard.inference import continuous_batching, inference_model
+from regard.inference.batch_scheduler import DEFAULT_SLOTS, BatchScheduler, Request
+from regard.inference.continuous_batching import cannot, requests
 from regard.models import build
-from regard.search import Beam, Found, Greedy, Hypothesis, Length
-from regard.search.constraints import longest, shortest
+from regard.search import Beam, Greedy, Hypothesis, LengthPenalty, SearchResult
+from regard.search.constraints import max_length, min_length
 from regard.text import END
 from tests.search import plainly
 from tests.search.trees import ragged, sources
@@ -28,10 +27,12 @@ SHAPES = [
 ]
 SEARCHES = {
     "greedy": Greedy(),
-    "greedy of 3 to 5": Greedy((shortest(3), longest(5))),
+    "greedy of 3 to 5": Greedy((min_length(3), max_length(5))),
     "beam 3": Beam(3),
-    "beam 4, 2 best": Beam(4, best=2, length=Length(1.0)),
-    "beam 2 of 2 to 4": Beam(2, best=2, length=Length(0.6, "gnmt"), rules=(shortest(2), longest(4))),
+    "beam 4, 2 best": Beam(4, n_best=2, length_penalty=LengthPenalty(1.0)),
+    "beam 2 of 2 to 4": Beam(
+        2, n_best=2, length_penalty=LengthPenalty(0.6, "gnmt"), constraints=(min_length(2), max_length(4))
+    ),
 }
 
 
@@ -46,17 +47,17 @@ def made(**shape):
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
         model.output.table.mul_(0.5)
-    return swift(model.eval())
+    return inference_model(model.eval())
 
 
-def limits(asked):
+def length_limits(asked):
     return [len(ids) + 4 for ids in asked]
 
 
 @torch.inference_mode()
 def flown(search, model, asked, seats, memory=16):
-    flight = Flight(search, model, seats, room=ROOM, memory=memory, kernels=plainly)
-    found = flight.fly(passengers(search, asked, limits(asked)))
+    flight = BatchScheduler(search, model, seats, capacity=ROOM, memory=memory, kernels=plainly)
+    found = flight.run(requests(search, asked, length_limits(asked)))
     return [found[i] for i in range(len(asked))]
 
 
@@ -73,7 +74,7 @@ def assert_same(ours, theirs):
 def test_who_sits_beside_whom_changes_nothing(search):
     """Thirteen sources in four seats: the host's search of all at once knows what each must find."""
     model, asked = made(), sources(13)
-    expected = search(model, ragged(*asked), torch.tensor(limits(asked)))
+    expected = search(model, ragged(*asked), torch.tensor(length_limits(asked)))
     ours = flown(search, model, asked, 4)
     assert_same(ours, expected)
     assert len({tuple(some.hypotheses[0].ids) for some in ours}) > 3
@@ -83,43 +84,45 @@ def test_who_sits_beside_whom_changes_nothing(search):
 @pytest.mark.parametrize("search", [SEARCHES["greedy"], SEARCHES["beam 3"]], ids=["greedy", "beam"])
 def test_every_kind_of_decoder_flies(shape, search):
     model, asked = made(**shape), sources(5)
-    assert_same(flown(search, model, asked, 2), search(model, ragged(*asked), torch.tensor(limits(asked))))
+    assert_same(flown(search, model, asked, 2), search(model, ragged(*asked), torch.tensor(length_limits(asked))))
 
 
 def test_a_flight_can_be_taken_again():
     model, asked = made(), sources(6)
     with torch.inference_mode():
-        flight = Flight(Beam(2), model, 4, room=ROOM, memory=16, kernels=plainly)
-        first, second = (flight.fly(passengers(Beam(2), asked, limits(asked))) for _ in range(2))
+        flight = BatchScheduler(Beam(2), model, 4, capacity=ROOM, memory=16, kernels=plainly)
+        first, second = (flight.run(requests(Beam(2), asked, length_limits(asked))) for _ in range(2))
     assert first == second
-    assert list(flight.steady.clock.going) == [0] * 4
+    assert list(flight.decoder.clock.going) == [0] * 4
 
 
 def test_who_cannot_fly():
     asked = [[3, END], [3] * 3_000, [4, END]]
-    assert passengers(Greedy(), asked, [5, 5, 5_000]) == [Passenger(0, [3, END], 0, 5)]
-    assert passengers(Greedy((shortest(4),)), asked, [3, 9, 9]) == [Passenger(2, [4, END], 4, 9)]
+    assert requests(Greedy(), asked, [5, 5, 5_000]) == [Request(0, [3, END], 0, 5)]
+    assert requests(Greedy((min_length(4),)), asked, [3, 9, 9]) == [Request(2, [4, END], 4, 9)]
 
 
 def test_nobody_flies_without_a_gpu():
-    assert not flies(Greedy(), made(), "cpu")
+    assert cannot(Greedy(), made(), "cpu") is not None
 
 
 def test_seats_for_how_many():
     wanted = {1: 1, 2: 8, 8: 8, 9: 64, 64: 64, 256: 64, 257: 512, 9_999: 512}
-    assert {count: flights._wanted(count, torch.float32) for count in wanted} == wanted
-    assert {count: flights._wanted(count, torch.bfloat16) for count in wanted} == wanted | {2: 64, 8: 64}
+    assert {count: continuous_batching._slots(count, torch.float32) for count in wanted} == wanted
+    assert {count: continuous_batching._slots(count, torch.bfloat16) for count in wanted} == wanted | {2: 64, 8: 64}
 
 
 class Certain:
     """A flight that finds for everybody what it is told, and says who came."""
 
     def __init__(self, seats: int, margins: dict[int, float]):
-        self.steady, self.margins, self.came = SimpleNamespace(slots=seats), margins, []
+        self.decoder, self.margins, self.came = SimpleNamespace(slots=seats), margins, []
 
-    def fly(self, waiting):
+    def run(self, waiting):
         self.came = [one.number for one in waiting]
-        return {n: Found([Hypothesis([self.steady.slots], [0.0], 0.0)], self.margins.get(n, 1.0)) for n in self.came}
+        return {
+            n: SearchResult([Hypothesis([self.decoder.slots], [0.0], 0.0)], self.margins.get(n, 1.0)) for n in self.came
+        }
 
 
 def said(found):
@@ -128,24 +131,31 @@ def said(found):
 
 def test_close_calls_are_decided_in_a_usual_flight(monkeypatch):
     """Whoever flies with 8 or 512 seats, and whatever the second flight thinks of it."""
-    waiting = [Passenger(i, [3, END], 0, 5) for i in range(4)]
+    waiting = [Request(i, [3, END], 0, 5) for i in range(4)]
     for seats in (8, 512):
-        known = {seats: Certain(seats, {1: 1e-6, 3: 0.0}), USUAL: Certain(USUAL, {1: 1e-6})}
-        monkeypatch.setattr(flights, "_wanted", lambda count, dtype, seats=seats: seats)
-        monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats, known=known: known[seats])
-        assert said(flights._flown(Greedy(), made(), waiting)) == {0: seats, 1: USUAL, 2: seats, 3: USUAL}
-        assert known[USUAL].came == [1, 3]
-    alone = {USUAL: Certain(USUAL, {2: 0.0})}
-    monkeypatch.setattr(flights, "_wanted", lambda count, dtype: USUAL)
-    monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: alone[seats])
-    assert said(flights._flown(Greedy(), made(), waiting)) == dict.fromkeys(range(4), USUAL)
+        known = {seats: Certain(seats, {1: 1e-6, 3: 0.0}), DEFAULT_SLOTS: Certain(DEFAULT_SLOTS, {1: 1e-6})}
+        monkeypatch.setattr(continuous_batching, "_slots", lambda count, dtype, seats=seats: seats)
+        monkeypatch.setattr(
+            continuous_batching, "_scheduler", lambda search, model, some, seats, known=known: known[seats]
+        )
+        assert said(continuous_batching._run(Greedy(), made(), waiting)) == {
+            0: seats,
+            1: DEFAULT_SLOTS,
+            2: seats,
+            3: DEFAULT_SLOTS,
+        }
+        assert known[DEFAULT_SLOTS].came == [1, 3]
+    alone = {DEFAULT_SLOTS: Certain(DEFAULT_SLOTS, {2: 0.0})}
+    monkeypatch.setattr(continuous_batching, "_slots", lambda count, dtype: DEFAULT_SLOTS)
+    monkeypatch.setattr(continuous_batching, "_scheduler", lambda search, model, some, seats: alone[seats])
+    assert said(continuous_batching._run(Greedy(), made(), waiting)) == dict.fromkeys(range(4), DEFAULT_SLOTS)
 
 
 def test_without_room_for_a_usual_flight_close_calls_go_the_usual_way(monkeypatch):
     known = {8: Certain(8, {1: 1e-6})}
-    monkeypatch.setattr(flights, "_wanted", lambda count, dtype: 8)
-    monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: known.get(seats))
-    waiting = [Passenger(i, [3, END], 0, 5) for i in range(3)]
-    assert said(flights._flown(Greedy(), made(), waiting)) == {0: 8, 2: 8}
-    monkeypatch.setattr(flights, "_flight", lambda search, model, some, seats: None)
-    assert flights._flown(Greedy(), made(), waiting) == {}
+    monkeypatch.setattr(continuous_batching, "_slots", lambda count, dtype: 8)
+    monkeypatch.setattr(continuous_batching, "_scheduler", lambda search, model, some, seats: known.get(seats))
+    waiting = [Request(i, [3, END], 0, 5) for i in range(3)]
+    assert said(continuous_batching._run(Greedy(), made(), waiting)) == {0: 8, 2: 8}
+    monkeypatch.setattr(continuous_batching, "_scheduler", lambda search, model, some, seats: None)
+    assert continuous_batching._run(Greedy(), made(), waiting) == {}

@@ -9,9 +9,9 @@ from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import build
 from regard.models.contract import Model, State
 from regard.ragged import Ragged
-from regard.search import Greedy, limits
-from regard.search.autoregressive import walk
-from regard.search.greedy import alone, likeliest
+from regard.search import Greedy, length_limits
+from regard.search.autoregressive import decode
+from regard.search.greedy import greedy_single, most_likely
 from tests.search.trees import BEGIN, END, FAMILIES, Chance, Stepped, forced, made, ragged, sources
 
 LETTERS = 9
@@ -53,8 +53,8 @@ class Reciter(Stepped):
         return logits, Place(state.scripts, state.at + 1)
 
 
-def greedy(model: Model, source: Ragged, longest: int | list[int]) -> list[list[int]]:
-    most = torch.tensor(longest).expand(len(source))
+def greedy(model: Model, source: Ragged, max_length: int | list[int]) -> list[list[int]]:
+    most = torch.tensor(max_length).expand(len(source))
     return [some.hypotheses[0].ids for some in Greedy()(model, source, most)]
 
 
@@ -93,8 +93,8 @@ def test_one_limit_for_all_or_one_for_each_is_kept_to():
 
 
 def test_the_usual_limit_is_twice_the_source_and_some():
-    assert limits(torch.tensor([1, 30])).tolist() == [22, 80]
-    assert limits(torch.tensor([1, 30]), 50).tolist() == [22, 50]
+    assert length_limits(torch.tensor([1, 30])).tolist() == [22, 80]
+    assert length_limits(torch.tensor([1, 30]), 50).tolist() == [22, 50]
 
 
 def test_a_symbol_that_only_looks_special_is_said():
@@ -158,9 +158,9 @@ def test_the_first_word_is_the_likeliest_of_the_full_pass():
     said = greedy(model, source, 6)
     for row, words in zip(source.unbind(), said, strict=True):
         logits = model(Ragged.of([row]), ragged([BEGIN, *words])).values
-        likeliest = logits.argmax(-1).tolist()
-        assert likeliest[: len(words)] == words
-        assert len(words) == 6 or likeliest[-1] == END
+        most_likely = logits.argmax(-1).tolist()
+        assert most_likely[: len(words)] == words
+        assert len(words) == 6 or most_likely[-1] == END
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, 12])
@@ -174,7 +174,7 @@ def test_a_source_alone_is_answered_as_in_company(seed, limit):
         model.output.table.mul_(3)  # so that ends come early and late
     source = Ragged.of([torch.tensor([5, 3, 7, 4, END])])
     ours = alone(model, source, limit)
-    ((theirs, margin),) = walk(model, source, torch.tensor([limit]), likeliest)
+    ((theirs, margin),) = decode(model, source, torch.tensor([limit]), most_likely)
     assert ours.hypotheses[0].ids == theirs.ids
     assert ours.hypotheses[0].logps == pytest.approx(theirs.logps, abs=1e-6)
     assert ours.hypotheses[0].score == pytest.approx(theirs.score, abs=1e-6)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from regard.config import RecurrentSettings, TransformerSettings
-from regard.inference import swift
+from regard.inference import inference_model
 from regard.models import Model, build
 from regard.models.contract import State
 from regard.ragged import Ragged
@@ -21,7 +21,7 @@ TRANSFORMER = TransformerSettings(
 FAMILIES = {
     "transformer": TRANSFORMER,
     "swift": TRANSFORMER,
-    "recurrent": RecurrentSettings(width=16, attention="additive"),
+    "recurrent": RecurrentSettings(width=16, attention="bahdanau"),
 }
 
 
@@ -53,7 +53,7 @@ class Stepped(Model):
     def project(self, vectors):
         raise NotImplementedError
 
-    def looks(self):
+    def cross_attentions(self):
         return []
 
 
@@ -114,7 +114,7 @@ def made(family: str, source: int, target: int, *, sharp: float = 3.0) -> Model:
     model = build(FAMILIES[family], source, target).eval()
     with torch.no_grad():
         model.output.table.mul_(sharp)
-    return swift(model) if family == "swift" else model
+    return inference_model(model) if family == "swift" else model
 
 
 @torch.no_grad()

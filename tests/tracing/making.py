@@ -19,11 +19,11 @@ KINDS = {
     "t5": TransformerSettings(**SMALL, position="t5", activation="gelu"),
     "shaw": TransformerSettings(**SMALL, position="shaw", kv_heads=2),
     "bottleneck": RecurrentSettings(width=8, attention="none", encoder_layers=2),
-    "additive": RecurrentSettings(width=8, attention="additive", decoder_layers=2),
-    "additive-lstm": RecurrentSettings(width=8, attention="additive", cell="lstm", encoder_layers=2),
-    "dot": RecurrentSettings(width=8, attention="dot", decoder_layers=2, cell="lstm"),
-    "general": RecurrentSettings(width=8, attention="general", tie_embeddings="none"),
-    "concat": RecurrentSettings(width=8, attention="concat"),
+    "additive": RecurrentSettings(width=8, attention="bahdanau", decoder_layers=2),
+    "additive-lstm": RecurrentSettings(width=8, attention="bahdanau", cell="lstm", encoder_layers=2),
+    "dot": RecurrentSettings(width=8, attention="luong", score="dot", decoder_layers=2, cell="lstm"),
+    "general": RecurrentSettings(width=8, attention="luong", score="general", tie_embeddings="none"),
+    "concat": RecurrentSettings(width=8, attention="luong"),
 }
 ATTENDING = [kind for kind in KINDS if kind != "bottleneck"]
 TRANSFORMERS = [kind for kind, settings in KINDS.items() if isinstance(settings, TransformerSettings)]

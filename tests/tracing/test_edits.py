@@ -52,7 +52,7 @@ def test_the_recurrent_attention_cut_is_its_columns_set_to_zero(kind):
     width = KINDS[kind].width
     with torch.no_grad():
         t.model.readout.weight[:, width:] = 0
-        if t.model.looks_before:
+        if t.model.attends_before:
             t.model.decoder.weight_ih_l0[:, width:] = 0
     torch.testing.assert_close(got, logits(t), rtol=1e-6, atol=2e-6 * float(got.abs().max()))
 

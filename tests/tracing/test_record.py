@@ -7,7 +7,7 @@ from tracing.making import ATTENDING, KINDS, TRANSFORMERS, made
 from regard.models.layers import EncoderLayer
 from regard.models.residual_stream import Stream
 from regard.ragged import Ragged
-from regard.search import Greedy, looks
+from regard.search import Greedy, record_attention
 from regard.text import BEGIN, END
 from regard.trace import record
 
@@ -30,7 +30,7 @@ def test_the_weights_are_those_that_search_sees(kind):
     t = made(kind)
     trace = record(t, "zebra", "AH B N")
     source = Ragged.of([torch.tensor([*t.bundle.source.encode("zebra"), END])])
-    seen = looks(t.model, source, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode("AH B N")])]))
+    seen = record_attention(t.model, source, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode("AH B N")])]))
     assert len(seen) == len(trace.attentions)
     for weights, one in zip(seen.values(), trace.attentions, strict=True):
         torch.testing.assert_close(trace[f"{one.name}.weights"], weights, rtol=1e-4, atol=1e-5)

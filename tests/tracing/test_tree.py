@@ -5,12 +5,12 @@ import torch
 
 import regard
 from regard.errors import RegardError
-from regard.search import Beam, Length
+from regard.search import Beam, LengthPenalty
 from regard.text import END
 from regard.trace import Tree, tree
 
 WORDS = ["banana", "attention", "x"]
-SEARCHES = [Beam(1), Beam(3, 2), Beam(4, 4, Length(1.0)), Beam(8, 3, Length(0.6, "gnmt"))]
+SEARCHES = [Beam(1), Beam(3, 2), Beam(4, 4, LengthPenalty(1.0)), Beam(8, 3, LengthPenalty(0.6, "gnmt"))]
 
 
 @pytest.fixture(scope="module", params=["spelling", "spelling-recurrent"])

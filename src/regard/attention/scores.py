@@ -26,6 +26,7 @@ class Score(nn.Module):
     paper: ClassVar[str]
     is_dot: ClassVar[bool] = True  # whether `as_dot` reduces it to a dot product
     is_scaled_dot: ClassVar[bool] = False  # whether it is exactly q · k / √dim
+    needs_projection: ClassVar[bool] = False  # whether it is meaningless on unprojected states
 
     def __init_subclass__(cls) -> None:
         """A score that compares in a way of its own is no dot product, unless it says so."""
@@ -90,6 +91,7 @@ class Additive(Score):
     formula = "v · tanh(q + k)"
     paper = "Bahdanau et al. 2015, A.1.2"
     is_dot = False
+    needs_projection = True
 
     def __init__(self, heads: int, dim: int) -> None:
         super().__init__(heads, dim)

@@ -40,12 +40,12 @@ def chosen(pipeline: Pipeline, form: Form, asked: Search, draw: Draw) -> search.
     if asked.beam is not None and 1 <= asked.beam < form.n_best:
         raise RegardError(f"a beam of {asked.beam} cannot give {form.n_best} answers; widen --beam or lower --n-best")
     restrictions = {
-        "shortest": asked.shortest,
-        "longest": asked.longest,
+        "min_length": asked.shortest,
+        "max_length": asked.longest,
         "prefix": asked.prefix or "",
-        "banned": asked.ban or (),
-        "repetition": asked.repetition,
-        "no_repeat": asked.no_repeat,
+        "ban": asked.ban or (),
+        "repetition_penalty": asked.repetition,
+        "no_repeat_ngram": asked.no_repeat,
     }
     if not draw.sample:
         _only(draw, "needs --sample")
@@ -56,7 +56,7 @@ def chosen(pipeline: Pipeline, form: Form, asked: Search, draw: Draw) -> search.
             best=form.n_best,
             length=asked.length,
             required=required,
-            **restrictions,  # type: ignore[arg-type]
+            **restrictions,
         )
     for name in ("beam", "length", "require"):
         if getattr(asked, name) is not None:

@@ -20,12 +20,14 @@ def beams(held: Held, width: int) -> dict[str, Any]:
         raise invalid("an edited model answers greedily, without beams; take the edits away to see them", "edited")
     with held.model.turn() as pipeline:
         search = searching(pipeline, width)
-        made = tree(pipeline, held.ask.source, search if isinstance(search, Beam) else Beam(1, rules=search.rules))
+        made = tree(
+            pipeline, held.ask.source, search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
+        )
         return _told(pipeline, made)
 
 
 def _told(pipeline: Pipeline, made: Tree) -> dict[str, Any]:
-    target, length = pipeline.bundle.target, made.search.length
+    target, length = pipeline.bundle.target, made.search.length_penalty
     nodes = []
     for node, label in zip(made.nodes, made.labels, strict=True):
         said = made.ids(node.number)
@@ -40,7 +42,7 @@ def _told(pipeline: Pipeline, made: Tree) -> dict[str, Any]:
     return {
         "size": made.search.size,
         "length": {"alpha": length.alpha, "kind": length.kind},
-        "penalties": [length.penalty(step + 1) for step in range(1 + max(node.step for node in made.nodes))],
+        "penalties": [length.divisor(step + 1) for step in range(1 + max(node.step for node in made.nodes))],
         "nodes": nodes,
         "answers": made.answers,
     }

@@ -17,7 +17,7 @@ from regard.explore.traces import Traces
 from regard.models import Model
 from regard.models.recurrent import Recurrent
 from regard.ragged import Ragged
-from regard.search.length_batching import limits
+from regard.search.length_batching import length_limits
 from regard.text import BEGIN, END
 from regard.trace.occlusion import TOGETHER, copies, scored
 
@@ -38,7 +38,7 @@ def sweep(models: Models, traces: Traces, asked: Sweep) -> dict[str, Any]:
     source, said = [piece.id for piece in base.source], [piece.id for piece in base.following]
     count, logp, found = max(1, TOGETHER // (len(source) + len(said))), float(base["out.total"]), []
     with model.turn() as pipeline:
-        longest = min(TOKENS, int(limits(torch.tensor([len(source)]), **pipeline.reach)[0]))
+        longest = min(TOKENS, int(length_limits(torch.tensor([len(source)]), **pipeline.reach)[0]))
         for start in range(0, len(heads), count):
             some = heads[start : start + count]
             with cut(pipeline.model, base.attentions, some):
@@ -59,8 +59,8 @@ def cut(model: Model, attentions: Sequence[Attended], heads: Sequence[Head]) -> 
         for copy, (name, head) in enumerate(heads):
             kept[copy, :, head] = float(name != one.name)
         if isinstance(model, Recurrent):  # its one head is the one that is cut
-            assert model.look is not None
-            hooks.append(model.look.attention.register_forward_hook(_nothing))
+            assert model.attention is not None
+            hooks.append(model.attention.attention.register_forward_hook(_nothing))
         else:
             hooks.append(_attention(model, one.name).out.register_forward_pre_hook(_without(kept)))
     try:

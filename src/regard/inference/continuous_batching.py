@@ -1,135 +1,142 @@
-"""Flight: many sources searched at once on a GPU, each at its own place; who is done makes room for who waits.
-
-A step is captured once as a CUDA graph and repeated; the host looks at it every few steps. The numbers of a source do
-not depend on who flies with it, only on how many seats the flight has. A close call (see settled.py) of any other
-flight is therefore decided in one of USUAL seats: the answer depends on the source and nothing else.
-"""
+"""Continuous batching: which searches it can run, how many slots they get, and how near-ties are settled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary, proxy
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
-from regard.inference.cuda_graph import Repeated
-from regard.inference.device_beams import BeamLedger, GreedyLedger
-from regard.inference.fast_transformer import Swift
-from regard.inference.static_decoder import Steady
+from regard.inference import static_decoder
+from regard.inference.batch_scheduler import (
+    DEFAULT_SLOTS,
+    SLOTS,
+    BatchScheduler,
+    Request,
+    power_of_two,
+)
+from regard.inference.fast_transformer import FastTransformer
+from regard.models import Model
 from regard.search.beam import Beam
+from regard.search.constraints import max_length, min_length
 from regard.search.greedy import Greedy
-from regard.search.hypothesis import Found
+from regard.search.hypothesis import Search, SearchResult
 
-SEATS = (1, 8, 64, 512)
-USUAL = 64
-LOOK = 4  # steps between two looks at who is done
+MAX_BEAM = 16
+MAX_TOKENS = 2_048  # of a source or an output
+KEPT_SCHEDULERS = 4  # per model
+MEMORY_SHARE = 0.25  # of the free GPU memory, for the KV caches
+_INSTALLED = find_spec("triton") is not None
 
-
-class Passenger(NamedTuple):
-    """A source (its end included) that waits under a number, and the least and most tokens that its answer may have."""
-
-    number: int
-    ids: Sequence[int]
-    least: int
-    most: int
-
-    @property
-    def room(self) -> int:
-        """How much room its source needs: few sizes, so that few shapes are met."""
-        return rounded(len(self.ids), 16)
+_LOCK = Lock()  # a scheduler serves one search at a time
+_SCHEDULERS: WeakKeyDictionary[Model, dict[tuple[object, int], BatchScheduler]] = WeakKeyDictionary()
 
 
-def rounded(size: int, least: int) -> int:
-    """The next power of two."""
-    return max(least, 1 << (size - 1).bit_length())
+def cannot(search: Search, model: Model, device: torch.device | str) -> str | None:
+    """Why this search cannot run on the device alone: it supports greedy and beam search with length
+    constraints on a FastTransformer."""
+    if torch.device(device).type != "cuda" or not _INSTALLED:
+        return "it needs a GPU and Triton"
+    if not isinstance(model, FastTransformer):
+        return f"it runs a FastTransformer, not a {type(model).__name__}"
+    if torch.cuda.get_device_capability(model.tables[0].device) < (8, 0):
+        return "the GPU's matrix units do not support float32 (compute capability below 8.0)"
+    if type(search) is not Greedy and type(search) is not Beam:
+        return f"it runs greedy and beam search, not {type(search).__name__}"
+    if isinstance(search, Beam) and (search.size > MAX_BEAM or search.required is not None):
+        return f"it supports beams up to {MAX_BEAM} without required words"
+    for constraint in search.constraints:
+        if not isinstance(constraint, min_length | max_length):
+            return "it supports length constraints only"
+    return static_decoder.cannot(model, beams=_beams(search))
 
 
-class Lounge:
-    """Those who wait, the longest first: who comes last should not fly alone for long. Sources of one room are read
-    together, before there is a seat for all of them."""
-
-    def __init__(self, steady: Steady, waiting: Sequence[Passenger]) -> None:
-        self.steady, self.some, self.read = steady, list[Passenger](), steady.memory
-        self.groups = self._groups(sorted(waiting, key=lambda one: (len(one.ids), one.most), reverse=True))
-
-    def board(self, seats: int) -> tuple[list[Passenger], Float[Tensor, "layer source 2 group time dim"]]:
-        """At most so many, and what was read of them; none if nobody waits."""
-        if not self.some and (group := next(self.groups, None)):
-            self.some, self.read = group, self.steady.read([one.ids for one in group], group[0].room)
-        some, self.some = self.some[:seats], self.some[seats:]
-        read, self.read = self.read[:, : len(some)], self.read[:, len(some) :]
-        return some, read
-
-    def _groups(self, waiting: Sequence[Passenger]) -> Iterator[list[Passenger]]:
-        for room, group in groupby(waiting, lambda one: one.room):
-            those, size = list(group), self.steady.batch(room)
-            yield from (those[start : start + size] for start in range(0, len(those), size))
+def run(search: Any, model: Any, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> Mapping[int, SearchResult]:
+    """The result of each source (END included) by its index, without those that do not fit."""
+    waiting = requests(search, sources, limits)
+    with _LOCK, torch.cuda.device(model.tables[0].device):
+        return _run(search, model, waiting)
 
 
-class Flight:
-    """Seats for so many sources, and a step that is repeated until all have arrived."""
-
-    def __init__(
-        self, search: Greedy | Beam, model: Swift, seats: int, *, room: int, memory: int, kernels: Any = None
-    ) -> None:
-        beams = search.size if isinstance(search, Beam) else 1
-        self.steady = Steady(model, seats, beams, room=room, memory=memory, kernels=kernels)
-        self.ledger = BeamLedger(self.steady, search) if isinstance(search, Beam) else GreedyLedger(self.steady)
-        self.step = Repeated(self._step, self.steady.device)  # no seat is taken yet, so nothing happens
-
-    def fits(self, room: int, memory: int) -> bool:
-        """Whether answers and sources of such rooms find place."""
-        return room <= self.steady.room and memory <= self.steady.memory_room
-
-    def fly(self, waiting: Sequence[Passenger]) -> dict[int, Found]:
-        """What is found for each, by number."""
-        lounge = Lounge(self.steady, waiting)
-        seats: list[Passenger | None] = [None] * self.steady.slots
-        times = np.zeros(len(seats), np.int64)
-        left, found = len(waiting), dict[int, Found]()
-        while left:
-            self._seat(seats, times, lounge)
-            for _ in range(_steps(seats, times)):
-                self.step()
-            looked = self.steady.counts[:2].cpu().numpy()
-            times = looked[0].astype(np.int64)
-            over = [slot for slot, one in enumerate(seats) if one is not None and not looked[1, slot]]
-            if over:
-                answers = self.ledger.found(self._places(over), times[over])
-                found |= {seats[slot].number: some for slot, some in zip(over, answers, strict=True)}  # type: ignore[union-attr]
-                left -= len(over)
-            for slot in over:
-                seats[slot] = None
-        return found
-
-    def _seat(self, seats: list[Passenger | None], times: Int[np.ndarray, " slot"], lounge: Lounge) -> None:
-        """Free seats are taken, as long as somebody waits."""
-        free = [slot for slot, one in enumerate(seats) if one is None]
-        while free:
-            some, read = lounge.board(len(free))
-            if not some:
-                break
-            slots, free = free[: len(some)], free[len(some) :]
-            rows = [[slot, 0, 1, one.most, one.least, len(one.ids)] for slot, one in zip(slots, some, strict=True)]
-            told = torch.tensor(rows).to(self.steady.device)
-            self.steady.seat(told[:, 0], read, told[:, 1:].t().int())
-            self.ledger.open(told[:, 0])
-            for slot, one in zip(slots, some, strict=True):
-                seats[slot], times[slot] = one, 0
-
-    def _step(self) -> None:
-        self.ledger.choose(self.steady.step(self.ledger.tokens, self.ledger.ancestors))
-
-    def _places(self, slots: Sequence[int]) -> Tensor:
-        return torch.tensor(slots, device=self.steady.device)
+def requests(search: Greedy | Beam, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Request]:
+    """The requests that fit. Excludes those that are too long, and those whose constraints contradict."""
+    rules = search.constraints
+    least = max((rule.count for rule in rules if isinstance(rule, min_length)), default=0)
+    most = min((rule.count for rule in rules if isinstance(rule, max_length)), default=MAX_TOKENS)
+    every = [Request(index, ids, least, min(most, limits[index])) for index, ids in enumerate(sources)]
+    return [one for one in every if len(one.ids) <= MAX_TOKENS and least <= one.max_length < MAX_TOKENS]
 
 
-def _steps(seats: Sequence[Passenger | None], times: Int[np.ndarray, " slot"]) -> int:
-    """How many steps to take before the next look: a few, but none in vain."""
-    going = [(one.least - time, one.most - time) for one, time in zip(seats, times.tolist(), strict=True) if one]
-    soonest, latest = min(least for least, _ in going), max(most for _, most in going)
-    return min(max(LOOK, soonest + 1), latest + 1)
+def _run(search: Greedy | Beam, model: FastTransformer, waiting: Sequence[Request]) -> Mapping[int, SearchResult]:
+    if not waiting:
+        return {}
+    scheduler = _scheduler(search, model, waiting, _slots(len(waiting), model.tables[0].dtype))
+    if scheduler is None:
+        return {}
+    results = scheduler.run(waiting)
+    ties = [one for one in waiting if results[one.number].is_close]
+    if scheduler.decoder.slots == DEFAULT_SLOTS or not ties:
+        return results
+    default = _scheduler(search, model, ties, DEFAULT_SLOTS)
+    usable = default is not None and default.decoder.slots == DEFAULT_SLOTS
+    again = default.run(ties) if default is not None and usable else {}
+    decided = {index: one for index, one in results.items() if not one.is_close}
+    return {**decided, **again}
+
+
+def _beams(search: Greedy | Beam) -> int:
+    return search.size if isinstance(search, Beam) else 1
+
+
+def _slots(count: int, dtype: torch.dtype) -> int:
+    """How many slots pay for `count` requests: many slots pay only if they are filled. In half precision
+    near-ties are frequent, and a step of DEFAULT_SLOTS takes no longer than one of 8 slots: 2 to 8
+    requests go there at once instead of being searched twice."""
+    fitting = SLOTS[-1]
+    for slots in SLOTS:
+        if count <= (slots if slots < DEFAULT_SLOTS else 4 * slots):
+            fitting = slots
+            break
+    return fitting if dtype == torch.float32 or count == 1 else max(fitting, DEFAULT_SLOTS)
+
+
+def _scheduler(
+    search: Greedy | Beam, model: FastTransformer, waiting: Sequence[Request], wanted: int
+) -> BatchScheduler | None:
+    """A scheduler with at most `wanted` slots, as memory allows; None if nothing fits."""
+    capacity = power_of_two(max(one.max_length for one in waiting) + 1, 64)
+    memory = max(one.capacity for one in waiting)
+    reason = static_decoder.cannot(model, beams=_beams(search), capacity=capacity, memory=memory)
+    if reason is not None:
+        return None
+    cached = _SCHEDULERS.setdefault(model, {})
+    is_beam = isinstance(search, Beam)
+    kind = (search.size, search.n_best, search.length_penalty) if is_beam else None  # type: ignore[union-attr]
+    for slots in [slots for slots in SLOTS[::-1] if slots <= wanted]:
+        scheduler = cached.pop((kind, slots), None)
+        if scheduler is None or not scheduler.fits(capacity, memory):
+            if scheduler is not None:
+                capacity = max(capacity, scheduler.decoder.capacity)
+                memory = max(memory, scheduler.decoder.memory_capacity)
+            del scheduler
+            if not _fits_memory(search, model, slots, capacity, memory):
+                continue
+            weak: Any = proxy(model)  # the scheduler must not keep its model alive
+            scheduler = BatchScheduler(search, weak, slots, capacity=capacity, memory=memory)
+        cached[kind, slots] = scheduler  # the latest comes last
+        for old in list(cached)[:-KEPT_SCHEDULERS]:
+            del cached[old]
+        return scheduler
+    return None
+
+
+def _fits_memory(search: Greedy | Beam, model: FastTransformer, slots: int, capacity: int, memory: int) -> bool:
+    """Whether the KV caches fit into the allowed share of the free memory."""
+    table, beams = model.tables[1], _beams(search)
+    each = 2 * len(model.decoder) * model.kv_heads * model.dim * table.element_size()
+    free, _ = torch.cuda.mem_get_info(table.device)
+    free += torch.cuda.memory_reserved(table.device) - torch.cuda.memory_allocated(table.device)
+    return slots * each * (beams * capacity + memory) <= MEMORY_SHARE * free

@@ -1,4 +1,4 @@
-"""Repeated: work that a GPU does again and again without being told how."""
+"""CUDA graphs: capture a function once, then replay it without launch overhead."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 @contextmanager
-def recording(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
-    """What a GPU is told inside is recorded in the graph, and not done.
+def capture(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
+    """Capture the GPU work of the block into the graph, without running it.
 
-    Other threads may go on: one of them fetches batches. Nothing is collected meanwhile, for a forgotten graph that
-    is destroyed while another is recorded spoils that one (pytorch/pytorch#161037).
+    Other threads may continue (one of them prefetches batches). Garbage collection is off: destroying
+    an old graph during a capture invalidates the capture (pytorch/pytorch#161037).
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -29,28 +29,28 @@ def recording(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
             gc.enable()
 
 
-class Repeated(Generic[T]):
-    """A function of tensors that never move. On a GPU it is captured as a graph, and what it returns is written anew by
-    each call; elsewhere it is simply called.
+class GraphedFunction(Generic[T]):
+    """A function of tensors at fixed addresses. On a GPU it is captured as a CUDA graph, and each call
+    overwrites its results; elsewhere it is called.
 
-    It runs once before it is captured, so that all it needs is there: what it does then must not matter. After that it
-    is forgotten, for most often it belongs to who keeps this, and the two would keep each other: its tensors are its
-    owner's to keep."""
+    It runs once before the capture as a warm-up, whose effects must not matter. Afterwards the
+    function is dropped: usually its owner holds this object, and the two would keep each other alive.
+    """
 
-    def __init__(self, act: Callable[[], T], device: torch.device) -> None:
-        self.act: Callable[[], T] | None = act
+    def __init__(self, function: Callable[[], T], device: torch.device) -> None:
+        self.function: Callable[[], T] | None = function
         if device.type == "cuda":
-            stream, here = torch.cuda.Stream(device), torch.cuda.current_stream(device)
-            stream.wait_stream(here)
+            stream, current = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+            stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                act()
-            here.wait_stream(stream)
-            self.graph, self.act = torch.cuda.CUDAGraph(), None
-            with recording(self.graph):
-                self.made = act()
+                function()
+            current.wait_stream(stream)
+            self.graph, self.function = torch.cuda.CUDAGraph(), None
+            with capture(self.graph):
+                self.result = function()
 
     def __call__(self) -> T:
-        if self.act is not None:
-            return self.act()
+        if self.function is not None:
+            return self.function()
         self.graph.replay()
-        return self.made
+        return self.result

@@ -1,6 +1,6 @@
-"""Ledger: the books of a search that runs on a device: opened for new sources, written there, read when they are over.
+"""Device beams: the state of a search that runs on a GPU, one slot per request.
 
-A slot is a source's place in the flight. Nothing in the books moves, so a captured graph can write them.
+All tensors keep their addresses, so that a captured CUDA graph can update them.
 """
 
 from __future__ import annotations
@@ -13,134 +13,135 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.inference.static_decoder import Steady
+from regard.inference.static_decoder import StaticDecoder
 from regard.kernels.decoding.buffers import Beamed, Walked
 from regard.search.beam import Beam
-from regard.search.constraints import NEVER
-from regard.search.hypothesis import Found, Hypothesis
+from regard.search.constraints import NEG_INF
+from regard.search.hypothesis import Hypothesis, SearchResult
 from regard.text import BEGIN, END
 
-FAR = float("inf")
+INFINITY = float("inf")
 
 
-class Ledger(ABC):
-    """The books of one kind of search."""
+class DeviceState(ABC):
+    """The state of one kind of search."""
 
-    tokens: Int[Tensor, " row"]  # what each row says next
+    tokens: Int[Tensor, " row"]  # the next input token of each row
     ancestors: Int[Tensor, "2 row time"] | None = None
 
     @abstractmethod
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
-        """One more token in each row that is going."""
+        """Choose one more token in each active row."""
 
     @abstractmethod
     def open(self, slots: Int[Tensor, " some"]) -> None:
-        """New sources begin in these slots."""
+        """Start new requests in these slots."""
 
     @abstractmethod
-    def found(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[Found]:
-        """What was found in these slots, each of which took so many steps."""
+    def results(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[SearchResult]:
+        """The results of finished slots, which took these numbers of steps."""
 
 
-class GreedyLedger(Ledger):
-    """What each slot has said."""
+class DeviceGreedy(DeviceState):
+    """The output of each slot."""
 
-    def __init__(self, steady: Steady) -> None:
-        self.steady, size = steady, (steady.slots, steady.room)
-        self.said = torch.zeros(size, dtype=torch.int32, device=steady.device)
-        self.logps = torch.zeros(size, device=steady.device)
-        self.tokens, self.margin = self.said.new_zeros(size[0]), self.logps.new_zeros(size[0])
-        self.books = Walked(self.tokens, self.said, self.logps, self.margin)
+    def __init__(self, decoder: StaticDecoder) -> None:
+        self.decoder, size = decoder, (decoder.slots, decoder.capacity)
+        self.outputs = torch.zeros(size, dtype=torch.int32, device=decoder.device)
+        self.logps = torch.zeros(size, device=decoder.device)
+        self.tokens, self.margin = self.outputs.new_zeros(size[0]), self.logps.new_zeros(size[0])
+        self.buffers = Walked(self.tokens, self.outputs, self.logps, self.margin)
 
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
-        """The likeliest."""
-        self.steady.kernels.likeliest(logits, self.steady.clock, self.books, END)
+        """The most likely token."""
+        self.decoder.kernels.likeliest(logits, self.decoder.clock, self.buffers, END)
 
     def open(self, slots: Int[Tensor, " some"]) -> None:
-        """They begin."""
+        """Reset the slots."""
         self.tokens.index_fill_(0, slots, BEGIN)
-        self.margin.index_fill_(0, slots, FAR)
+        self.margin.index_fill_(0, slots, INFINITY)
 
-    def found(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[Found]:
-        """One answer each."""
+    def results(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[SearchResult]:
+        """One hypothesis each."""
         longest = int(steps.max())
-        said, logps = (table[slots, :longest].tolist() for table in (self.said, self.logps))
+        outputs, logps = (table[slots, :longest].tolist() for table in (self.outputs, self.logps))
         margins = self.margin[slots].tolist()
-        rows = zip(said, logps, margins, steps.tolist(), strict=True)
-        return [Found([Hypothesis(a[: n - 1], b[:n], sum(b[:n]))], margin) for a, b, margin, n in rows]
+        rows = zip(outputs, logps, margins, steps.tolist(), strict=True)
+        return [SearchResult([Hypothesis(a[: n - 1], b[:n], sum(b[:n]))], margin) for a, b, margin, n in rows]
 
 
-class BeamLedger(Ledger):
-    """What each beam has said, where it came from, and which ends counted."""
+class DeviceBeams(DeviceState):
+    """The tokens and parents of each beam, and the finished hypotheses."""
 
-    def __init__(self, steady: Steady, search: Beam) -> None:
-        self.steady, self.search = steady, search
-        slots, room, beams, rows = steady.slots, steady.room, steady.beams, steady.slots * steady.beams
-        options: dict[str, Any] = {"device": steady.device}
-        self.whole = torch.zeros(3, slots, room, beams, dtype=torch.int32, **options)
-        self.real = torch.zeros(3, slots, room, beams, **options)
+    def __init__(self, decoder: StaticDecoder, search: Beam) -> None:
+        self.decoder, self.search = decoder, search
+        slots, capacity, beams = decoder.slots, decoder.capacity, decoder.beams
+        rows = slots * beams
+        options: dict[str, Any] = {"device": decoder.device}
+        self.integers = torch.zeros(3, slots, capacity, beams, dtype=torch.int32, **options)
+        self.floats = torch.zeros(3, slots, capacity, beams, **options)
         self.tokens = torch.zeros(rows, dtype=torch.int32, **options)
-        self.scores, self.top = torch.zeros(slots, beams, **options), torch.zeros(slots, search.best, **options)
+        self.scores, self.top = torch.zeros(slots, beams, **options), torch.zeros(slots, search.n_best, **options)
         self.margin = torch.zeros(slots, **options)
-        self.ancestors = torch.zeros(2, rows, room, dtype=torch.int32, **options)
-        self.first = torch.full((beams,), NEVER, **options).index_fill_(0, torch.tensor([0], **options), 0.0)
-        self.penalties = np.array([search.length.penalty(length) for length in range(1, room + 2)])
+        self.ancestors = torch.zeros(2, rows, capacity, dtype=torch.int32, **options)
+        self.first = torch.full((beams,), NEG_INF, **options).index_fill_(0, torch.tensor([0], **options), 0.0)
+        self.penalties = np.array([search.length_penalty.divisor(length) for length in range(1, capacity + 2)])
         self.divisors = torch.tensor([1.0, *self.penalties], dtype=torch.float32, **options)
-        said, parents, enders = self.whole
-        logps, ends, end_logps = self.real
-        self.books = Beamed(
-            self.tokens, self.scores, said, parents, logps, ends, enders, end_logps, self.top, self.margin,
+        tokens, parents, enders = self.integers
+        logps, ends, end_logps = self.floats
+        self.buffers = Beamed(
+            self.tokens, self.scores, tokens, parents, logps, ends, enders, end_logps, self.top, self.margin,
             self.ancestors, self.divisors,
         )  # fmt: skip
 
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
-        """The best beginnings go on."""
-        self.steady.kernels.advance(logits, self.steady.clock, self.books, END)
+        """Extend the best hypotheses."""
+        self.decoder.kernels.advance(logits, self.decoder.clock, self.buffers, END)
 
     def open(self, slots: Int[Tensor, " some"]) -> None:
-        """One beam begins; the others are nothing."""
+        """Reset the slots to one empty hypothesis each."""
         self.tokens.view_as(self.scores).index_fill_(0, slots, BEGIN)
         self.scores.index_copy_(0, slots, self.first.expand(len(slots), -1))
-        self.top.index_fill_(0, slots, NEVER)
-        self.margin.index_fill_(0, slots, FAR)
+        self.top.index_fill_(0, slots, NEG_INF)
+        self.margin.index_fill_(0, slots, INFINITY)
 
-    def found(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[Found]:
-        """The best answers, the best first, as search/board.py ranks them."""
-        longest, best = int(steps.max()), self.search.best
-        said, parents, enders = self.whole[:, slots, :longest].cpu().numpy()
-        logps, ends, end_logps = self.real[:, slots, :longest].double().cpu().numpy()
+    def results(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[SearchResult]:
+        """The best hypotheses, best first, ranked as in search/beam_state.py."""
+        longest, best = int(steps.max()), self.search.n_best
+        tokens, parents, enders = self.integers[:, slots, :longest].cpu().numpy()
+        logps, ends, end_logps = self.floats[:, slots, :longest].double().cpu().numpy()
         margins = self.margin[slots].tolist()
         taken = np.arange(longest) < steps[:, None]
-        ranked = np.where(taken[:, :, None], ends, NEVER) / self.penalties[:longest, None]
+        ranked = np.where(taken[:, :, None], ends, NEG_INF) / self.penalties[:longest, None]
         ranked = ranked.reshape(len(steps), -1)
         order = np.argsort(-ranked, axis=1, kind="stable")[:, : best + 1]
         scores = np.take_along_axis(ranked, order, 1)
-        row, place = (scores[:, :best] > NEVER).nonzero()
-        when, rank = np.divmod(order[row, place], self.steady.beams)
-        ids, numbers = traced(said, parents, logps, row, when, enders[row, when, rank])
-        answers: list[list[Hypothesis]] = [[] for _ in margins]
+        row, place = (scores[:, :best] > NEG_INF).nonzero()
+        when, rank = np.divmod(order[row, place], self.decoder.beams)
+        ids, numbers = backtrack(tokens, parents, logps, row, when, enders[row, when, rank])
+        hypotheses: list[list[Hypothesis]] = [[] for _ in margins]
         final = end_logps[row, when, rank].tolist(), scores[row, place].tolist(), when.tolist(), row.tolist()
         for some, those, last, score, end, who in zip(ids.tolist(), numbers.tolist(), *final, strict=True):
-            answers[who].append(Hypothesis(some[:end], [*those[:end], last], score))
+            hypotheses[who].append(Hypothesis(some[:end], [*those[:end], last], score))
         with np.errstate(invalid="ignore"):
             gaps = scores[:, :-1] - scores[:, 1:]
-        gaps = np.fmin.reduce(gaps, axis=1, initial=FAR)  # −∞ from −∞ is none
-        return [Found(some, min(*pair)) for some, *pair in zip(answers, margins, gaps.tolist(), strict=True)]
+        gaps = np.fmin.reduce(gaps, axis=1, initial=INFINITY)  # −∞ − −∞ is no gap
+        return [SearchResult(some, min(*pair)) for some, *pair in zip(hypotheses, margins, gaps.tolist(), strict=True)]
 
 
-def traced(
-    said: Int[np.ndarray, "slot time beam"],
+def backtrack(
+    tokens: Int[np.ndarray, "slot time beam"],
     parents: Int[np.ndarray, "slot time beam"],
     logps: Float[np.ndarray, "slot time beam"],
-    rows: Int[np.ndarray, " answer"],
-    ends: Int[np.ndarray, " answer"],
-    beams: Int[np.ndarray, " answer"],
-) -> tuple[Int[np.ndarray, "answer said"], Float[np.ndarray, "answer said"]]:
-    """Tokens and log-probabilities of answers, from the beam and step at which each ended back to its beginning."""
+    rows: Int[np.ndarray, " hypothesis"],
+    ends: Int[np.ndarray, " hypothesis"],
+    beams: Int[np.ndarray, " hypothesis"],
+) -> tuple[Int[np.ndarray, "hypothesis time"], Float[np.ndarray, "hypothesis time"]]:
+    """Tokens and log-probabilities of hypotheses, followed back from the beam and step where each ended."""
     longest = int(ends.max()) if len(ends) else 0
     ids, numbers, beams = np.zeros((len(rows), longest), np.int64), np.zeros((len(rows), longest)), beams.copy()
     for step in range(longest - 1, -1, -1):
-        heard = step < ends
-        ids[:, step], numbers[:, step] = said[rows, step, beams], logps[rows, step, beams]
-        beams = np.where(heard, parents[rows, step, beams], beams)
+        active = step < ends
+        ids[:, step], numbers[:, step] = tokens[rows, step, beams], logps[rows, step, beams]
+        beams = np.where(active, parents[rows, step, beams], beams)
     return ids, numbers

@@ -1,8 +1,9 @@
-"""Swift: a Transformer for search. The same numbers from few operations: a step of a small model costs what calling its
-operations costs.
+"""FastTransformer: an inference copy of a Transformer that computes the same numbers with fewer operations.
 
-Weights are laid out once for products of few rows, those that read the same vectors lie side by side, what is added is
-added by the product that makes it, all caches are one tensor, and one source alone is folded into the weights.
+Weights are packed once for products of few rows; projections that read the same vectors are one
+matrix; residuals are added by the product that makes them; all KV caches are one tensor; and the
+cross-attention to a single source is folded into the weights. In small models the number of operator
+calls decides the speed of a step.
 """
 
 from __future__ import annotations
@@ -15,54 +16,63 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention import MultiHead, causal, everything
+from regard.attention import Mask
 from regard.attention.backends import sdpa
+from regard.attention.masks import Inside
 from regard.attention.padded import Padded
-from regard.inference.folded_cross_attention import Folding
-from regard.inference.inference_model import StandIn
-from regard.inference.kv_cache import HeldState, Room
-from regard.inference.packed_linear import Linear, Vectors
-from regard.inference.uncached import Whole
-from regard.kernels.fused_linear import listeners, plain
+from regard.attention.reference import steps
+from regard.inference.folded_cross_attention import FoldedCrossAttention
+from regard.inference.inference_model import InferenceModel
+from regard.inference.kv_cache import CachedState, KVCache
+from regard.inference.packed_linear import PackedLinear, Vectors
+from regard.kernels.fused_linear import plain
 from regard.models.contract import Model
-from regard.models.ensemble import Ensemble
-from regard.models.layers import FeedForward, Sublayer
+from regard.models.description import AttentionDescription, LayerDescription, describe, unknown_part
 from regard.models.transformer import Transformer
-from regard.positions import Added, Learned
+from regard.positions import Added, Learned, Rotary
 from regard.ragged import Layout, Ragged
 
-SOME = 64  # positions that are laid out at first
+INITIAL_POSITIONS = 64  # rows of a position table that are computed at first
 
 
-def swift(model: Model) -> Model:
-    """The model as fast as it can be searched: a Transformer's twin with its weights of now, or each member's. One that
-    somebody listens to is searched by whole passes, one with layers of other kinds as it is."""
-    if isinstance(model, Ensemble):
-        return Ensemble([swift(member) for member in model])
-    if any(map(listeners, model.modules())):
-        return Whole(model)
-    own = all(plain(part) for part in model.modules() if isinstance(part, nn.Linear))
-    if isinstance(model, Transformer) and model.settings.attention_backend in ("auto", "sdpa") and own:
-        return Swift(model)
-    return model
+def cannot(model: Model) -> str | None:
+    """Why this model cannot run on the fast engine."""
+    if reason := unknown_part(model):
+        return reason
+    assert isinstance(model, Transformer)
+    if (backend := model.settings.attention_backend) not in ("auto", "sdpa"):
+        return f"model.attention_backend = {backend!r} asks for another backend"
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear) and not plain(layer):
+            return f"{name} is a linear layer with an adapter or a hook"
+    return None
 
 
 class Block:
-    """A layer: the projections of its attentions, its feed-forward, and the norm of each residual."""
+    """A layer with packed weights."""
 
-    def __init__(self, attention: MultiHead, feed: FeedForward, *residuals: Sublayer) -> None:
-        self.attention, self.heads, self.turn = attention.attention, attention.heads, attention.turn
-        self.asked = Linear.of(attention.queries, attention.keys, attention.values)
-        self.out = Linear.of(attention.out)
-        self.inner, self.outer, self.activation = Linear.of(feed.inner), Linear.of(feed.outer), feed.activation
-        self.norms, self.before = [_norm(residual.norm) for residual in residuals], residuals[0].before
+    def __init__(self, layer: LayerDescription) -> None:
+        attention = layer.self_attention
+        heads, feed = attention.projections, layer.feed_forward
+        self.self_attention, self.rotation = attention, attention.rotation
+        self.heads, self.is_plain = heads.heads, attention.is_plain
+        self.qkv = PackedLinear.of(heads.queries, heads.keys, heads.values)
+        self.out = PackedLinear.of(heads.out)
+        self.inner, self.outer = PackedLinear.of(feed.inner), PackedLinear.of(feed.outer)
+        self.activation = feed.activation
+        self.norms = [_norm(norm) for norm in layer.norms]
+        self.pre_norm = layer.pre_norm
+        self.cross = layer.cross_attention
+        if self.cross is not None:
+            self.cross_queries = PackedLinear.of(self.cross.projections.queries)
+            self.cross_out = PackedLinear.of(self.cross.projections.out)
 
-    def residual(self, place: int, x: Vectors, act: Callable[[Vectors], Vectors], out: Linear) -> Vectors:
-        """x + out(f(norm(x))), or norm(x + out(f(x))). The x that is given is written over."""
+    def residual(self, place: int, x: Vectors, act: Callable[[Vectors], Vectors], out: PackedLinear) -> Vectors:
+        """x + out(f(norm(x))), or norm(x + out(f(x))). Overwrites x."""
         norm = self.norms[place]
-        return out.onto(x, act(norm(x))) if self.before else norm(out.onto(x, act(x)))
+        return out.onto(x, act(norm(x))) if self.pre_norm else norm(out.onto(x, act(x)))
 
-    def feed(self, x: Vectors) -> Float[Tensor, "row hidden"]:
+    def feed(self, x: Vectors) -> Float[Tensor, "row ffn_width"]:
         """The feed-forward up to its last product."""
         inner = self.inner(x)
         if self.activation == "swiglu":
@@ -72,172 +82,233 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
-    """The encoder's vectors, whose they are, and what padding them hides: 0, or −∞ where nothing is (None: nothing)."""
+class EncodedSources:
+    """The encoder's vectors, their layout, and the additive padding mask (None: no padding)."""
 
     vectors: Vectors
     layout: Layout
-    seen: Float[Tensor, "source 1 1 time"] | None
+    lengths: Int[Tensor, " source"] | None
+    padding: Float[Tensor, "source 1 1 time"] | None
 
 
-class Swift(StandIn[Transformer]):
-    """The twin of a Transformer. Passes over whole prefixes are the original's."""
+class FastTransformer(InferenceModel[Transformer]):
+    """An inference copy of a Transformer. Teacher-forced passes are the original's."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__(model)
-        self.encoder = [
-            Block(layer.self_attention, layer.feed_forward, layer.residual1, layer.residual2) for layer in model.encoder
-        ]
-        self.decoder = [
-            Block(layer.self_attention, layer.feed_forward, layer.residual1, layer.residual2, layer.residual3)
-            for layer in model.decoder
-        ]
-        looks = [layer.cross_attention for layer in model.decoder]
-        self.kv_heads, self.dim = looks[0].kv_heads, looks[0].dim
-        self.crossing = [(Linear.of(look.queries), Linear.of(look.out)) for look in looks]
-        self.remembered = Linear.of(*(role for look in looks for role in (look.keys, look.values)))
+        self.encoder = [Block(describe(layer)) for layer in model.encoder]
+        self.decoder = [Block(describe(layer)) for layer in model.decoder]
+        cross = [layer.cross_attention for layer in model.decoder]
+        self.kv_heads, self.dim = cross[0].kv_heads, cross[0].dim
+        self.memory_kv = PackedLinear.of(*(part for each in cross for part in (each.keys, each.values)))
         self.encoder_norm, self.decoder_norm = _norm(model.encoder_norm), _norm(model.decoder_norm)
-        self.folding = Folding(looks)
-        self.logits = Linear.laid(model.output.table)
+        foldable = all(block.cross is not None and block.cross.is_plain for block in self.decoder)
+        self.folding = FoldedCrossAttention(cross) if foldable else None
+        self.logits = PackedLinear.packed(model.output.table)
         self.tables = [side.table.detach() * side.scale for side in (model.source, model.target)]
-        self.adding = model.source.position, model.target.position
-        self.turns: dict[int, Tensor] = {}  # by position, made when first needed
-        self.places: dict[int, Tensor] = {}  # by encoding: the first positions, as many as were needed yet or more
+        self.added_positions = model.source.position, model.target.position
+        self.rotations: dict[tuple[int, int], Tensor] = {}  # by encoding and position
+        self.position_tables: dict[int, Tensor] = {}  # by encoding; grown on demand
 
-    def encode(self, source: Ragged) -> Memory:
-        """A vector for each source token."""
+    def encode(self, source: Ragged) -> EncodedSources:
+        """A contextual vector for each source token."""
         layout = source.layout
         lengths = None if layout.even else layout.lengths
-        return Memory(self._encode(source.values, layout, lengths), layout, self._seen(layout, lengths))
+        padding = self._padding(layout, lengths)
+        vectors = self._encode(source.values, layout, lengths, padding)
+        return EncodedSources(vectors, layout, lengths, padding)
 
-    def start(self, memory: Memory) -> HeldState:
-        """Nothing said yet; keys and values of the sources, for all layers in one product."""
-        rows = _spread(self.remembered(memory.vectors), memory.layout)
-        held = rows.unflatten(2, (-1, self.kv_heads, self.dim)).permute(0, 2, 3, 1, 4).contiguous()
-        fold = rows.size(0) == 1 and held.device.type == "cpu" and self.folding.pays(memory.layout.longest)
-        folded = self.folding(held) if fold else None
-        return HeldState(Room(held.narrow(3, 0, 0), 0), 0, Room(held, 0), memory.seen, folded)
+    def start(self, memory: EncodedSources) -> CachedState:
+        """The state before the first token; projects the sources for all layers in one product."""
+        rows = _pad_tokens(self.memory_kv(memory.vectors), memory.layout)
+        cache = rows.unflatten(2, (-1, self.kv_heads, self.dim)).permute(0, 2, 3, 1, 4).contiguous()
+        folded = None
+        if self.folding is not None and rows.size(0) == 1 and cache.device.type == "cpu":
+            folded = self.folding(cache) if self.folding.pays(memory.layout.longest) else None
+        past = KVCache(cache.narrow(3, 0, 0), 0)
+        return CachedState(past, 0, KVCache(cache, 0), memory.padding, memory.lengths, folded)
 
-    def step(self, tokens: Int[Tensor, " row"], state: HeldState) -> tuple[Float[Tensor, "row vocabulary"], HeldState]:
+    def step(
+        self, tokens: Int[Tensor, " row"], state: CachedState
+    ) -> tuple[Float[Tensor, "row vocabulary"], CachedState]:
         """One position in each row."""
         after = state.grown()
-        time, turned = after.time, self._turned(state.time)
-        held, depth = after.room.held, len(self.decoder)
-        slots = held.select(3, state.time).view(held.size(0), depth, 2 * self.kv_heads, self.dim).unbind(1)
-        past = held.narrow(3, 0, time).unbind(1)
+        cache, depth = after.past.tensor, len(self.decoder)
+        shape = (cache.size(0), depth, 2 * self.kv_heads, self.dim)
+        slots = cache.select(3, state.time).view(shape).unbind(1)
+        past = cache.narrow(3, 0, after.time).unbind(1)
         x = self.tables[1].index_select(0, tokens)
-        if self.adding[1] is not None:
-            x.add_(self._added(self.adding[1], state.time, 1))
+        if self.added_positions[1] is not None:
+            x.add_(self._added(self.added_positions[1], state.time, 1))
         for layer, block in enumerate(self.decoder):
-            known = past[2 * layer : 2 * layer + 2]
-            x = block.residual(0, x, lambda y: self._recall(block, y, slots[layer], known, turned), block.out)  # noqa: B023
+            keys_values = past[2 * layer : 2 * layer + 2]
+            slot = slots[layer]
+            x = block.residual(
+                0,
+                x,
+                lambda y: self._attend_past(block, y, slot, keys_values, state.time),  # noqa: B023
+                block.out,
+            )
             if after.folded is None:
-                x = block.residual(1, x, lambda y: self._cross(layer, y, after), self.crossing[layer][1])  # noqa: B023
+                x = block.residual(
+                    1,
+                    x,
+                    lambda y: self._attend_memory(layer, block, y, after),  # noqa: B023
+                    block.cross_out,
+                )
             else:
                 x = block.residual(1, x, after.folded[layer].weights, after.folded[layer].out)
             x = block.residual(2, x, block.feed, block.outer)
         return self.logits(self.decoder_norm(x)), after
 
-    def _encode(self, ids: Int[Tensor, " token"], layout: Layout, lengths: Int[Tensor, " source"] | None) -> Vectors:
-        """All encoder layers; `lengths` where some of the table that the layout makes is padding."""
-        seen = self._seen(layout, lengths)
+    def _encode(
+        self,
+        ids: Int[Tensor, " token"],
+        layout: Layout,
+        lengths: Int[Tensor, " source"] | None,
+        padding: Tensor | None,
+    ) -> Vectors:
+        """All encoder layers; `lengths` where the rows of the layout differ in length."""
         x = self.tables[0].index_select(0, ids)
-        if self.adding[0] is not None and layout.even:
-            x.view(len(layout), layout.longest, -1).add_(self._added(self.adding[0], 0, layout.longest))
-        elif self.adding[0] is not None:
-            x.add_(self._added(self.adding[0], 0, layout.longest).index_select(0, layout.positions))
+        if (added := self.added_positions[0]) is not None and layout.even:
+            x.view(len(layout), layout.longest, -1).add_(self._added(added, 0, layout.longest))
+        elif added is not None:
+            x.add_(self._added(added, 0, layout.longest).index_select(0, layout.positions))
         for block in self.encoder:
-            x = block.residual(0, x, lambda y: self._read(block, y, layout, lengths, seen), block.out)  # noqa: B023
+            x = block.residual(
+                0,
+                x,
+                lambda y: self._attend_source(block, y, layout, lengths, padding),  # noqa: B023
+                block.out,
+            )
             x = block.residual(1, x, block.feed, block.outer)
         return self.encoder_norm(x)
 
-    def _seen(self, layout: Layout, lengths: Int[Tensor, " source"] | None) -> Float[Tensor, "source 1 1 time"] | None:
-        """What padding hides."""
+    def _padding(
+        self, layout: Layout, lengths: Int[Tensor, " source"] | None
+    ) -> Float[Tensor, "source 1 1 time"] | None:
+        """0 for real tokens and −∞ for padding."""
         if lengths is None:
             return None
         hidden = torch.arange(layout.longest, device=lengths.device) >= lengths[:, None]
-        return self.tables[0].new_zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
+        zeros = self.tables[0].new_zeros(hidden.shape)
+        return zeros.masked_fill_(hidden, float("-inf"))[:, None, None]
 
-    def _read(
-        self, block: Block, x: Vectors, layout: Layout, lengths: Int[Tensor, " source"] | None, seen: Tensor | None
+    def _attend_source(
+        self,
+        block: Block,
+        x: Vectors,
+        layout: Layout,
+        lengths: Int[Tensor, " source"] | None,
+        padding: Tensor | None,
     ) -> Vectors:
-        """Self-attention among the tokens of each source; only here they are padded."""
+        """Encoder self-attention. Tokens are padded to rows only here."""
         compared = block.heads + self.kv_heads
-        parts = block.asked(x).view(x.shape[0], compared + self.kv_heads, self.dim)
-        if block.turn is not None:
-            turned = block.turn.turn(parts[:, :compared], layout.positions[:, None])
-            parts = torch.cat([turned, parts[:, compared:]], 1)
-        rows = _spread(parts, layout).transpose(1, 2)
+        parts = block.qkv(x).view(x.shape[0], compared + self.kv_heads, self.dim)
+        if block.rotation is not None:
+            rotated = block.rotation.turn(parts[:, :compared], layout.positions[:, None])
+            parts = torch.cat([rotated, parts[:, compared:]], 1)
+        rows = _pad_tokens(parts, layout).transpose(1, 2)
         q, k, v = rows.split((block.heads, self.kv_heads, self.kv_heads), 1)
-        if block.attention.bias is None:
-            found = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=self.kv_heads != block.heads)
+        if block.is_plain:
+            grouped = self.kv_heads != block.heads
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=padding, enable_gqa=grouped)
         else:
             padded = Padded(q, lengths), Padded(k, lengths), Padded(v, lengths)
-            found = sdpa.run(block.attention, *padded, everything, 0)
-        flat = found.transpose(1, 2).reshape(len(layout) * layout.longest, -1)
+            context = _attend(block.self_attention, *padded, block.self_attention.mask, 0)
+        flat = context.transpose(1, 2).reshape(len(layout) * layout.longest, -1)
         return flat if layout.even else flat.index_select(0, layout.slots)
 
-    def _recall(
-        self, block: Block, x: Vectors, slot: Tensor, known: Sequence[Tensor], turned: Tensor | None
-    ) -> Vectors:
-        """Self-attention to what was said, this position included: its keys and values go into their slot first."""
+    def _attend_past(self, block: Block, x: Vectors, slot: Tensor, keys_values: Sequence[Tensor], time: int) -> Vectors:
+        """Decoder self-attention: writes this position's key and value to the cache, then attends."""
         rows = x.size(0)
-        parts = block.asked(x).view(rows, -1, self.dim)
-        if turned is not None:
+        parts = block.qkv(x).view(rows, -1, self.dim)
+        if block.rotation is not None:
             compared = parts.narrow(1, 0, block.heads + self.kv_heads)
-            compared.copy_((compared.reshape(-1, self.dim) @ turned).view(compared.shape))
+            compared.copy_(self._rotated(block, compared, time))
         q, new = parts.split_with_sizes((block.heads, 2 * self.kv_heads), 1)
         slot.copy_(new)
-        q, (k, v) = q.unsqueeze(2), known
-        if block.attention.bias is None:
-            found = F.scaled_dot_product_attention(q, k, v, enable_gqa=self.kv_heads != block.heads)
+        q, (k, v) = q.unsqueeze(2), keys_values
+        if block.is_plain:
+            grouped = self.kv_heads != block.heads
+            context = F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped)
         else:
-            found = sdpa.run(block.attention, Padded(q), Padded(k), Padded(v), causal, k.size(2) - 1)
-        return found.reshape(rows, -1)
+            mask = block.self_attention.mask
+            context = _attend(block.self_attention, Padded(q), Padded(k), Padded(v), mask, time)
+        return context.reshape(rows, -1)
 
-    def _cross(self, layer: int, x: Vectors, state: HeldState) -> Vectors:
-        """Attention to the source; rows that share one ask it together, as if they were positions of one sequence."""
-        heads = self.decoder[layer].heads
-        q = self.crossing[layer][0](x).view(-1, state.share, heads, self.dim).transpose(1, 2)
-        k, v = state.memory.roles[2 * layer : 2 * layer + 2]
-        found = F.scaled_dot_product_attention(q, k, v, attn_mask=state.seen, enable_gqa=self.kv_heads != heads)
-        return found.transpose(1, 2).reshape(x.size(0), -1)
+    def _attend_memory(self, layer: int, block: Block, x: Vectors, state: CachedState) -> Vectors:
+        """Cross-attention. Rows that share a source query it as positions of one sequence."""
+        heads, cross = block.heads, block.cross
+        assert cross is not None
+        q = block.cross_queries(x).view(-1, state.share, heads, self.dim).transpose(1, 2)
+        k, v = state.memory.layers[2 * layer : 2 * layer + 2]
+        if cross.is_plain:
+            grouped = self.kv_heads != heads
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=state.padding, enable_gqa=grouped)
+        else:
+            known = Padded(k, state.lengths), Padded(v, state.lengths)
+            context = _attend(cross, Padded(q), *known, cross.mask, 0)
+        return context.transpose(1, 2).reshape(x.size(0), -1)
 
     def _added(self, position: Added, start: int, count: int) -> Float[Tensor, "time width"]:
-        """What so many positions from `start` on add to embeddings: part of one table, which doubles when it must."""
-        table, end = self.places.get(id(position)), start + count
+        """The vectors of `count` positions from `start`, from a table that doubles on demand."""
+        table, end = self.position_tables.get(id(position)), start + count
         if table is None or len(table) < end:
-            room = max(SOME, 1 << (end - 1).bit_length())
-            if isinstance(position, Learned):
-                room = max(end, min(room, position.longest))  # one past those that were learned: it says so itself
-            table = position(torch.arange(room, device=self.tables[0].device)).detach().to(self.tables[0].dtype)
-            self.places[id(position)] = table
+            size = max(INITIAL_POSITIONS, 1 << (end - 1).bit_length())
+            if isinstance(position, Learned):  # past its table, the encoding itself raises the error
+                size = max(end, min(size, position.longest))
+            places = torch.arange(size, device=self.tables[0].device)
+            table = position(places).detach().to(self.tables[0].dtype)
+            self.position_tables[id(position)] = table
         return table.narrow(0, start, count)
 
-    def _turned(self, time: int) -> Float[Tensor, "dim dim"] | None:
-        """Turning is linear: one matrix, the same for all heads and layers, turns what stands at a position."""
-        turn = self.decoder[0].turn
-        if turn is not None and time not in self.turns:
-            unit = torch.eye(self.dim, device=self.tables[1].device, dtype=self.tables[1].dtype)
-            self.turns[time] = turn.turn(unit, torch.tensor([time], device=unit.device))
-        return self.turns.get(time)
+    def _rotated(self, block: Block, vectors: Tensor, time: int) -> Tensor:
+        """Queries and keys at position `time`, rotated. RoPE is one matrix for all heads."""
+        rotation = block.rotation
+        if type(rotation) is not Rotary:
+            return rotation.turn(vectors, torch.tensor([time], device=vectors.device))
+        matrix = self.rotations.get((id(rotation), time))
+        if matrix is None:
+            unit = torch.eye(self.dim, device=vectors.device, dtype=vectors.dtype)
+            matrix = rotation.turn(unit, torch.tensor([time], device=unit.device))
+            self.rotations[id(rotation), time] = matrix
+        return (vectors.reshape(-1, self.dim) @ matrix).view(vectors.shape)
 
 
-def _spread(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Tensor, "source time ..."]:
-    """Tokens as rows of one length. Behind a shorter row stands what follows it in the batch, for whoever hides it:
-    reading something everywhere is faster than writing to some places of many zeros."""
+def _attend(
+    attention: AttentionDescription,
+    queries: Padded,
+    keys: Padded,
+    values: Padded,
+    mask: Mask,
+    offset: int,
+) -> Tensor:
+    """Attention with any parts: fused where torch's kernel can represent them."""
+    if sdpa.cannot(attention.parts) is None:
+        return sdpa.run(attention.parts, queries, keys, values, mask, offset)
+    visible = mask if keys.lengths is None else mask & Inside(keys.lengths)
+    dense = queries.tensor, keys.tensor, values.tensor
+    return steps(attention.parts, *dense, visible, offset).context
+
+
+def _pad_tokens(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Tensor, "source time ..."]:
+    """Tokens as rows of one length. Shorter rows continue with the next row's tokens, which the padding
+    mask hides: gathering everywhere is faster than writing into zeros."""
     if not layout.even:
         times = torch.arange(layout.longest, device=tokens.device)
-        tokens = tokens.index_select(0, (layout.offsets[:-1, None] + times).clamp_(max=layout.tokens - 1).flatten())
+        places = (layout.offsets[:-1, None] + times).clamp_(max=layout.tokens - 1)
+        tokens = tokens.index_select(0, places.flatten())
     return tokens.view(len(layout), layout.longest, *tokens.shape[1:])
 
 
 def _norm(norm: nn.Module) -> Callable[[Vectors], Vectors]:
-    """A norm without the cost of calling a module."""
+    """A norm as a function, without the overhead of calling a module."""
     if isinstance(norm, nn.Identity):
         return lambda x: x
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
     shape, weight = norm.normalized_shape, norm.weight
     if isinstance(norm, nn.RMSNorm):
         return lambda x, eps=norm.eps: torch.rms_norm(x, shape, weight, eps)  # type: ignore[misc]
-    return lambda x, bias=norm.bias, eps=norm.eps: torch.layer_norm(x, shape, weight, bias, eps)  # type: ignore[misc]
+    bias, eps = norm.bias, norm.eps
+    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)

@@ -1,4 +1,4 @@
-"""Stand-in: a model that is searched in another's place."""
+"""InferenceModel: a model that is searched in place of another."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from regard.ragged import Ragged
 M = TypeVar("M", bound=Model)
 
 
-class StandIn(Model, Generic[M]):
-    """Takes its own steps; whatever reads all positions at once is the original's."""
+class InferenceModel(Model, Generic[M]):
+    """Has its own `encode`, `start` and `step`; teacher-forced passes are the original's."""
 
     original: M
 
@@ -31,6 +31,6 @@ class StandIn(Model, Generic[M]):
         """The original's."""
         return self.original.project(vectors)
 
-    def looks(self) -> list[Attention]:
+    def cross_attentions(self) -> list[Attention]:
         """The original's."""
-        return self.original.looks()
+        return self.original.cross_attentions()

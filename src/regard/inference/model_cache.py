@@ -1,4 +1,4 @@
-"""Twin: the model that is searched in place of another, made anew whenever the other has changed."""
+"""ModelCache: the inference copy of a model, rebuilt whenever the model has changed."""
 
 from __future__ import annotations
 
@@ -8,55 +8,62 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.inference.fast_transformer import swift
+from regard.inference.engines import inference_model
 from regard.kernels.fused_linear import HOOKS, listeners
 from regard.models.contract import Model
 
 
-class Twin:
-    """The swift model of a model, in a precision. It sees weights that were changed, replaced or loaded, other parts
-    and hooks; not what is written through `.data`, which torch itself does not count: `forget` after that."""
+class ModelCache:
+    """The inference copy of a model, for an engine and a precision.
 
-    def __init__(self, precision: torch.dtype) -> None:
-        self.precision = precision
-        self._made: tuple[list[Any], list[Any], Model] | None = None
+    Detects weights that were changed, replaced or loaded, replaced modules, and hooks; but not writes
+    through `.data`, which torch does not count either: call `clear` after those.
+    """
+
+    def __init__(self, precision: torch.dtype, engine: str = "auto") -> None:
+        self.precision, self.engine = precision, engine
+        self._cached: tuple[list[Any], list[Any], Model] | None = None
 
     def of(self, model: Model) -> Model:
-        """The twin of the model as it is now."""
-        held, now = _looked_at(model)
-        if self._made is None or self._made[1] != now:
-            plain = self.precision == torch.float32
-            self._made = held, now, swift(model if plain else deepcopy(model).to(self.precision))
-        return self._made[2]
+        """The inference copy of the model as it is now."""
+        references, version = _version(model)
+        if self._cached is None or self._cached[1] != version:
+            same = self.precision == torch.float32
+            cast = model if same else deepcopy(model).to(self.precision)
+            self._cached = references, version, inference_model(cast, self.engine)
+        return self._cached[2]
 
-    def forget(self) -> None:
-        """Make it anew when it is next needed."""
-        self._made = None
+    def clear(self) -> None:
+        """Rebuild the copy when it is next needed."""
+        self._cached = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what can be made anew."""
-        return {**self.__dict__, "_made": None}
+        """Everything except the copy, which can be rebuilt."""
+        return {**self.__dict__, "_cached": None}
 
 
-def _looked_at(model: nn.Module) -> tuple[list[Any], list[Any]]:
-    """The parts and weights of a model, to be held so that no other gets their identity; and what is known of them. By
-    hand, for `modules()` and `parameters()` would take a tenth of a short answer's time."""
-    parts: list[Any] = [model]
+def _version(model: nn.Module) -> tuple[list[Any], list[Any]]:
+    """All modules and weights of a model (kept alive so that their ids stay unique), and a value that
+    changes with any of them. Walks the tree by hand: `modules()` and `parameters()` would take a tenth
+    of the time of a short prediction."""
+    modules: list[Any] = [model]
     weights: list[Any] = []
-    known: list[Any] = []
-    for part in parts:  # which grows
-        own = part.__dict__
+    version: list[Any] = []
+    for module in modules:  # grows during the loop
+        own = module.__dict__
         if any(map(own.__getitem__, HOOKS)):
-            known += [(id(part), id(hook)) for hook in listeners(part)]
+            version += [(id(module), id(hook)) for hook in listeners(module)]
         if own["_modules"]:
-            parts += [inner for inner in own["_modules"].values() if inner is not None]
+            modules += [child for child in own["_modules"].values() if child is not None]
         if own["_parameters"]:
             weights += own["_parameters"].values()
-    known += map(id, parts)
-    known += [weight if weight is None else (id(weight), weight.data_ptr(), _version(weight)) for weight in weights]
-    return parts + weights, known
+    version += map(id, modules)
+    version += [
+        weight if weight is None else (id(weight), weight.data_ptr(), _write_count(weight)) for weight in weights
+    ]
+    return modules + weights, version
 
 
-def _version(weight: Any) -> int:
-    """How often a weight was written to; of one that was made in inference mode torch keeps no count."""
+def _write_count(weight: Any) -> int:
+    """How often a weight was written to; torch does not count for inference tensors."""
     return 0 if weight.is_inference() else weight._version

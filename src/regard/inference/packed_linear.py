@@ -1,4 +1,4 @@
-"""Linear: products with weights laid out once, for models that only answer."""
+"""PackedLinear: x W + b with weights packed once for inference."""
 
 from __future__ import annotations
 
@@ -10,35 +10,37 @@ Vectors = Float[Tensor, "row width"]
 Matrix = Float[Tensor, "width out"]
 
 
-class Linear:
-    """x W + b. On a CPU several rows go faster through W laid out the other way than one row does: `turned`."""
+class PackedLinear:
+    """x W + b. On a CPU, products of several rows are faster with W in the other memory order than
+    products of one row: `single` serves one row, `batched` several."""
 
-    def __init__(self, single: Matrix, turned: Matrix, row: Float[Tensor, "1 out"] | None) -> None:
-        self.single, self.turned, self.row = single, turned, row
+    def __init__(self, single: Matrix, batched: Matrix, row: Float[Tensor, "1 out"] | None) -> None:
+        self.single, self.batched, self.row = single, batched, row
 
     @property
     def bias(self) -> Float[Tensor, " out"] | None:
-        """b, which is kept as a row: that is added faster to one row, being of its shape."""
+        """b. Stored as a row, which adds faster to a single row of the same shape."""
         return None if self.row is None else self.row.squeeze(0)
 
     @classmethod
-    def of(cls, *layers: nn.Linear) -> Linear:
-        """Those of modules that read the same x, side by side."""
+    def of(cls, *layers: nn.Linear) -> PackedLinear:
+        """Layers that read the same x, side by side."""
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
-        return cls.laid(torch.cat([layer.weight for layer in layers]), torch.cat(biases).detach() if biases else None)
+        weight = torch.cat([layer.weight for layer in layers])
+        return cls.packed(weight, torch.cat(biases).detach() if biases else None)
 
     @classmethod
-    def laid(cls, weight: Float[Tensor, "out width"], bias: Float[Tensor, " out"] | None = None) -> Linear:
-        """From weights as modules keep them."""
+    def packed(cls, weight: Float[Tensor, "out width"], bias: Float[Tensor, " out"] | None = None) -> PackedLinear:
+        """From a weight in the layout of nn.Linear."""
         single = weight.detach().t()
-        turned = single.contiguous() if single.device.type == "cpu" else single
-        return cls(single, turned, None if bias is None else bias[None])
+        batched = single.contiguous() if single.device.type == "cpu" else single
+        return cls(single, batched, None if bias is None else bias[None])
 
     def __call__(self, x: Vectors) -> Float[Tensor, "row out"]:
-        weight = self.single if x.size(0) == 1 else self.turned
+        weight = self.single if x.size(0) == 1 else self.batched
         return x @ weight if self.row is None else torch.addmm(self.row, x, weight)
 
     def onto(self, x: Float[Tensor, "row out"], y: Vectors) -> Float[Tensor, "row out"]:
-        """x + y W + b in the place of x, for the price of the product."""
-        x.addmm_(y, self.single if y.size(0) == 1 else self.turned)
+        """x + y W + b, written into x at the cost of the product alone."""
+        x.addmm_(y, self.single if y.size(0) == 1 else self.batched)
         return x if self.row is None else x.add_(self.row)

@@ -1,14 +1,13 @@
-"""Steady: a decoder whose tensors never move, so that a GPU repeats its step without being told what to do.
+"""StaticDecoder: a decoder with static shapes, so that its step can be captured as a CUDA graph.
 
-Slots hold a source each, with as many beams beside each other; each slot stands at a position of its own. What was said
-and what was read lie in rooms of a fixed size. No sum depends on how large the rooms are or on who else is there, so
-with as many slots a source is answered by the same numbers in any company.
+Each slot holds one source with its beams and its own position. Prefixes and memories lie in buffers of
+fixed capacity. No sum depends on the capacity or on other slots, so with the same number of slots a
+source gets the same numbers in any company.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,92 +15,135 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.backends import triton
-from regard.inference.fast_transformer import Block, Swift
-from regard.inference.static_encoder import Reader, applied, fed, norms, placed
+from regard.inference.fast_transformer import Block, FastTransformer
+from regard.inference.static_encoder import (
+    StaticEncoder,
+    feed_forward,
+    linear,
+    norms,
+    position_table,
+)
 from regard.kernels.decoding.buffers import Clock, Turns
-from regard.positions import Learned, Shaw
+from regard.positions import T5, Alibi, Distance, Learned, Rotary
 
-WIDEST, MOST = 128, 64  # dims of a head, and queries that read the same keys together
-READ = 16_384  # source tokens read together, padding included
+MAX_DIM = 128  # dims of a head
+MAX_QUERIES = 64  # queries that read the same keys together
+ENCODER_TOKENS = 16_384  # source tokens encoded together, padding included
+DISTANCE_BIASES = (Alibi, Distance, T5)  # biases that depend on the distance alone
 
 
-def cannot(model: Swift, *, beams: int, room: int = 1, memory: int = 1) -> str | None:
-    """Why this model's decoder cannot be steady with such beams and rooms, for answers and for sources."""
-    block, original = model.decoder[0], model.original
-    if isinstance(block.attention.bias, Shaw):
-        return "Shaw's positions look at the query, and no line by distance says what they add"
-    if model.dim > WIDEST:
-        return f"its heads have {model.dim} dims, more than {WIDEST}"
-    if beams * block.heads > MOST * model.kv_heads:
-        return (
-            f"{beams} beams of {block.heads} heads in {model.kv_heads} kv_heads ask more than {MOST} questions at once"
-        )
-    for side, size in ((original.source.position, memory), (original.target.position, room)):
-        if isinstance(side, Learned) and size > side.longest:
-            return f"it has learned {side.longest} positions, fewer than the {size} of a room"
+def cannot(model: FastTransformer, *, beams: int, capacity: int = 1, memory: int = 1) -> str | None:
+    """Why this model cannot decode with static shapes, such beams and such capacities."""
+    original, heads = model.original, model.decoder[0].heads
+    for side, blocks in (("encoder", model.encoder), ("decoder", model.decoder)):
+        for layer, block in enumerate(blocks):
+            if reason := _unsupported(block):
+                return f"{side} layer {layer}: {reason}"
+    if model.dim > MAX_DIM:
+        return f"its heads have {model.dim} dims, more than {MAX_DIM}"
+    if beams * heads > MAX_QUERIES * model.kv_heads:
+        queries = f"{beams} beams of {heads} heads on {model.kv_heads} kv_heads"
+        return f"{queries} are more than {MAX_QUERIES} queries per key head"
+    for table, size in ((original.source.position, memory), (original.target.position, capacity)):
+        if isinstance(table, Learned) and size > table.longest:
+            return f"it has learned {table.longest} positions, fewer than the {size} needed"
     return None
 
 
-class Steady:
-    """The decoder of a swift model for so many slots and beams, with room for so many positions said and read.
+def _unsupported(block: Block) -> str | None:
+    """The first part of a layer that the kernels do not implement."""
+    attention, cross = block.self_attention, block.cross
+    bias, rotation = attention.parts.bias, block.rotation
+    for each in (attention, *([cross] if cross is not None else [])):
+        if not each.is_scaled_dot_softmax:
+            names = type(each.parts.score).__name__, type(each.parts.normaliser).__name__
+            return f"its kernels compute scaled-dot and softmax, not {names[0]} and {names[1]}"
+    if cross is not None and not cross.is_plain:
+        return "its kernels support no bias in cross-attention"
+    if bias is None and not attention.is_plain:
+        return f"its kernels do not support the mask {attention.mask}"
+    if bias is not None and (type(bias) not in DISTANCE_BIASES or "window" in repr(attention.mask)):
+        return f"its kernels do not support {type(bias).__name__} with the mask {attention.mask}"
+    if rotation is not None and type(rotation) is not Rotary:
+        return f"its kernels do not support the rotation {type(rotation).__name__}"
+    return None
 
-    `kernels` are the operations of a step: those in regard.kernels.decoding unless others are given."""
+
+class StaticDecoder:
+    """The decoder of a FastTransformer for fixed numbers of slots and beams, with buffers for
+    `capacity` target and `memory` source positions.
+
+    `kernels` implements the operations of a step: regard.kernels.decoding unless given.
+    """
 
     def __init__(
-        self, model: Swift, slots: int, beams: int, *, room: int, memory: int, kernels: ModuleType | Any = None
+        self,
+        model: FastTransformer,
+        slots: int,
+        beams: int,
+        *,
+        capacity: int,
+        memory: int,
+        kernels: Any = None,
     ) -> None:
         if kernels is None:
-            from regard.kernels.decoding import operations as decoding
-
-            kernels = decoding
+            from regard.kernels.decoding import operations as kernels
         self.model, self.kernels, self.slots, self.beams = model, kernels, slots, beams
-        self.room, self.memory_room = room, memory
+        self.capacity, self.memory_capacity = capacity, memory
         table, depth, rows = model.tables[1], len(model.decoder), slots * beams
         self.device = table.device
         self.counts = torch.zeros(5, slots, dtype=torch.int32, device=self.device)
         self.clock = Clock(*self.counts)
-        self.past = table.new_zeros(depth, rows, 2, model.kv_heads, room, model.dim)
+        self.past = table.new_zeros(depth, rows, 2, model.kv_heads, capacity, model.dim)
         self.memory = table.new_zeros(depth, slots, 2, model.kv_heads, memory, model.dim)
         position, block = model.original.target.position, model.decoder[0]
-        self.places = None if position is None else placed(position, room, self.device)
-        self.turns = None if block.turn is None else Turns.of(block.turn, model.dim, room, self.device)
-        self.line = None if block.attention.bias is None else _line(block, room, self.device)
+        self.positions = None if position is None else position_table(position, capacity, self.device)
+        rotation, bias = block.rotation, block.self_attention.parts.bias
+        self.rotations = None
+        if rotation is not None:
+            self.rotations = Turns.of(rotation, model.dim, capacity, self.device)
+        self.bias = None if bias is None else _bias_by_distance(block, capacity, self.device)
         layers = [(layer.residual1, layer.residual2, layer.residual3) for layer in model.original.decoder]
         self.norms = norms(layers, model.original.decoder_norm)
-        self.readers: dict[int, Reader] = {}
+        self.encoders: dict[int, StaticEncoder] = {}
 
     def step(self, tokens: Int[Tensor, " row"], ancestors: Tensor | None) -> Float[Tensor, "row vocabulary"]:
-        """Logits for what follows one more token in each row that is going, in float32."""
+        """Logits after one more token in each active row, in float32."""
         model, kernels, clock, norms = self.model, self.kernels, self.clock, iter(self.norms)
-        x, y = kernels.embed(tokens, model.tables[1], self.places, clock.time, next(norms))
-        for block, (ask, out), past, memory in zip(model.decoder, model.crossing, self.past, self.memory, strict=True):
-            said = kernels.recall(applied(kernels, block.asked, y), past, clock, ancestors, self.turns, self.line)
-            y = kernels.add(x, said, block.out.turned, block.out.bias, next(norms))
-            read = kernels.ask(applied(kernels, ask, y), memory, clock)
-            y = kernels.add(x, read, out.turned, out.bias, next(norms))
-            y = kernels.add(x, fed(kernels, block, y), block.outer.turned, block.outer.bias, next(norms))
-        return kernels.logits(y, model.logits.turned)
+        x, y = kernels.embed(tokens, model.tables[1], self.positions, clock.time, next(norms))
+        for block, past, memory in zip(model.decoder, self.past, self.memory, strict=True):
+            qkv = linear(kernels, block.qkv, y)
+            context = kernels.recall(qkv, past, clock, ancestors, self.rotations, self.bias)
+            y = kernels.add(x, context, block.out.batched, block.out.bias, next(norms))
+            context = kernels.ask(linear(kernels, block.cross_queries, y), memory, clock)
+            y = kernels.add(x, context, block.cross_out.batched, block.cross_out.bias, next(norms))
+            inner = feed_forward(kernels, block, y)
+            y = kernels.add(x, inner, block.outer.batched, block.outer.bias, next(norms))
+        return kernels.logits(y, model.logits.batched)
 
-    def read(self, sources: Sequence[Sequence[int]], room: int) -> Float[Tensor, "layer source 2 group time dim"]:
-        """Keys and values of at most `batch(room)` sources (ends included) of such a room, for all layers. The next
-        call may write over it."""
-        if room not in self.readers:
-            self.readers[room] = Reader(self.model, self.batch(room), room, self.kernels)
-        return self.readers[room](sources)
+    def encode(
+        self, sources: Sequence[Sequence[int]], capacity: int
+    ) -> Float[Tensor, "layer source 2 kv_head time dim"]:
+        """Keys and values of at most `encoder_batch(capacity)` sources (END included), for all layers.
+        The next call may overwrite them."""
+        if capacity not in self.encoders:
+            batch = self.encoder_batch(capacity)
+            self.encoders[capacity] = StaticEncoder(self.model, batch, capacity, self.kernels)
+        return self.encoders[capacity](sources)
 
-    def batch(self, room: int) -> int:
-        """How many sources of such a room are read together."""
-        return max(1, min(self.slots, READ // room))
+    def encoder_batch(self, capacity: int) -> int:
+        """How many sources of such a capacity are encoded together."""
+        return max(1, min(self.slots, ENCODER_TOKENS // capacity))
 
-    def seat(self, slots: Int[Tensor, " some"], read: Tensor, counts: Int[Tensor, "5 some"]) -> None:
-        """New sources for some slots: what was read of them, and their clocks."""
-        self.memory.narrow(4, 0, read.shape[4]).index_copy_(1, slots, read)
+    def fill(self, slots: Int[Tensor, " some"], memory: Tensor, counts: Int[Tensor, "5 some"]) -> None:
+        """Start new sources in some slots: their keys and values, and their counters."""
+        self.memory.narrow(4, 0, memory.shape[4]).index_copy_(1, slots, memory)
         self.counts.index_copy_(1, slots, counts)
 
 
-def _line(block: Block, room: int, device: torch.device) -> Float[Tensor, "head distance"]:
-    """What a bias adds to the score of a key so many positions before the query."""
+def _bias_by_distance(block: Block, capacity: int, device: torch.device) -> Float[Tensor, "head distance"]:
+    """What a bias adds to the score of a key at each distance before the query."""
     heads = torch.empty(0, block.heads, device=device)
     with torch.no_grad():
-        line = triton.line(block.attention.bias, room - 1, heads)
-    return line[:, :room].flip(1).float().contiguous()
+        line = triton.line(block.self_attention.parts.bias, capacity - 1, heads)
+    return line[:, :capacity].flip(1).float().contiguous()

@@ -1,6 +1,7 @@
-"""Reader: a swift model's encoder for dense tables of one shape, repeated by a GPU.
+"""StaticEncoder: a FastTransformer's encoder with static shapes, captured as a CUDA graph.
 
-Always the same shape, so always the same sums: what is read of a source does not depend on who is read with it.
+The shape is always the same, so the order of every sum is too: the encoding of a source does not depend
+on the other sources of the batch.
 """
 
 from __future__ import annotations
@@ -15,106 +16,114 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.axes import Site
-from regard.inference.cuda_graph import Repeated
-from regard.inference.fast_transformer import Block, Swift
-from regard.inference.packed_linear import Linear
+from regard.inference.cuda_graph import GraphedFunction
+from regard.inference.fast_transformer import Block, FastTransformer
+from regard.inference.packed_linear import PackedLinear
 from regard.kernels.decoding.buffers import Norm, Turns
 from regard.models.layers import Sublayer
 
 
-class Reader:
-    """Reads `batch` sources of at most `room` tokens at once, and gives the keys and values that a decoder asks for."""
+class StaticEncoder:
+    """Encodes `batch` sources of at most `capacity` tokens into the decoder's cross-attention keys and
+    values."""
 
-    def __init__(self, model: Swift, batch: int, room: int, kernels: Any) -> None:
-        self.model, self.batch, self.room, self.kernels = model, batch, room, kernels
-        table, block = model.tables[0], model.encoder[0]
-        self.device = table.device
-        self.told = torch.ones(batch, room + 1, dtype=torch.int32, device=self.device)  # ids, and at last how many
-        self.where = torch.arange(room, dtype=torch.int32, device=self.device).repeat(batch)
+    def __init__(self, model: FastTransformer, batch: int, capacity: int, kernels: Any) -> None:
+        self.model, self.batch, self.capacity, self.kernels = model, batch, capacity, kernels
+        block = model.encoder[0]
+        self.device = model.tables[0].device
+        # The ids of each source, and its length in the last column.
+        self.inputs = torch.ones(batch, capacity + 1, dtype=torch.int32, device=self.device)
+        self.times = torch.arange(capacity, dtype=torch.int32, device=self.device).repeat(batch)
         position = model.original.source.position
-        self.places = None if position is None else placed(position, room, self.device)
-        self.turns = None if block.turn is None else Turns.of(block.turn, model.dim, room, self.device)
-        self.bias = None if block.attention.bias is None else self._written(block)
-        self.norms = norms(
-            [(layer.residual1, layer.residual2) for layer in model.original.encoder], model.original.encoder_norm
-        )
-        self.repeated = Repeated(self._read, self.device)
+        self.positions = None if position is None else position_table(position, capacity, self.device)
+        self.rotations = None
+        if block.rotation is not None:
+            self.rotations = Turns.of(block.rotation, model.dim, capacity, self.device)
+        biased = block.self_attention.parts.bias is not None
+        self.bias = self._dense_bias(block) if biased else None
+        layers = [(layer.residual1, layer.residual2) for layer in model.original.encoder]
+        self.norms = norms(layers, model.original.encoder_norm)
+        self.graph = GraphedFunction(self._encode, self.device)
 
-    def __call__(self, sources: Sequence[Sequence[int]]) -> Float[Tensor, "layer source 2 group time dim"]:
-        """Of sources with their ends, for all layers of the decoder. The next call writes over it."""
-        told = np.ones((self.batch, self.room + 1), np.int32)
-        for row, ids in zip(told, sources, strict=False):
+    def __call__(self, sources: Sequence[Sequence[int]]) -> Float[Tensor, "layer source 2 kv_head time dim"]:
+        """Keys and values of sources (END included) for all decoder layers, overwritten by the next
+        call."""
+        inputs = np.ones((self.batch, self.capacity + 1), np.int32)
+        for row, ids in zip(inputs, sources, strict=False):
             row[: len(ids)], row[-1] = ids, len(ids)
-        self.told.copy_(torch.from_numpy(told))
-        return self.repeated()[:, : len(sources)]
+        self.inputs.copy_(torch.from_numpy(inputs))
+        return self.graph()[:, : len(sources)]
 
-    def _read(self) -> Float[Tensor, "layer source 2 group time dim"]:
+    def _encode(self) -> Float[Tensor, "layer source 2 kv_head time dim"]:
         model, kernels, norms = self.model, self.kernels, iter(self.norms)
-        ids, lengths = self.told[:, :-1].flatten(), self.told[:, -1:]
-        seen = torch.zeros(self.batch, self.room, dtype=model.tables[0].dtype, device=self.device)
-        seen = seen.masked_fill_(self.where.view_as(seen) >= lengths, float("-inf"))[:, None, None]
-        mask = seen if self.bias is None else self.bias + seen
-        x, y = kernels.embed(ids, model.tables[0], self.places, self.where, next(norms))
+        ids, lengths = self.inputs[:, :-1].flatten(), self.inputs[:, -1:]
+        shape = (self.batch, self.capacity)
+        padding = torch.zeros(shape, dtype=model.tables[0].dtype, device=self.device)
+        hidden = self.times.view_as(padding) >= lengths
+        padding = padding.masked_fill_(hidden, float("-inf"))[:, None, None]
+        mask = padding if self.bias is None else self.bias + padding
+        x, y = kernels.embed(ids, model.tables[0], self.positions, self.times, next(norms))
         for block in model.encoder:
-            y = kernels.add(x, self._attend(block, y, mask), block.out.turned, block.out.bias, next(norms))
-            y = kernels.add(x, fed(kernels, block, y), block.outer.turned, block.outer.bias, next(norms))
-        held = applied(kernels, model.remembered, y).view(
-            self.batch, self.room, len(model.decoder), 2, model.kv_heads, model.dim
-        )
-        return held.permute(2, 0, 3, 4, 1, 5)
+            context = self._attend(block, y, mask)
+            y = kernels.add(x, context, block.out.batched, block.out.bias, next(norms))
+            inner = feed_forward(kernels, block, y)
+            y = kernels.add(x, inner, block.outer.batched, block.outer.bias, next(norms))
+        depth, heads, dim = len(model.decoder), model.kv_heads, model.dim
+        memory = linear(kernels, model.memory_kv, y).view(*shape, depth, 2, heads, dim)
+        return memory.permute(2, 0, 3, 4, 1, 5)
 
     def _attend(self, block: Block, y: Tensor, mask: Tensor) -> Tensor:
         kv_heads, dim = self.model.kv_heads, self.model.dim
-        parts = applied(self.kernels, block.asked, y).view(self.batch, self.room, -1, dim)
+        parts = linear(self.kernels, block.qkv, y).view(self.batch, self.capacity, -1, dim)
         compared, values = parts.split((block.heads + kv_heads, kv_heads), 2)
-        if self.turns is not None:
-            cos, sin, partner = self.turns
+        if self.rotations is not None:
+            cos, sin, partner = self.rotations
             mates = compared.index_select(3, partner)
             compared = (compared * cos[:, None]).addcmul_(mates, sin[:, None]).to(y.dtype)
         q, k = compared.transpose(1, 2).split((block.heads, kv_heads), 1)
-        options: dict[str, Any] = {"attn_mask": mask, "enable_gqa": kv_heads != block.heads}
-        found = F.scaled_dot_product_attention(q, k, values.transpose(1, 2), **options)
-        return found.transpose(1, 2).reshape(len(y), -1)
+        grouped = kv_heads != block.heads
+        context = F.scaled_dot_product_attention(q, k, values.transpose(1, 2), attn_mask=mask, enable_gqa=grouped)
+        return context.transpose(1, 2).reshape(len(y), -1)
 
-    def _written(self, block: Block) -> Float[Tensor, "1 head time time"]:
-        """What a bias adds to each score."""
-        room, like = self.room, self.model.tables[0]
-        site = Site.grid(like.new_empty(1, block.heads, room, 1), like.new_empty(1, block.heads, room, 1), 0)
-        bias: Any = block.attention.bias
+    def _dense_bias(self, block: Block) -> Float[Tensor, "1 head time time"]:
+        """What the bias adds to each score."""
+        table, time = self.model.tables[0], self.capacity
+        grid = table.new_empty(1, block.heads, time, 1)
+        bias: Any = block.self_attention.parts.bias
         with torch.no_grad():
-            written: Tensor = bias(like.new_zeros(()), site)
-        return written.expand(1, block.heads, room, room).contiguous()
+            dense: Tensor = bias(table.new_zeros(()), Site.grid(grid, grid, 0))
+        return dense.expand(1, block.heads, time, time).contiguous()
 
 
-def placed(position: Any, room: int, device: torch.device) -> Float[Tensor, "time width"]:
-    """What the first positions add to embeddings."""
-    return position(torch.arange(room, device=device)).detach().float().contiguous()
+def position_table(position: Any, count: int, device: torch.device) -> Float[Tensor, "time width"]:
+    """What the first `count` positions add to embeddings."""
+    return position(torch.arange(count, device=device)).detach().float().contiguous()
 
 
-def applied(kernels: Any, linear: Linear, y: Tensor, *, relu: bool = False) -> Tensor:
+def linear(kernels: Any, weights: PackedLinear, y: Tensor, *, relu: bool = False) -> Tensor:
     """y W + b."""
-    found: Tensor = kernels.linear(y, linear.turned, linear.bias, relu=relu)
-    return found
+    result: Tensor = kernels.linear(y, weights.batched, weights.bias, relu=relu)
+    return result
 
 
-def fed(kernels: Any, block: Block, y: Tensor) -> Tensor:
+def feed_forward(kernels: Any, block: Block, y: Tensor) -> Tensor:
     """The feed-forward up to its last product."""
-    inner = applied(kernels, block.inner, y, relu=block.activation == "relu")
+    inner = linear(kernels, block.inner, y, relu=block.activation == "relu")
     if block.activation == "swiglu":
         inner = kernels.gate(inner)
     return F.gelu(inner) if block.activation == "gelu" else inner
 
 
 def norms(layers: Sequence[Sequence[Sublayer]], last: nn.Module) -> list[Norm | None]:
-    """The norm after the embedding and after each sublayer's sum. With norms before sublayers, that is the next one's,
-    and at last the stack's own."""
-    own = [_norm(part.norm, part.before) for layer in layers for part in layer]
-    return [*own, _norm(last, before=True)] if layers[0][0].before else [None, *own]
+    """The norm after the embedding and after each residual sum. With pre-norm, that is the norm of the
+    next sublayer, and finally the stack's own."""
+    own = [_norm(sublayer.norm, sublayer.pre_norm) for layer in layers for sublayer in layer]
+    return [*own, _norm(last, pre_norm=True)] if layers[0][0].pre_norm else [None, *own]
 
 
-def _norm(norm: nn.Module, before: bool) -> Norm | None:
+def _norm(norm: nn.Module, pre_norm: bool) -> Norm | None:
     if isinstance(norm, nn.Identity):
         return None
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
     bias = norm.bias.detach() if isinstance(norm, nn.LayerNorm) else None
-    return Norm(norm.weight.detach(), bias, norm.eps or 1e-6, before)
+    return Norm(norm.weight.detach(), bias, norm.eps or 1e-6, pre_norm)

@@ -1,10 +1,21 @@
-"""Models: the Transformer and the recurrent encoder–decoder, behind one contract, alone or several as one."""
+"""Models: the Transformer and the recurrent encoder–decoder behind one contract, and ensembles."""
 
-from regard.models.build import build
 from regard.models.contract import Model, State
 from regard.models.ensemble import Ensemble
-from regard.models.eval_mode import finite, undisturbed
+from regard.models.eval_mode import eval_mode, is_finite
+from regard.models.families import FAMILIES, Family, build
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer
 
-__all__ = ["Ensemble", "Model", "Recurrent", "State", "Transformer", "build", "finite", "undisturbed"]
+__all__ = [
+    "FAMILIES",
+    "Ensemble",
+    "Family",
+    "Model",
+    "Recurrent",
+    "State",
+    "Transformer",
+    "build",
+    "eval_mode",
+    "is_finite",
+]

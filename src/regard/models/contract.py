@@ -52,7 +52,7 @@ class Model(nn.Module, ABC):
         """Logits from those vectors."""
 
     @abstractmethod
-    def looks(self) -> list[Attention]:
+    def cross_attentions(self) -> list[Attention]:
         """The attentions by which the decoder looks at the source; none for a bottleneck."""
 
     @abstractmethod

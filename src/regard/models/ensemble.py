@@ -59,9 +59,9 @@ class Ensemble(Model):
         """What `read` gave: these are logits already."""
         return vectors
 
-    def looks(self) -> list[Attention]:
+    def cross_attentions(self) -> list[Attention]:
         """Those of all members."""
-        return [look for member in self for look in member.looks()]
+        return [look for member in self for look in member.cross_attentions()]
 
     def encode(self, source: Ragged) -> tuple[Any, ...]:
         """What each member's decoder will look at."""

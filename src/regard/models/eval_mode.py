@@ -1,4 +1,4 @@
-"""The condition a model is in: its mode, and whether its weights are numbers."""
+"""Evaluation mode, and whether all weights are finite."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import nn
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """The model without dropout, whatever mode it was left in; after it, as it was."""
-    were = [part for part in model.modules() if part.training]
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode (no dropout); restores each module's mode afterwards."""
+    modules = [part for part in model.modules() if part.training]
     try:
-        for part in were:
+        for part in modules:
             part.training = False
         yield
     finally:
-        for part in were:
+        for part in modules:
             part.training = True
 
 
-def finite(model: nn.Module) -> bool:
-    """Whether all weights are numbers."""
+def is_finite(model: nn.Module) -> bool:
+    """Whether all weights are finite."""
     return bool(torch.stack([weight.isfinite().all() for weight in model.parameters()]).all())

@@ -8,23 +8,25 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention import Cache, MultiHead, causal
+from regard.attention import Cache, Mask, MultiHead
 from regard.config import TransformerSettings
 from regard.kernels import computing, fusible
 from regard.kernels.fused_linear import linear
 from regard.models.dropout import Dropout
-from regard.models.residual_stream import Stream
+from regard.models.parts import make_normaliser, make_score, self_attention_mask
+from regard.models.residual_stream import ResidualStream
 from regard.positions import Biasing, Position, Turning
 from regard.ragged import Ragged
 
 
 def norm(settings: TransformerSettings) -> nn.Module:
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
-    return nn.LayerNorm(settings.width) if settings.norm == "layer" else nn.RMSNorm(settings.width, eps=1e-6)
+    layer = settings.norm == "layer"
+    return nn.LayerNorm(settings.width) if layer else nn.RMSNorm(settings.width, eps=1e-6)
 
 
 class FeedForward(nn.Module):
-    """W₂ · act(W₁ x): each token by itself. With swiglu, W₂ · (silu(W₁ x) ⊙ W₃ x) (Shazeer 2020)."""
+    """W₂ · act(W₁ x) per token; with swiglu, W₂ · (silu(W₁ x) ⊙ W₃ x) (Shazeer 2020)."""
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
@@ -36,45 +38,50 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         inner = linear(x, self.inner)
         if self.activation == "swiglu":
-            return linear(_gated(inner), self.outer)
+            return linear(_swiglu(inner), self.outer)
         return linear(F.relu(inner) if self.activation == "relu" else F.gelu(inner), self.outer)
 
 
-def _gated(both: Tensor) -> Tensor:
-    """silu(a) ⊙ b, where a and b lie side by side."""
-    if fusible(both) and both.ndim == 2:
+def _swiglu(halves: Tensor) -> Tensor:
+    """silu(a) ⊙ b for the two halves [a, b] of each row."""
+    if fusible(halves) and halves.ndim == 2:
         from regard.kernels.swiglu import gate
 
-        return gate(both)
-    a, b = both.chunk(2, -1)
+        return gate(halves)
+    a, b = halves.chunk(2, -1)
     return F.silu(a) * b
 
 
 class Sublayer(nn.Module):
-    """x + f(norm(x)), or norm(x + f(x)) as in the paper. Before a norm the sum is left open: the next one closes it."""
+    """x + f(norm(x)) (pre-norm), or norm(x + f(x)) (post-norm, as in the paper).
+
+    With pre-norm, the next norm performs the addition, fused with its own pass over the data.
+    """
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         self.norm = norm(settings)
-        self.before = settings.norm_order == "pre"
+        self.pre_norm = settings.norm_order == "pre"
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, stream: Stream, act: Callable[[Ragged], Ragged]) -> Stream:
-        if self.before:
+    def forward(self, stream: ResidualStream, act: Callable[[Ragged], Ragged]) -> ResidualStream:
+        if self.pre_norm:
             x, normed = stream.normed(self.norm, self.dropout, computing(stream.x.values))
-            return Stream(x, act(normed).values)
+            return ResidualStream(x, act(normed).values)
         kind = computing(stream.x.values)
-        return Stream(Stream(stream.x, act(stream.x).values).normed(self.norm, self.dropout, kind)[1])
+        return ResidualStream(ResidualStream(stream.x, act(stream.x).values).normed(self.norm, self.dropout, kind)[1])
 
 
-def heads(settings: TransformerSettings, position: Position | None = None) -> MultiHead:
-    """The attention of a layer, with a position encoding that turns or biases, if there is one."""
+def multi_head(settings: TransformerSettings, position: Position | None = None) -> MultiHead:
+    """The attention of a layer, with the position encoding if it rotates or biases."""
     return MultiHead(
         settings.width,
         settings.heads,
         kv_heads=settings.kv_heads,
+        score=make_score(settings.score, settings.heads, settings.width // settings.heads),
         bias=position if isinstance(position, Biasing) else None,
         turn=position if isinstance(position, Turning) else None,
+        normaliser=make_normaliser(settings.normaliser),
         backend=settings.attention_backend,
     )
 
@@ -84,50 +91,58 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: TransformerSettings, position: Position) -> None:
         super().__init__()
-        self.self_attention, self.feed_forward = heads(settings, position), FeedForward(settings)
+        self.self_attention = multi_head(settings, position)
+        self.feed_forward = FeedForward(settings)
         self.residual1, self.residual2 = Sublayer(settings), Sublayer(settings)
+        self.mask: Mask = self_attention_mask(settings.window, is_causal=False)
 
-    def forward(self, stream: Stream) -> Stream:
-        stream = self.residual1(stream, self.self_attention)
+    def forward(self, stream: ResidualStream) -> ResidualStream:
+        stream = self.residual1(stream, lambda y: self.self_attention(y, mask=self.mask))
         return self.residual2(stream, lambda y: y.like(self.feed_forward(y.values)))
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the memory, then feed-forward."""
+    """Causal self-attention, cross-attention to the memory, then feed-forward."""
 
     def __init__(self, settings: TransformerSettings, position: Position) -> None:
         super().__init__()
-        self.self_attention, self.cross_attention = heads(settings, position), heads(settings)
+        self.self_attention = multi_head(settings, position)
+        self.cross_attention = multi_head(settings)
         self.feed_forward = FeedForward(settings)
-        self.residual1, self.residual2, self.residual3 = (Sublayer(settings) for _ in range(3))
+        self.residual1, self.residual2 = Sublayer(settings), Sublayer(settings)
+        self.residual3 = Sublayer(settings)
+        self.mask: Mask = self_attention_mask(settings.window, is_causal=True)
 
-    def forward(self, stream: Stream, memory: Ragged) -> Stream:
-        stream = self.residual1(stream, lambda y: self.self_attention(y, mask=causal))
+    def forward(self, stream: ResidualStream, memory: Ragged) -> ResidualStream:
+        stream = self.residual1(stream, lambda y: self.self_attention(y, mask=self.mask))
         stream = self.residual2(stream, lambda y: self.cross_attention(y, memory))
         return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values)))
 
-    def step(self, stream: Stream, past: Cache, memory: Cache) -> tuple[Stream, Cache]:
-        """The next positions, given what came before and the memory's keys and values.
+    def step(self, stream: ResidualStream, past: Cache, memory: Cache) -> tuple[ResidualStream, Cache]:
+        """The next position of each row, given the KV cache and the memory's keys and values.
 
-        Rows that share a source ask it together, as if they were positions of one sequence."""
+        Rows that share a source query it together, as if they were positions of one sequence.
+        """
         grown = past
 
         def attend(y: Ragged) -> Ragged:
             nonlocal grown
-            y, grown = self.self_attention.step(y, past, mask=causal)
+            y, grown = self.self_attention.step(y, past, mask=self.mask)
             return y
 
         stream = self.residual1(stream, attend)
-        stream = self.residual2(stream, lambda y: y.like(self._asked(y, memory).values))
+        stream = self.residual2(stream, lambda y: y.like(self._attend_memory(y, memory).values))
         return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values))), grown
 
-    def _asked(self, queries: Ragged, memory: Cache) -> Ragged:
+    def _attend_memory(self, queries: Ragged, memory: Cache) -> Ragged:
         return self.cross_attention.recall(Ragged.even(queries.values, memory.rows), memory)
 
 
 def initialise(module: nn.Module, depth: int) -> None:
-    """Xavier everywhere, and what is added to a residual smaller by √(2 · depth), so that its sum keeps its size
-    however deep the stack is (Radford et al. 2019, §2.3)."""
+    """Xavier-initialise all linear layers; scale residual outputs down by √(2 · depth).
+
+    The scaling keeps the size of the residual stream independent of depth (Radford et al. 2019, §2.3).
+    """
     for name, part in module.named_modules():
         if isinstance(part, nn.Linear):
             ends = name.endswith((".out", ".outer"))

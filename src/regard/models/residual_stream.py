@@ -1,5 +1,5 @@
-"""The residual stream: what a sublayer found is added by whoever reads next, so that adding, dropping and norming are
-one pass over the numbers."""
+"""The residual stream: a sublayer's output is added by the next norm, so that dropout, addition and
+norm are one fused pass."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from regard.ragged import Ragged
 Vectors = Float[Tensor, "token width"]
 
 
-class Stream(NamedTuple):
-    """x, and the latest that is still to be added to it."""
+class ResidualStream(NamedTuple):
+    """x, and the latest sublayer output, which is still to be added."""
 
     x: Ragged
     latest: Vectors | None = None

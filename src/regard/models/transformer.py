@@ -15,8 +15,8 @@ from regard.errors import RegardError
 from regard.models.contract import Model, State
 from regard.models.embedding import Embedding, Output, ids_of
 from regard.models.layers import DecoderLayer, EncoderLayer, initialise, norm
-from regard.models.residual_stream import Stream
-from regard.positions import position
+from regard.models.parts import make_position
+from regard.models.residual_stream import ResidualStream
 from regard.ragged import Ragged
 
 L = TypeVar("L", bound=nn.Module)
@@ -24,7 +24,7 @@ L = TypeVar("L", bound=nn.Module)
 
 @dataclass(frozen=True, eq=False)
 class TransformerState(State):
-    """For each layer, the keys and values so far and those of the memory, which `share` rows look at together."""
+    """The KV cache of each layer: past positions, and the memory, which `share` rows share."""
 
     past: tuple[Cache, ...]
     memory: tuple[Cache, ...]
@@ -35,7 +35,7 @@ class TransformerState(State):
         return TransformerState(_chosen(self.past, rows), _chosen(self.memory, rows // self.share))
 
     def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> TransformerState:
-        """The chosen rows of the past; of the memory only what leaves is touched."""
+        """The chosen rows of the past; the memory is copied only where sources leave."""
         memory = self.memory if sources is None else _chosen(self.memory, sources)
         return TransformerState(_chosen(self.past, rows), memory, len(rows) // max(1, memory[0].rows))
 
@@ -52,7 +52,7 @@ class Stack(nn.ModuleList, Generic[L]):
 
 
 class Transformer(Model):
-    """Encoder, decoder, and a table at each end."""
+    """Encoder, decoder, and an embedding table at each end."""
 
     def __init__(self, settings: TransformerSettings, source: int, target: int) -> None:
         super().__init__()
@@ -64,22 +64,23 @@ class Transformer(Model):
             raise RegardError(
                 f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} and {target}"
             )
-        # One encoding serves all layers of a stack: relative tables are shared, as T5 does.
-        asking, answering = (position(settings.position, causal=causal, **sizes) for causal in (False, True))
+        # All layers of a stack share one encoding, and so its relative tables, as in T5.
+        encoder_position = make_position(settings.position, causal=False, **sizes)
+        decoder_position = make_position(settings.position, causal=True, **sizes)
         options = {"dropout": settings.dropout}
-        self.source = Embedding(source, settings.width, position=asking, **options)
-        self.target = Embedding(target, settings.width, position=answering, **options)
+        self.source = Embedding(source, settings.width, position=encoder_position, **options)
+        self.target = Embedding(target, settings.width, position=decoder_position, **options)
         if settings.tie_embeddings == "all":
             self.target.table = self.source.table
         self.encoder: Stack[EncoderLayer] = Stack(
-            EncoderLayer(settings, asking) for _ in range(settings.encoder_layers)
+            EncoderLayer(settings, encoder_position) for _ in range(settings.encoder_layers)
         )
         self.decoder: Stack[DecoderLayer] = Stack(
-            DecoderLayer(settings, answering) for _ in range(settings.decoder_layers)
+            DecoderLayer(settings, decoder_position) for _ in range(settings.decoder_layers)
         )
-        before = settings.norm_order == "pre"  # pre-norm leaves the last residual sum without a norm
-        self.encoder_norm = norm(settings) if before else nn.Identity()
-        self.decoder_norm = norm(settings) if before else nn.Identity()
+        pre_norm = settings.norm_order == "pre"  # leaves the last residual sum without a norm
+        self.encoder_norm = norm(settings) if pre_norm else nn.Identity()
+        self.decoder_norm = norm(settings) if pre_norm else nn.Identity()
         self.output = Output(
             target, settings.width, tied=None if settings.tie_embeddings == "none" else self.target.table
         )
@@ -87,15 +88,15 @@ class Transformer(Model):
         initialise(self.decoder, settings.decoder_layers)
 
     def encode(self, source: Ragged) -> Ragged:
-        """A vector for each source token, in the light of all others."""
-        stream = Stream(self.source(source))
+        """A contextual vector for each source token."""
+        stream = ResidualStream(self.source(source))
         for layer in self.encoder:
             stream = layer(stream)
         return stream.closed(self.encoder_norm, self.source.dropout)
 
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
         """The decoder's last vectors for all positions at once."""
-        memory, stream = self.encode(source), Stream(self.target(prefix))
+        memory, stream = self.encode(source), ResidualStream(self.target(prefix))
         for layer in self.decoder:
             stream = layer(stream, memory)
         return stream.closed(self.decoder_norm, self.target.dropout)
@@ -104,20 +105,20 @@ class Transformer(Model):
         """h · Eᵀ."""
         return self.output(vectors)
 
-    def looks(self) -> list[Attention]:
+    def cross_attentions(self) -> list[Attention]:
         """The cross-attention of each layer."""
         return [layer.cross_attention.attention for layer in self.decoder]
 
     def start(self, memory: Ragged) -> TransformerState:
-        """Nothing said yet; the memory's keys and values computed once for all steps."""
-        held = tuple(layer.cross_attention.remember(memory) for layer in self.decoder)
-        return TransformerState(tuple(Cache() for _ in self.decoder), held)
+        """The state before the first token; computes the memory's keys and values once."""
+        cross = tuple(layer.cross_attention.remember(memory) for layer in self.decoder)
+        return TransformerState(tuple(Cache() for _ in self.decoder), cross)
 
     def step(
         self, tokens: Int[Tensor, " row"], state: TransformerState
     ) -> tuple[Float[Tensor, "row vocabulary"], TransformerState]:
         """One position in each row."""
-        stream, past = Stream(self.target(ids_of(tokens), state.past[0].offset)), []
+        stream, past = ResidualStream(self.target(ids_of(tokens), state.past[0].offset)), []
         for layer, before, memory in zip(self.decoder, state.past, state.memory, strict=True):
             stream, after = layer.step(stream, before, memory)
             past.append(after)

@@ -1,29 +1,28 @@
-"""Search: from a model's logits to a text. Knows the contract of models, and no architecture."""
+"""Search: from a model's logits to an output. Depends on the contract of models only."""
 
-from regard.search.attention_weights import alignment, looks
-from regard.search.batch_invariance import settled
-from regard.search.beam import Beam, Beams
+from regard.search.attention_weights import alignment, record_attention
+from regard.search.batch_invariance import batch_invariant
+from regard.search.beam import Beam, BeamSearch
 from regard.search.greedy import Greedy
-from regard.search.hypothesis import Found, Hypothesis, Search
-from regard.search.length_batching import groups, limits, search_all
-from regard.search.length_penalty import Length
-from regard.search.lexical_constraints import Required
+from regard.search.hypothesis import Hypothesis, Search, SearchResult
+from regard.search.length_batching import length_batches, length_limits
+from regard.search.length_penalty import LengthPenalty
+from regard.search.lexical_constraints import LexicalConstraints
 from regard.search.sampling import Sampling
 
 __all__ = [
     "Beam",
-    "Beams",
-    "Found",
+    "BeamSearch",
     "Greedy",
     "Hypothesis",
-    "Length",
-    "Required",
+    "LengthPenalty",
+    "LexicalConstraints",
     "Sampling",
     "Search",
+    "SearchResult",
     "alignment",
-    "groups",
-    "limits",
-    "looks",
-    "search_all",
-    "settled",
+    "batch_invariant",
+    "length_batches",
+    "length_limits",
+    "record_attention",
 ]

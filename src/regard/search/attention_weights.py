@@ -18,7 +18,7 @@ Weights = Float[Tensor, "_head _query _key"]  # each attention has its own
 
 
 @torch.no_grad()
-def looks(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
+def record_attention(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
     """For one source and one prefix, the weights of every attention in the model under its name, layer by layer.
     Row i of a decoder's weights belongs to the step after prefix token i."""
     seen: dict[str, list[Tensor]] = {}
@@ -45,7 +45,7 @@ def looks(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
 def alignment(model: Model, seen: dict[str, Weights]) -> Float[Tensor, "query key"]:
     """How much the step after each prefix token looked at each source token: the mean over the layers and heads that
     look at the source. Every row sums to 1."""
-    crossing = set(map(id, model.looks()))
+    crossing = set(map(id, model.cross_attentions()))
     names = [name for name, part in model.named_modules() if id(part) in crossing]
     if not names:
         raise RegardError("this model has no attention to its source: all it knows of it is one vector")

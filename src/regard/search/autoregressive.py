@@ -12,26 +12,26 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.constraints import Rule, Scores, applied
+from regard.search.constraints import Constraint, Scores, apply_constraints
 from regard.search.hypothesis import Hypothesis
 from regard.text import BEGIN, END
 
-NOTHING = "these rules leave nothing to say at some place: no answer keeps them all; loosen one"
-LEAVE = 0.25  # share of finished rows from which it pays to take them out of the batch
+UNSATISFIABLE = "these rules leave nothing to say at some place: no answer keeps them all; loosen one"
+COMPACT_SHARE = 0.25  # share of finished rows from which it pays to take them out of the batch
 
 # From log-probabilities, the rows and the step: a token for each row, and by how much it won.
 Choice = Callable[[Scores, Int[Tensor, " row"], int], tuple[Int[Tensor, " row"], Float[Tensor, " row"]]]
 
 
 @torch.inference_mode()
-def walk(
+def decode(
     model: Model,
     source: Ragged,
     limits: Int[Tensor, " source"],
     choose: Choice,
     *,
     copies: int = 1,
-    rules: Sequence[Rule] = (),
+    constraints: Sequence[Constraint] = (),
 ) -> list[tuple[Hypothesis, float]]:
     """For each source, `copies` walks side by side, and the narrowest margin of each."""
     rows = torch.arange(len(source) * copies, device=source.values.device)
@@ -41,27 +41,33 @@ def walk(
     limits = limits.to(rows.device).repeat_interleave(copies)
     soonest, steps = (int(limits.min()), int(limits.max()) + 1) if len(rows) else (0, 0)
     tokens, over = torch.full_like(rows, BEGIN), torch.zeros_like(rows, dtype=torch.bool)
-    said = rows.new_empty(len(rows), 0)  # kept up only for rules to read
+    tokens_so_far = rows.new_empty(len(rows), 0)  # kept up only for rules to read
     taken: list[tuple[Tensor, ...]] = []
     for step in range(steps):
         logits, state = model.step(tokens, state)
         scores = logits.float().log_softmax(-1)
         allowed = scores
-        if rules or step >= soonest:
-            allowed = applied(rules, scores, said, limits[rows] <= step)
+        if constraints or step >= soonest:
+            allowed = apply_constraints(constraints, scores, tokens_so_far, limits[rows] <= step)
         tokens, margin = choose(allowed, rows, step)
         taken.append((rows, tokens, scores.gather(1, tokens.unsqueeze(1)).squeeze(1), margin))
-        if rules:
-            said = torch.cat([said, tokens[:, None]], 1)
+        if constraints:
+            tokens_so_far = torch.cat([tokens_so_far, tokens[:, None]], 1)
         if END not in tokens.tolist():
             continue
         over = over | (tokens == END)
         ended = int(over.sum())
         if ended == len(rows):
             break
-        if ended >= LEAVE * len(rows):
+        if ended >= COMPACT_SHARE * len(rows):
             left = (~over).nonzero()[:, 0]
-            rows, tokens, over, said, state = rows[left], tokens[left], over[left], said[left], state.select(left)
+            rows, tokens, over, tokens_so_far, state = (
+                rows[left],
+                tokens[left],
+                over[left],
+                tokens_so_far[left],
+                state.select(left),
+            )
     return _hypotheses(len(limits), taken)
 
 
@@ -74,7 +80,7 @@ def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[H
         if over[row]:
             continue
         if math.isnan(margin):  # −∞ from −∞: there was nothing to choose from
-            raise RegardError(NOTHING)
+            raise RegardError(UNSATISFIABLE)
         ids[row].append(token)
         logps[row].append(logp)
         narrowest[row], over[row] = min(narrowest[row], margin), token == END

@@ -1,8 +1,8 @@
-"""Settled: the same answer whatever the batch.
+"""Batch invariance: the same output whatever the batch.
 
-Sums in 32 bits depend a little on the company a row keeps: other shapes, other kernels, other order of addition. Where
-a decision hangs on less than that, the source is searched again alone, always in the same way; all other decisions are
-the same in any batch. So the answer depends on the source and nothing else.
+Float32 sums depend slightly on the batch: other shapes use other kernels and another order of addition.
+Where a decision hangs on less than that, the source is searched again alone, always in the same way.
+All other decisions are the same in any batch, so the output depends on the source alone.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from torch import Tensor
 
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.hypothesis import Found, Search
+from regard.search.hypothesis import Search, SearchResult
 
 
-def settled(search: Search, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[Found]:
-    """What the search finds for each source, close calls decided alone."""
-    found = search(model, source, limits)
-    if len(source) == 1 or not any(some.close for some in found):
-        return found
+def batch_invariant(search: Search, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
+    """The results of a search, with near-ties decided by a search of that source alone."""
+    results = search(model, source, limits)
+    if len(source) == 1 or not any(result.is_close for result in results):
+        return results
     sequences = source.unbind()
     return [
-        search(model, Ragged.of([sequences[i]]), limits[i : i + 1])[0] if some.close else some
-        for i, some in enumerate(found)
+        search(model, Ragged.of([sequences[i]]), limits[i : i + 1])[0] if result.is_close else result
+        for i, result in enumerate(results)
     ]

@@ -15,11 +15,11 @@ from regard.errors import RegardError
 from regard.models import Model
 from regard.models.contract import State
 from regard.ragged import Ragged
-from regard.search.beam_state import FAR, Board
-from regard.search.constraints import NEVER, Rule, Scores, applied
-from regard.search.hypothesis import Found
-from regard.search.length_penalty import Length
-from regard.search.lexical_constraints import Required
+from regard.search.beam_state import INFINITY, BeamState
+from regard.search.constraints import NEG_INF, Constraint, Scores, apply_constraints
+from regard.search.hypothesis import SearchResult
+from regard.search.length_penalty import LengthPenalty
+from regard.search.lexical_constraints import LexicalConstraints
 from regard.text import BEGIN
 
 FEW = 512  # numbers that numpy ranks sooner than torch is called
@@ -36,58 +36,58 @@ class Beam:
     """
 
     size: int = 4
-    best: int = 1
-    length: Length = field(default_factory=Length)
-    rules: tuple[Rule, ...] = ()
-    required: Required | None = None
+    n_best: int = 1
+    length_penalty: LengthPenalty = field(default_factory=LengthPenalty)
+    constraints: tuple[Constraint, ...] = ()
+    required: LexicalConstraints | None = None
 
     def __post_init__(self) -> None:
-        if self.size < 1 or not 1 <= self.best <= self.size:
-            raise RegardError(f"a beam of {self.size} gives 1 to {self.size} answers; asked for the {self.best} best")
+        if self.size < 1 or not 1 <= self.n_best <= self.size:
+            raise RegardError(f"a beam of {self.size} gives 1 to {self.size} answers; asked for the {self.n_best} best")
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[Found]:
-        beams = Beams(self, model, source, limits)
+    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
+        beams = BeamSearch(self, model, source, limits)
         for _ in beams:
             pass
         return beams.found()
 
 
-class Beams:
+class BeamSearch:
     """A search under way; iterate to take its steps. Rows are (source, beam), the best beam of a source first."""
 
     def __init__(self, settings: Beam, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> None:
         self.settings, self.model, self.source = settings, model, source
-        required: tuple[Rule, ...] = () if settings.required is None else (settings.required,)
-        self.rules = (*settings.rules, *required)
-        margin = FAR if settings.required is None else 0.0  # required words are always searched alone
-        self.board = Board(settings.size, settings.best, settings.length, limits.tolist(), margin)
+        required: tuple[Constraint, ...] = () if settings.required is None else (settings.required,)
+        self.constraints = (*settings.constraints, *required)
+        margin = INFINITY if settings.required is None else 0.0  # required words are always searched alone
+        self.state = BeamState(settings.size, settings.n_best, settings.length_penalty, limits.tolist(), margin)
 
-    def __iter__(self) -> Iterator[Beams]:
+    def __iter__(self) -> Iterator[BeamSearch]:
         state = None
-        while len(self.board.going):
+        while len(self.state.going):
             state = self._turn(state)
             yield self
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[SearchResult]:
         """For each source its answers, the best first."""
-        return self.board.found()
+        return self.state.found()
 
-    def certain(self) -> list[int]:
+    def committed_prefix(self) -> list[int]:
         """What the answer to the first source begins with, whatever comes."""
-        return self.board.certain()
+        return self.state.committed_prefix()
 
     @torch.inference_mode()
     def _turn(self, state: State | None) -> State:
         """One more token in every beam; sources that are over leave."""
-        board, device = self.board, self.source.values.device
+        beam_state, device = self.state, self.source.values.device
         if state is None:
             state = self.model.start(self.model.encode(self.source))
-            tokens = torch.full((len(board.going),), BEGIN, device=device)
+            tokens = torch.full((len(beam_state.going),), BEGIN, device=device)
         else:
-            tokens = torch.from_numpy(board.said[:, :, -1].ravel()).to(device)
+            tokens = torch.from_numpy(beam_state.tokens_so_far[:, :, -1].ravel()).to(device)
         logits, state = self.model.step(tokens, state)
-        sources, beams = len(board.going), tokens.size(0) // max(1, len(board.going))
-        came, left = board.advance(*self._candidates(logits.float().log_softmax(-1), beams))
+        sources, beams = len(beam_state.going), tokens.size(0) // max(1, len(beam_state.going))
+        came, left = beam_state.advance(*self._candidates(logits.float().log_softmax(-1), beams))
         if len(left):
             rows = torch.from_numpy((came + beams * left[:, None]).ravel()).to(device)
             state = state.branch(rows, None if len(left) == sources else torch.from_numpy(left).to(device))
@@ -98,19 +98,19 @@ class Beams:
         # At most one end for each beam, so `size` of twice as many go on; and one more to compare with.
         size, vocabulary, count = self.settings.size, logps.shape[1], 2 * self.settings.size + 1
         allowed = self._allowed(logps, beams)
-        alone = len(self.board.going) == 1 and self.settings.required is None and not logps.is_cuda
-        if alone and count <= logps.numel() <= FEW:
-            return few(allowed, logps, self.board.scores, count)
-        scores = torch.from_numpy(self.board.scores.reshape(-1, 1)).to(logps)
+        single = len(self.state.going) == 1 and self.settings.required is None and not logps.is_cuda
+        if single and count <= logps.numel() <= FEW:
+            return top_candidates_numpy(allowed, logps, self.state.scores, count)
+        scores = torch.from_numpy(self.state.scores.reshape(-1, 1)).to(logps)
         totals = (allowed + scores).view(-1, beams * vocabulary)
         missing = count - totals.shape[1]
         if missing > 0:
-            totals = F.pad(totals, (0, missing), value=NEVER)
+            totals = F.pad(totals, (0, missing), value=NEG_INF)
         if self.settings.required is None:
             values, places = totals.topk(count)
         else:
-            said = torch.from_numpy(self.board.said).to(logps.device)
-            values, places = self.settings.required.pick(totals, said, size, vocabulary)
+            tokens_so_far = torch.from_numpy(self.state.tokens_so_far).to(logps.device)
+            values, places = self.settings.required.pick(totals, tokens_so_far, size, vocabulary)
         if missing > 0:
             places = places.clamp_(max=beams * vocabulary - 1)
         numbers = logps.view(-1, beams * vocabulary).gather(1, places)
@@ -119,14 +119,18 @@ class Beams:
 
     def _allowed(self, logps: Scores, beams: int) -> Scores:
         """What may follow; at its limit a row may only end."""
-        last = self.board.limits <= self.board.said.shape[2]
-        if not self.rules and not last.any():
+        last = self.state.limits <= self.state.tokens_so_far.shape[2]
+        if not self.constraints and not last.any():
             return logps
-        said = torch.from_numpy(self.board.said).flatten(0, 1).to(logps.device)
-        return applied(self.rules, logps, said, torch.from_numpy(last.repeat(beams)).to(logps.device))
+        tokens_so_far = torch.from_numpy(self.state.tokens_so_far).flatten(0, 1).to(logps.device)
+        return apply_constraints(
+            self.constraints, logps, tokens_so_far, torch.from_numpy(last.repeat(beams)).to(logps.device)
+        )
 
 
-def few(allowed: Scores, logps: Scores, scores: Float[np.ndarray, "1 beam"], count: int) -> tuple[np.ndarray, ...]:
+def top_candidates_numpy(
+    allowed: Scores, logps: Scores, scores: Float[np.ndarray, "1 beam"], count: int
+) -> tuple[np.ndarray, ...]:
     """The candidates of a single source: totals, beams, tokens, log-probabilities."""
     vocabulary = logps.shape[1]
     numbers, may = logps.numpy(), allowed.numpy()

@@ -13,9 +13,9 @@ from jaxtyping import Int
 from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.beam import Beam, Beams
-from regard.search.beam_state import Board, Places, Totals
-from regard.search.constraints import NEVER
+from regard.search.beam import Beam, BeamSearch
+from regard.search.beam_state import BeamState, Places, Totals
+from regard.search.constraints import NEG_INF
 from regard.text import END
 
 # kept: it went on; finished: it ended, and counts; pruned: others were better; stopped: it could go on, but the search
@@ -24,7 +24,7 @@ Fate = Literal["kept", "finished", "pruned", "stopped"]
 
 
 @dataclass(frozen=True)
-class Weighed:
+class Candidate:
     """A beginning. `parent` is the number of the one it continues, None for the first token; `logp` its last token's
     log-probability, `total` the sum by which beginnings are compared, `score` that over the length penalty, by which
     answers are. What was pruned is `behind` a `rival`, the last one that was better and stayed."""
@@ -41,12 +41,12 @@ class Weighed:
     behind: float = 0.0
 
 
-class Chronicle(Board):
+class BeamTrace(BeamState):
     """The books of a search for one source, with everything in them."""
 
     def __init__(self, settings: Beam, limits: list[int]) -> None:
-        super().__init__(settings.size, settings.best, settings.length, limits, float("inf"))
-        self.weighed: list[Weighed] = []
+        super().__init__(settings.size, settings.n_best, settings.length_penalty, limits, float("inf"))
+        self.weighed: list[Candidate] = []
         self._beams: list[int | None] = [None]  # whose numbers the beams have
 
     def advance(
@@ -62,35 +62,35 @@ class Chronicle(Board):
 
     def _sorted_out(
         self, totals: list[float], beams: list[int], tokens: list[int], logps: list[float]
-    ) -> Iterator[Weighed]:
+    ) -> Iterator[Candidate]:
         """The candidates, which come best first. An end counts among the `size` best of all; of the others the `size`
         best go on."""
-        step, size = self.said.shape[2], self.size
-        penalty = self.length.penalty(step + 1)
+        step, size = self.tokens_so_far.shape[2], self.size
+        penalty = self.length_penalty.divisor(step + 1)
         first, others = len(self.weighed), 0
         last = latest = 0  # of the `size` best of all, and of the others
         for rank, (total, beam, token, logp) in enumerate(zip(totals, beams, tokens, logps, strict=True)):
-            if total <= NEVER:  # forbidden, or nothing at all
+            if total <= NEG_INF:  # forbidden, or nothing at all
                 return
             number, ends = first + rank, token == END
             stays = rank < size if ends else others < size
             rival = None if stays else first + (last if ends else latest)
             fate: Fate = ("finished" if ends else "kept") if stays else "pruned"
             behind = 0.0 if rival is None else totals[rival - first] - total
-            yield Weighed(number, self._beams[beam], step, token, logp, total, total / penalty, fate, rival, behind)
+            yield Candidate(number, self._beams[beam], step, token, logp, total, total / penalty, fate, rival, behind)
             last = rank if rank < size else last
             if not ends and stays:
                 others, latest = others + 1, rank
 
 
-def chronicle(search: Beam, model: Model, source: Ragged, limit: int) -> tuple[list[Weighed], Beams]:
+def trace_beams(search: Beam, model: Model, source: Ragged, limit: int) -> tuple[list[Candidate], BeamSearch]:
     """All that a search for one source weighed, in order, and the search, which has its answers."""
     if search.required is not None:
         raise RegardError("a search for required words ranks in groups, which no tree shows; leave them out")
     if len(source) != 1:
         raise RegardError(f"a tree is that of one source; got {len(source)}")
-    beams = Beams(search, model, source, torch.tensor([limit]))
-    beams.board = books = Chronicle(search, [limit])
+    beams = BeamSearch(search, model, source, torch.tensor([limit]))
+    beams.state = books = BeamTrace(search, [limit])
     for _ in beams:
         pass
     return books.weighed, beams

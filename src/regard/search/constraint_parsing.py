@@ -5,42 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.errors import RegardError
-from regard.search import constraints as rules
-from regard.search.lexical_constraints import Required
+from regard.search import constraints
+from regard.search.lexical_constraints import LexicalConstraints
 from regard.text import UNKNOWN, Tokenizer
 
 
 def restrictions(
     target: Tokenizer,
     *,
-    shortest: int = 0,
-    longest: int | None = None,
+    min_length: int = 0,
+    max_length: int | None = None,
     prefix: str = "",
-    banned: Sequence[str] = (),
-    repetition: float = 1.0,
-    no_repeat: int = 0,
-) -> tuple[rules.Rule, ...]:
+    ban: Sequence[str] = (),
+    repetition_penalty: float = 1.0,
+    no_repeat_ngram: int = 0,
+) -> tuple[constraints.Constraint, ...]:
     """What every answer must keep to, for any search. Lengths are in tokens."""
-    found: list[rules.Rule] = []
-    if shortest:
-        found.append(rules.shortest(shortest))
-    if longest is not None:
-        found.append(rules.longest(longest))
+    found: list[constraints.Constraint] = []
+    if min_length:
+        found.append(constraints.min_length(min_length))
+    if max_length is not None:
+        found.append(constraints.max_length(max_length))
     if prefix:
-        found.append(rules.prefix(spellings(target, prefix)[0]))
-    if banned:
-        found.append(rules.banned([ids for word in _words(banned) for ids in spellings(target, word)]))
-    if repetition != 1.0:
-        found.append(rules.repetition(repetition))
-    if no_repeat:
-        found.append(rules.no_repeat(no_repeat))
+        found.append(constraints.prefix(spellings(target, prefix)[0]))
+    if ban:
+        found.append(constraints.ban([ids for word in _words(ban) for ids in spellings(target, word)]))
+    if repetition_penalty != 1.0:
+        found.append(constraints.repetition_penalty(repetition_penalty))
+    if no_repeat_ngram:
+        found.append(constraints.no_repeat_ngram(no_repeat_ngram))
     return tuple(found)
 
 
-def requirement(target: Tokenizer, words: Sequence[str]) -> Required | None:
+def requirement(target: Tokenizer, words: Sequence[str]) -> LexicalConstraints | None:
     """That every answer has these words, at its beginning or inside; None where there are none."""
     spelled = [spellings(target, word) for word in _words(words)]
-    return Required([forms[-1] for forms in spelled], [forms[0] for forms in spelled]) if spelled else None
+    return LexicalConstraints([forms[-1] for forms in spelled], [forms[0] for forms in spelled]) if spelled else None
 
 
 def _words(words: Sequence[str]) -> Sequence[str]:

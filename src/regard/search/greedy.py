@@ -10,9 +10,9 @@ from torch import Tensor
 
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.autoregressive import walk
-from regard.search.constraints import Rule, Scores
-from regard.search.hypothesis import Found, Hypothesis
+from regard.search.autoregressive import decode
+from regard.search.constraints import Constraint, Scores
+from regard.search.hypothesis import Hypothesis, SearchResult
 from regard.text import BEGIN, END
 
 
@@ -23,33 +23,36 @@ class Greedy:
     >>> Greedy()(model, source, limits)[0].hypotheses[0].ids
     """
 
-    rules: tuple[Rule, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[Found]:
-        if len(source) == 1 and not self.rules and not source.values.is_cuda:
-            return [alone(model, source, int(limits[0]))]
-        return [Found([found], margin) for found, margin in walk(model, source, limits, likeliest, rules=self.rules)]
+    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
+        if len(source) == 1 and not self.constraints and not source.values.is_cuda:
+            return [greedy_single(model, source, int(limits[0]))]
+        return [
+            SearchResult([found], margin)
+            for found, margin in decode(model, source, limits, most_likely, constraints=self.constraints)
+        ]
 
 
-def likeliest(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
+def most_likely(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
     """The likeliest token of each row, and how far the second is behind."""
     values, tokens = scores.topk(2)
     return tokens.select(1, 0), values.select(1, 0) - values.select(1, 1)
 
 
 @torch.inference_mode()
-def alone(model: Model, source: Ragged, limit: int) -> Found:
+def greedy_single(model: Model, source: Ragged, limit: int) -> SearchResult:
     """A single source: on the way only the likeliest token is asked for; its numbers come at the end, all at once."""
     state, token = model.start(model.encode(source)), torch.full((1,), BEGIN)
-    said: list[int] = []
+    tokens_so_far: list[int] = []
     seen: list[Scores] = []
-    while len(said) <= limit and END not in said[-1:]:
+    while len(tokens_so_far) <= limit and END not in tokens_so_far[-1:]:
         logits, state = model.step(token, state)
         seen.append(logits)
         token = logits.argmax(1)
-        said.append(int(token) if len(said) < limit else END)  # at its limit it may only end
+        tokens_so_far.append(int(token) if len(tokens_so_far) < limit else END)  # at its limit it may only end
     scores = torch.cat(seen).float().log_softmax(-1)
     best = scores.topk(2).values
-    logps = scores.gather(1, torch.tensor(said)[:, None])[:, 0].tolist()
+    logps = scores.gather(1, torch.tensor(tokens_so_far)[:, None])[:, 0].tolist()
     margins = (best[:, 0] - best[:, 1])[:limit].tolist()  # where it had to end, nothing was decided
-    return Found([Hypothesis(said[:-1], logps, sum(logps))], min(margins, default=float("inf")))
+    return SearchResult([Hypothesis(tokens_so_far[:-1], logps, sum(logps))], min(margins, default=float("inf")))

@@ -1,4 +1,4 @@
-"""Hypothesis: an answer in ids, with the model's log-probability of each of its tokens."""
+"""Hypothesis: an output in ids, with the model's log-probability of each token."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from regard.models import Model
 from regard.ragged import Ragged
 
-CLOSE = 1e-4  # log-probabilities nearer than this may change places with the company a row keeps: 32-bit sums differ
+NEAR_TIE = 1e-4  # differences below this may depend on the batch: float32 sums differ
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`ids` without begin and end; `logps` one for each of them and one for the end. `score` is what it was ranked by:
-    without rules that change numbers, the sum of `logps` over the length penalty."""
+    """`ids` without BEGIN and END; `logps`, one per id and one for END; and the `score` it is ranked by:
+    the sum of `logps` over the length penalty, unless constraints change it."""
 
     ids: list[int]
     logps: list[float]
@@ -26,25 +26,25 @@ class Hypothesis:
 
     @property
     def logp(self) -> float:
-        """log p(target | source), the end included."""
+        """log p(target | source), END included."""
         return sum(self.logps)
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found for one source, the best first, and by how little it was decided (in log-probability)."""
+class SearchResult:
+    """The hypotheses of one source, best first, and the smallest margin of any decision."""
 
     hypotheses: Sequence[Hypothesis]
     margin: float
 
     @property
-    def close(self) -> bool:
-        """Whether rounding could have decided it."""
-        return self.margin < CLOSE
+    def is_close(self) -> bool:
+        """Whether rounding could have changed the result."""
+        return self.margin < NEAR_TIE
 
 
 @runtime_checkable
 class Search(Protocol):
-    """A way from a model to hypotheses. `limits`: the most tokens each answer may have, not counting the end."""
+    """A search algorithm. `limits` is the maximum output length of each source, without END."""
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[Found]: ...
+    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]: ...

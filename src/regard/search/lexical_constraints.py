@@ -9,13 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.search.constraints import NEVER, Said, Scores
+from regard.search.constraints import NEG_INF, Scores, Tokens
 from regard.text import END
 
 Scored = tuple[float, int]  # a total, and its place in (beam × vocabulary)
 
 
-class Required:
+class LexicalConstraints:
     """The beam is shared out among banks of hypotheses by how much of what is required they have said, so that one that
     says a required word is not pushed out by likelier ones that do not (Post & Vilar 2018).
 
@@ -29,11 +29,11 @@ class Required:
             raise RegardError("a required sequence has no tokens; leave it out")
         self.all = sum(map(len, self.sequences))
 
-    def __call__(self, scores: Scores, said: Said) -> Scores:
+    def __call__(self, scores: Scores, tokens_so_far: Tokens) -> Scores:
         """As a rule: no end before everything required was said."""
-        missing = torch.tensor([self.met(ids) < self.all for ids in said.tolist()], device=scores.device)
+        missing = torch.tensor([self.met(ids) < self.all for ids in tokens_so_far.tolist()], device=scores.device)
         scores = scores.clone()
-        scores[missing, END] = NEVER
+        scores[missing, END] = NEG_INF
         return scores
 
     def met(self, ids: Sequence[int]) -> int:
@@ -60,32 +60,37 @@ class Required:
         return max(opened, _begun(ids, sequence))
 
     def pick(
-        self, totals: Float[Tensor, "source place"], said: Int[Tensor, "source beam time"], size: int, vocabulary: int
+        self,
+        totals: Float[Tensor, "source place"],
+        tokens_so_far: Int[Tensor, "source beam time"],
+        size: int,
+        vocabulary: int,
     ) -> tuple[Float[Tensor, "source picked"], Int[Tensor, "source picked"]]:
         """For each source what ends, then the `size` that go on, bank by bank, and nothing more."""
         picked = [
-            self._picked(line, ids, size, vocabulary) for line, ids in zip(totals.cpu(), said.tolist(), strict=True)
+            self._picked(line, ids, size, vocabulary)
+            for line, ids in zip(totals.cpu(), tokens_so_far.tolist(), strict=True)
         ]
         values, places = (torch.tensor([[pair[i] for pair in row] for row in picked]) for i in (0, 1))
-        return values.to(totals), places.to(said)
+        return values.to(totals), places.to(tokens_so_far)
 
-    def _picked(self, totals: Tensor, said: list[list[int]], size: int, vocabulary: int) -> list[Scored]:
-        wanted = {b * vocabulary + token for b, ids in enumerate(said) for token in self.needed(ids)}
+    def _picked(self, totals: Tensor, tokens_so_far: list[list[int]], size: int, vocabulary: int) -> list[Scored]:
+        wanted = {b * vocabulary + token for b, ids in enumerate(tokens_so_far) for token in self.needed(ids)}
         # The likeliest of each beam too, else one that has said all and would end is never heard among likelier ones.
-        likeliest = totals[: len(said) * vocabulary].view(len(said), vocabulary).argmax(1).tolist()
-        wanted |= {b * vocabulary + token for b, token in enumerate(likeliest)}
+        most_likely = totals[: len(tokens_so_far) * vocabulary].view(len(tokens_so_far), vocabulary).argmax(1).tolist()
+        wanted |= {b * vocabulary + token for b, token in enumerate(most_likely)}
         places = sorted(wanted | set(totals.topk(min(2 * size, len(totals))).indices.tolist()))
-        scored = [(float(totals[place]), place) for place in places if totals[place] > NEVER]
+        scored = [(float(totals[place]), place) for place in places if totals[place] > NEG_INF]
         ends = [pair for pair in scored if pair[1] % vocabulary == END]
         banks: dict[int, list[Scored]] = {}
         for pair in sorted((pair for pair in scored if pair[1] % vocabulary != END), reverse=True):
-            ids = said[pair[1] // vocabulary]
+            ids = tokens_so_far[pair[1] // vocabulary]
             banks.setdefault(self.met([*ids, pair[1] % vocabulary]), []).append(pair)
         going: list[Scored] = []
         while len(going) < size and any(banks.values()):  # in turn, those who said most of it first
             going += [banks[bank].pop(0) for bank in sorted(banks, reverse=True) if banks[bank]]
         row = sorted(ends, reverse=True)[:size] + sorted(going[:size], reverse=True)
-        return row + [(NEVER, 0)] * (2 * size + 1 - len(row))
+        return row + [(NEG_INF, 0)] * (2 * size + 1 - len(row))
 
 
 def _contains(ids: Sequence[int], sequence: list[int]) -> bool:

@@ -15,10 +15,10 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.autoregressive import walk
-from regard.search.constraints import NEVER, Rule, Scores
+from regard.search.autoregressive import decode
+from regard.search.constraints import NEG_INF, Constraint, Scores
 from regard.search.gumbel import gumbel
-from regard.search.hypothesis import CLOSE, Found
+from regard.search.hypothesis import NEAR_TIE, SearchResult
 
 COLDEST, HOTTEST = 1e-6, 1e6  # temperatures: float32 holds what any log-probability becomes
 
@@ -39,7 +39,7 @@ class Sampling:
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int = 1
-    rules: tuple[Rule, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         for name, good, wanted in (
@@ -54,7 +54,7 @@ class Sampling:
             if not good:
                 raise RegardError(f"{name} must be {wanted}; got {getattr(self, name)}")
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[Found]:
+    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
         if not len(source):
             return []
         seeds = self._seeds(source)
@@ -62,9 +62,9 @@ class Sampling:
         def draw(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
             return self.drawn(scores, seeds[rows], step)
 
-        walks = walk(model, source, limits, draw, copies=self.count, rules=self.rules)
+        walks = decode(model, source, limits, draw, copies=self.count, constraints=self.constraints)
         groups = [walks[i : i + self.count] for i in range(0, len(walks), self.count)]
-        return [Found([found for found, _ in group], min(margin for _, margin in group)) for group in groups]
+        return [SearchResult([found for found, _ in group], min(margin for _, margin in group)) for group in groups]
 
     def drawn(
         self, scores: Scores, seeds: Int[Tensor, " row"], step: int
@@ -85,8 +85,8 @@ class Sampling:
         sharp, tokens, before = (part[:, :widest] for part in (sharp, tokens, before))
         race = sharp + gumbel(seeds, step, tokens)
         place = torch.arange(widest, device=race.device)
-        winners, margins = _winners(race.masked_fill(place >= stay[:, None], NEVER))
-        doubtful = self._doubtful(sharp, before, stay) & (race > race.gather(1, winners[:, None]) - CLOSE)
+        winners, margins = _winners(race.masked_fill(place >= stay[:, None], NEG_INF))
+        doubtful = self._doubtful(sharp, before, stay) & (race > race.gather(1, winners[:, None]) - NEAR_TIE)
         return tokens.gather(1, winners[:, None])[:, 0], margins.masked_fill(doubtful.any(-1), 0.0)
 
     def _stay(self, sharp: Scores) -> tuple[Int[Tensor, " row"], Scores]:
@@ -105,13 +105,13 @@ class Sampling:
         last = stay[:, None] - 1
         beside = torch.cat([last, (last + 1).clamp(max=sharp.shape[1] - 1)], 1)
         edge = sharp.gather(1, beside)
-        equal = (edge[:, 0] - edge[:, 1] < CLOSE) & (stay < sharp.shape[1])
+        equal = (edge[:, 0] - edge[:, 1] < NEAR_TIE) & (stay < sharp.shape[1])
         narrow = equal[:, None].expand_as(edge).clone()
         if self.top_p < 1:
-            narrow |= (before.gather(1, beside) - self.top_p).abs() < CLOSE
+            narrow |= (before.gather(1, beside) - self.top_p).abs() < NEAR_TIE
         if self.min_p:
-            narrow |= (edge - sharp[:, :1] - math.log(self.min_p)).abs() < CLOSE
-        near = (sharp[:, :, None] - edge[:, None, :]).abs() < CLOSE
+            narrow |= (edge - sharp[:, :1] - math.log(self.min_p)).abs() < NEAR_TIE
+        near = (sharp[:, :, None] - edge[:, None, :]).abs() < NEAR_TIE
         return (near & narrow[:, None, :]).any(-1)
 
     def _seeds(self, source: Ragged) -> Int[Tensor, " row"]:
@@ -127,6 +127,6 @@ class Sampling:
 def _winners(race: Scores) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
     """The first of each row, and how far the second is behind."""
     if race.shape[1] == 1:
-        return race.new_zeros(len(race), dtype=torch.long), race[:, 0] - NEVER
+        return race.new_zeros(len(race), dtype=torch.long), race[:, 0] - NEG_INF
     values, places = race.topk(2)
     return places[:, 0], values[:, 0] - values[:, 1]

@@ -12,8 +12,8 @@ from regard.errors import RegardError
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.search import Beam
-from regard.search.beam_trace import Weighed, chronicle
-from regard.search.length_batching import limits
+from regard.search.beam_trace import Candidate, trace_beams
+from regard.search.length_batching import length_limits
 from regard.text import END, ended
 
 
@@ -27,7 +27,7 @@ class Tree:
 
     source: str
     search: Beam
-    nodes: list[Weighed]
+    nodes: list[Candidate]
     labels: list[str]
     answers: list[int]
 
@@ -40,7 +40,7 @@ class Tree:
             node = self.nodes[node].parent
         return found[::-1]
 
-    def node(self, number: int) -> Weighed:
+    def node(self, number: int) -> Candidate:
         """One of them; an unknown number is named."""
         if not 0 <= number < len(self.nodes):
             raise RegardError(f"this tree has nodes 0 to {len(self.nodes) - 1}; got {number}")
@@ -50,7 +50,7 @@ class Tree:
         """The tokens said up to this one, without an end: a prefix that can be given back to the model."""
         return [id for id in (self.nodes[one].token for one in self.path(number)) if id != END]
 
-    def children(self, number: int | None) -> list[Weighed]:
+    def children(self, number: int | None) -> list[Candidate]:
         """What was weighed after this one, the best first; after nothing (None), the first tokens."""
         return [node for node in self.nodes if node.parent == number]
 
@@ -88,8 +88,8 @@ def tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Tree:
     if not ids:
         raise RegardError("the text is empty; there is nothing to search for")
     source = ended(Ragged.of([torch.tensor(ids)])).to(pipeline.device)
-    (limit,) = limits(source.lengths, **pipeline.reach).tolist()
-    nodes, beams = chronicle(chosen, pipeline.swift, source, limit)
+    (limit,) = length_limits(source.lengths, **pipeline.reach).tolist()
+    nodes, beams = trace_beams(chosen, pipeline.inference_model, source, limit)
     target = pipeline.bundle.target
     labels = [target.label(node.token) for node in nodes]
     finished = sorted((node for node in nodes if node.fate == "finished"), key=lambda node: (-node.score, node.number))

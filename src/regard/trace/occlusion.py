@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.attention import Attention, Mask, everything
 from regard.axes import Site
 from regard.errors import RegardError
-from regard.models import Model, undisturbed
+from regard.models import Model, eval_mode
 from regard.models.recurrent import Recurrent
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
@@ -72,7 +72,7 @@ def _without(
     model: Model, source: Sequence[int], said: Sequence[int], hidden: Sequence[int]
 ) -> Float[Tensor, "copy target"]:
     """The log-probability of each token that was said, in a copy for each source token that is hidden."""
-    with undisturbed(model), _hiding(model, torch.tensor(hidden, device=next(model.parameters()).device)):
+    with eval_mode(model), _hiding(model, torch.tensor(hidden, device=next(model.parameters()).device)):
         return scored(model, source, said, len(hidden))
 
 
@@ -120,7 +120,7 @@ def _hiding(model: Any, keys: Int[Tensor, " copy"]) -> Iterator[None]:
 def _readers(model: Any) -> list[Attention]:
     """The attentions whose keys are the source's."""
     if isinstance(model, Recurrent):
-        found = model.looks()
+        found = model.cross_attentions()
     else:
         found = [layer.self_attention.attention for layer in model.encoder]
         found += [layer.cross_attention.attention for layer in model.decoder]

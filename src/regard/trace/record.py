@@ -15,14 +15,14 @@ from torch import Tensor
 
 from regard.answer import Answer
 from regard.errors import RegardError
-from regard.models import Model, undisturbed
+from regard.models import Model, eval_mode
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer
 from regard.onednn import plain_products
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
-from regard.search import Beam, Length, Search
-from regard.search.length_batching import limits
+from regard.search import Beam, LengthPenalty, Search
+from regard.search.length_batching import length_limits
 from regard.text import BEGIN, END, Piece
 from regard.trace import recurrent_program as recurrent
 from regard.trace import transformer_program as transformer
@@ -75,7 +75,7 @@ def record(
             )
     else:
         said = pipeline(source, search).ids
-    penalty = _length(pipeline, search).penalty(len(said) + 1)
+    penalty = _length(pipeline, search).divisor(len(said) + 1)
     running.see(said, penalty)
     _fits(changes, running.at)
     return running.trace(source, said)
@@ -114,7 +114,7 @@ class Running:
     def decode(self, forced: Mapping[int, int], longest: int | None = None) -> list[int]:
         """The edited model's own answer, greedily, with some tokens forced."""
         said: list[int] = []
-        most = int(limits(torch.tensor([len(self.asked)]), **self.pipeline.reach)[0])
+        most = int(length_limits(torch.tensor([len(self.asked)]), **self.pipeline.reach)[0])
         while len(said) < (most if longest is None else min(most, longest)):
             token = forced[len(said)] if len(said) in forced else int(self.see(said)[-1].argmax())
             if token == END:
@@ -155,15 +155,15 @@ class Running:
         """How far these logits are from those of the fast path."""
         ids = (torch.tensor(self.asked), torch.tensor([BEGIN, *said]))
         source, prefix = (Ragged.of([one]).to(self.pipeline.device) for one in ids)
-        with undisturbed(self.pipeline.model):
+        with eval_mode(self.pipeline.model):
             fast = self.pipeline.model(source, prefix).values.float().cpu()
         return float((fast - self.at["out.logits"]).abs().max())
 
 
-def _length(pipeline: Pipeline, search: Search | None) -> Length:
+def _length(pipeline: Pipeline, search: Search | None) -> LengthPenalty:
     """The length penalty answers are ranked by."""
     used = search or pipeline.usual
-    return used.length if isinstance(used, Beam) else Length()
+    return used.length_penalty if isinstance(used, Beam) else LengthPenalty()
 
 
 def _fits(changes: Iterable[Change], at: Numbers) -> None:

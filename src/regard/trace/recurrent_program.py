@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from regard.attention.scores import Additive, General
 from regard.models.recurrent import Recurrent
 from regard.trace.operations import element_wise as single
 from regard.trace.operations import gates
@@ -45,12 +46,12 @@ class Writer:
         before += [
             Step("enc.h", ("source", "width"), single.Same((x,))),
             Step("enc.summary", ("one", "width"), gates.Ends((f"enc.{last}.forward.h", f"enc.{last}.backward.h"))),
-            Step("dec.first", ("one", "width"), sums.Linear(("enc.summary",), self.weights(model.first))),
+            Step("dec.first", ("one", "width"), sums.Linear(("enc.summary",), self.weights(model.initial))),
             Step("dec.start", ("one", "width"), single.Tanh(("dec.first",))),
             *self.known(),
         ]
         after: list[Step | Walk] = [self.embedding("tgt", "target"), Walk(tuple(self.decoder()), "tgt.ids")]
-        found = "enc.summary" if model.look is None else "attn.joined"
+        found = "enc.summary" if model.attention is None else "attn.joined"
         table = (self.named[id(model.output.table)],)
         after += [
             Step("out.joined", ("target", "width"), single.Concat(("dec.h", found))),
@@ -60,7 +61,9 @@ class Writer:
             *ending(),
         ]
         attentions = (
-            () if model.look is None else (Attended("attn", "cross", 0, 1, "target", "source", ("energy", "weights")),)
+            ()
+            if model.attention is None
+            else (Attended("attn", "cross", 0, 1, "target", "source", ("energy", "weights")),)
         )
         return Program((*before, *after), len(before), attentions)
 
@@ -76,7 +79,7 @@ class Writer:
 
     def known(self) -> list[Step]:
         """The keys and values of the source, once for all steps."""
-        look = self.model.look
+        look = self.model.attention
         if look is None:
             return []
         keys: Operation = single.OneHead(("enc.h",))
@@ -91,36 +94,36 @@ class Writer:
         """One position: Bahdanau looks before the cell turns, Luong after it."""
         model, top = self.model, self.settings.decoder_layers - 1
         steps, x = [], "tgt.embed"
-        if model.look is not None and model.looks_before:
+        if model.attention is not None and model.attends_before:
             steps += [self.before(top, "attn.state"), *self.attention("attn.state")]
-        if model.look is None or model.looks_before:
+        if model.attention is None or model.attends_before:
             x = "dec.input"
-            found = "enc.summary" if model.look is None else "attn.joined"
+            found = "enc.summary" if model.attention is None else "attn.joined"
             steps.append(Step(x, ("target", "width"), single.Concat(("tgt.embed", found))))
         for i in range(self.settings.decoder_layers):
             steps.append(self.seen(model.decoder, f"l{i}", f"dec.{i}", x, "target"))
             steps += self.cell(model.decoder, f"l{i}", f"dec.{i}", "target", layer=i)
             x = f"dec.{i}.h"
         steps.append(Step("dec.h", ("target", "width"), single.Same((x,))))
-        if model.look is not None and not model.looks_before:
+        if model.attention is not None and not model.attends_before:
             steps += self.attention("dec.h")
         return steps
 
     def attention(self, state: str) -> list[Step]:
         """Query, energies, weights and context."""
-        look = self.model.look
+        look = self.model.attention
         assert look is not None
-        kind, grid = self.settings.attention, ("head", "target", "source")
+        score, grid = look.attention.score, ("head", "target", "source")
         asked: Operation = single.OneHead((state,))
         if isinstance(look.queries, nn.Linear):
             asked = sums.Heads((state,), self.weights(look.queries), 1)
         steps, query = [Step("attn.query", ("head", "target", "width"), asked)], "attn.query"
-        if kind == "general":
+        if isinstance(score, General):
             mapped = sums.Mapped((query,), (self.named[id(look.attention.score.weight)],))
             steps.append(Step("attn.mapped", ("head", "target", "width"), mapped))
             query = "attn.mapped"
         energy: Operation = sums.Dots((query, "attn.key"))
-        if kind in ("additive", "concat"):
+        if isinstance(score, Additive):
             energy = sums.Energy((query, "attn.key"), (self.named[id(look.attention.score.v)],))
         return [
             *steps,

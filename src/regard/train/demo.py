@@ -10,7 +10,7 @@ import torch
 from regard import bundle
 from regard.config import TrainSettings, parse
 from regard.ragged import Ragged
-from regard.search import Greedy, alignment, limits, looks
+from regard.search import Greedy, alignment, length_limits, record_attention
 from regard.text import Corpus, begun, ended, variants
 from regard.train.cmudict import unpack
 from regard.train.evaluation import Exam, decode
@@ -58,8 +58,8 @@ def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
 def drawing(made: bundle.Bundle, word: str) -> str:
     """The attention of each phone to the letters of a word, as shades."""
     source = ended(Ragged.of([torch.tensor(made.source.encode(word))]))
-    said = Greedy()(made.model, source, limits(source.lengths))[0].hypotheses[0].ids
-    seen = looks(made.model, source, begun(Ragged.of([torch.tensor(said, dtype=torch.long)])))
+    said = Greedy()(made.model, source, length_limits(source.lengths))[0].hypotheses[0].ids
+    seen = record_attention(made.model, source, begun(Ragged.of([torch.tensor(said, dtype=torch.long)])))
     weights = alignment(made.model, seen)
     letters = [made.source.label(i) for i in source.values.tolist()[:-1]] + ["⏎"]
     phones = [made.target.label(i) for i in said] + ["⏎"]

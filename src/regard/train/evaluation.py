@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from regard.errors import RegardError
-from regard.inference import swift
-from regard.models import Model, finite
-from regard.search import Greedy, search_all
+from regard.inference import inference_model, search_all
+from regard.models import Model, is_finite
+from regard.search import Greedy
 from regard.search.length_batching import RATIO
 from regard.text import Tokenizer
 from regard.train import metrics
@@ -52,14 +52,16 @@ def decode(
     """The greedy answer to each line, in their order."""
     training = model.training
     model.eval()
-    found = search_all(Greedy(), swift(model), [source.encode(line) for line in lines], **reach, device=device)
+    found = search_all(
+        Greedy(), inference_model(model), [source.encode(line) for line in lines], **reach, device=device
+    )
     model.train(training)
     return [target.decode(some.hypotheses[0].ids) for some in found]
 
 
 def check_finite(model: Model, step: int) -> None:
     """Raise where weights have run away: search would find nothing to say."""
-    if not finite(model):
+    if not is_finite(model):
         raise RegardError(
             f"weights are not finite at step {step:,}; lower train.learning_rate or train.weight_decay, and use another --out"
         )

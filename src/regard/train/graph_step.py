@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.inference.cuda_graph import recording
+from regard.inference.cuda_graph import capture
 from regard.text import Batch, Lesson, Shape, filled, opened
 
 GRAINS = 32  # sizes of a side, up to a whole step's tokens
@@ -34,7 +34,7 @@ class Slot:
     def record(self, update: Callable[[Lesson], Tensor], pool: Any) -> torch.cuda.CUDAGraph:
         """The update of this slot's lesson, with nothing run yet."""
         graph = torch.cuda.CUDAGraph()
-        with recording(graph, pool):
+        with capture(graph, pool):
             self.loss.copy_(update(self.lesson))
         return graph
 

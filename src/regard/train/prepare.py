@@ -14,7 +14,7 @@ from jaxtyping import Int32
 
 from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError, choose
-from regard.search.length_batching import RATIO, SOME
+from regard.search.length_batching import EXTRA, RATIO
 from regard.text import (
     TOKENIZERS,
     Batches,
@@ -238,7 +238,7 @@ def _short(questions: dict[str, list[str]], source: Tokenizer, limit: int) -> tu
 
 def _ratio(sources: Int32[np.ndarray, " pair"], targets: Int32[np.ndarray, " pair"]) -> float:
     """How many times as long as its source an answer may be: what nearly all pairs need, and no less than usual."""
-    needed = (targets - SOME) / (sources + 1)
+    needed = (targets - EXTRA) / (sources + 1)
     return float(min(MOST_RATIO, max(RATIO, np.percentile(needed, 99.9, method="higher"))))
 
 
