@@ -19,10 +19,10 @@ from harness import Check, machine, report
 
 from regard import bundle
 from regard.config import TrainSettings
-from regard.inference import swift
+from regard.inference import inference_model
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search import Beam, Found, Greedy, Search, limits, settled
+from regard.search import Beam, Greedy, Search, SearchResult, batch_invariant, length_limits
 from regard.text import Corpus, ended
 from regard.train import cmudict as demo
 from regard.train.run import Job, run
@@ -30,7 +30,7 @@ from regard.train.view import Plain
 
 SIZES = (1, 7, 64)
 SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 4": Beam(4)}
-Way = Callable[[Search, Model, Ragged, torch.Tensor], list[Found]]
+Way = Callable[[Search, Model, Ragged, torch.Tensor], list[SearchResult]]
 
 
 def trained(family: str, minutes: float, folder: Path) -> Path:
@@ -56,15 +56,15 @@ def words(count: int) -> list[str]:
 
 def decoded(held: bundle.Bundle, asked: list[str], size: int, search: Search, way: Way) -> list[list[int]]:
     """The ids of each word's answer, decoded in batches of `size` in the order given."""
-    model, said = swift(held.model), []
+    model, said = inference_model(held.model), []
     for start in range(0, len(asked), size):
         ids = [torch.tensor(held.source.encode(word), dtype=torch.long) for word in asked[start : start + size]]
         batch = ended(Ragged.of(ids))
-        said += [found.hypotheses[0].ids for found in way(search, model, batch, limits(batch.lengths))]
+        said += [found.hypotheses[0].ids for found in way(search, model, batch, length_limits(batch.lengths))]
     return said
 
 
-def plainly(search: Search, model: Model, source: Ragged, most: torch.Tensor) -> list[Found]:
+def plainly(search: Search, model: Model, source: Ragged, most: torch.Tensor) -> list[SearchResult]:
     """The search as it is, close calls and all."""
     return search(model, source, most)
 
@@ -74,12 +74,12 @@ def compare(name: str, held: bundle.Bundle, asked: list[str]) -> list[Check]:
     checks = []
     for kind, search in SEARCHES.items():
         start = time.perf_counter()
-        alone = decoded(held, asked, 1, search, settled)
+        alone = decoded(held, asked, 1, search, batch_invariant)
         print(f"\n{name}, {kind}: {len(asked):,} words alone in {time.perf_counter() - start:.0f} s", flush=True)
         shuffled = random.Random(2).sample(range(len(asked)), len(asked))
         for size, order in [*((size, list(range(len(asked)))) for size in SIZES[1:]), (64, shuffled)]:
             differing = []
-            for way in (settled, plainly):
+            for way in (batch_invariant, plainly):
                 said = decoded(held, [asked[i] for i in order], size, search, way)
                 differing.append(sum(alone[i] != ids for i, ids in zip(order, said, strict=True)))
             how = f"in {size}s" + (", shuffled" if order is shuffled else "")

@@ -122,7 +122,7 @@ def agree(known: dict[str, Contender], size: Size, beam: int, count: int) -> Non
     assert size.forced is None or lengths == {size.forced}, "lengths differ"
     equal = {name: statistics.mean(a == b for a, b in zip(said["regard"], said[name], strict=True)) for name in said}
     shown = ", ".join(f"{name} {share:.0%}" for name, share in equal.items() if name != "regard")
-    alone = statistics.mean(some.close for some in found["regard"])
+    alone = statistics.mean(some.is_close for some in found["regard"])
     kind = "greedy" if beam == 1 else f"beam {beam}"
     print(f"{size.name}, {kind}, {count} sources: as Regard answers {shown}; Regard decides {alone:.1%} alone")
     wrong = [name for name in EXACT if equal.get(name, 1) < 0.9]

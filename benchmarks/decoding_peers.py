@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import TransformerSettings as Settings
-from regard.inference.fast_transformer import swift
+from regard.inference import inference_model, search_all
 from regard.models import Transformer, build
-from regard.search import Beam, Found, Greedy, search_all
+from regard.search import Beam, Greedy, SearchResult
 from regard.search.constraints import NEVER, shortest
 from regard.text import BEGIN, END, UNKNOWN
 
@@ -50,16 +50,16 @@ class Regard:
 
     def __init__(self, model: Transformer, forced: int | None, beam: int) -> None:
         rules = () if forced is None else (shortest(forced),)
-        self.model, self.most = swift(model), forced or MOST
+        self.model, self.most = inference_model(model), forced or MOST
         self.search = Greedy(rules) if beam == 1 else Beam(beam, rules=rules)
 
     def given(self, sources: Ids) -> Ids:
         return sources
 
-    def run(self, given: Ids) -> list[Found]:
+    def run(self, given: Ids) -> list[SearchResult]:
         return search_all(self.search, self.model, given, most=self.most)
 
-    def answers(self, found: list[Found]) -> Ids:
+    def answers(self, found: list[SearchResult]) -> Ids:
         return [some.hypotheses[0].ids for some in found]
 
 

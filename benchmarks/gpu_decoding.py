@@ -23,9 +23,9 @@ from harness import Check, matmul_rate, median, report
 
 import regard
 from regard.config import PRESETS, TransformerSettings
-from regard.inference.fast_transformer import swift
+from regard.inference import inference_model, search_all
 from regard.models import Transformer as RegardTransformer
-from regard.search import Beam, Found, Greedy, search_all
+from regard.search import Beam, Greedy, SearchResult
 from regard.search.constraints import NEVER, shortest
 from regard.text import END
 from regard.train import cmudict as demo
@@ -72,7 +72,7 @@ class Regard:
     """As the product searches."""
 
     def __init__(self, model: RegardTransformer, kind: torch.dtype) -> None:
-        self.model = swift(deepcopy(model).to(DEVICE, kind))
+        self.model = inference_model(deepcopy(model).to(DEVICE, kind))
 
     def given(self, sources: Ids) -> Ids:
         return sources
@@ -83,10 +83,10 @@ class Regard:
         self.search = Greedy(rules) if beam == 1 else Beam(beam, rules=rules)
         return self
 
-    def run(self, given: Ids) -> list[Found]:
+    def run(self, given: Ids) -> list[SearchResult]:
         return search_all(self.search, self.model, given, most=LETTERS, device=DEVICE)
 
-    def answers(self, found: list[Found]) -> Ids:
+    def answers(self, found: list[SearchResult]) -> Ids:
         return [some.hypotheses[0].ids for some in found]
 
 

@@ -23,9 +23,9 @@ from regard import bundle
 from regard.bundle import Bundle
 from regard.commands.overrides import settings
 from regard.config import TextSettings, TrainSettings, parse
-from regard.inference import swift
+from regard.inference import inference_model, search_all
 from regard.models import Ensemble
-from regard.search import Beam, Greedy, Length, Search, search_all
+from regard.search import Beam, Greedy, LengthPenalty, Search
 from regard.search.length_batching import RATIO
 from regard.text import Corpus
 from regard.train import checkpoint
@@ -176,7 +176,7 @@ def answers(held: Bundle, questions: Sequence[Question], convention: Convention)
     ratio = RATIO if convention.length else float(most)
     sources = [held.source.encode(question.source) for question in questions]
     reach = {"most": most, "ratio": ratio, "tokens": TOGETHER[device.type], "device": device}
-    found = search_all(_search(convention), swift(held.model), sources, **reach)
+    found = search_all(_search(convention), inference_model(held.model), sources, **reach)
     texts = ([held.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found)
     return [list(dict.fromkeys(some)) or [""] for some in texts]
 
@@ -188,4 +188,4 @@ def _device() -> str:
 def _search(convention: Convention) -> Search:
     if convention.beam == 1 and convention.best == 1:
         return Greedy()
-    return Beam(max(convention.beam, convention.best), convention.best, Length(convention.length))
+    return Beam(max(convention.beam, convention.best), convention.best, LengthPenalty(convention.length))

@@ -10,15 +10,21 @@ from tests.models import test_matrix
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, close, ids
 
 PLAIN = [name for name in SETTINGS if not name.endswith("-post")]  # where a norm stands is nothing to a branch
-PLAIN = [name for name in PLAIN if not name.startswith("lstm") or name == "lstm-additive"]
-SWIFT = [f"swift {name}" for name in PLAIN if name.startswith("transformer")]
+PLAIN = [name for name in PLAIN if not name.startswith("lstm") or name == "lstm-bahdanau-additive"]
+SWIFT = [f"fast {name}" for name in PLAIN if name.startswith("transformer")]
 every = pytest.mark.parametrize("name", [*PLAIN, *SWIFT])
-SOME = ["transformer-rotary-pre", "transformer-t5-pre", "gru-additive", "gru-none", "lstm-additive"]
-some = pytest.mark.parametrize("name", [*SOME, "swift transformer-rotary-pre", "swift transformer-shaw-pre"])
+SOME = [
+    "transformer-rotary-pre",
+    "transformer-t5-pre",
+    "gru-bahdanau-additive",
+    "gru-none-additive",
+    "lstm-bahdanau-additive",
+]
+some = pytest.mark.parametrize("name", [*SOME, "fast transformer-rotary-pre", "fast transformer-shaw-pre"])
 
 
 def made(name: str) -> Model:
-    model = test_matrix.made(name.removeprefix("swift "))
+    model = test_matrix.made(name.removeprefix("fast "))
     return inference_model(model) if name in SWIFT else model
 
 
@@ -120,7 +126,7 @@ def test_a_state_that_was_branched_is_still_what_it_was(name: str):
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["transformer-rotary-pre", "gru-additive"])
+@pytest.mark.parametrize("name", ["transformer-rotary-pre", "gru-bahdanau-additive"])
 @torch.no_grad()
 def test_the_source_is_not_copied_for_beams(name: str):
     model, source = made(name), ids([5, 2], SOURCE)

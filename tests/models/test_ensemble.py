@@ -14,7 +14,7 @@ from tests.models.test_branch import Walk
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, ids, made
 from tests.test_transducer import made as pipeline
 
-DIFFERENT = ["transformer-rotary-pre", "transformer-shaw-pre", "gru-additive", "lstm-none"]
+DIFFERENT = ["transformer-rotary-pre", "transformer-shaw-pre", "gru-bahdanau-additive", "lstm-none-additive"]
 
 
 def mixed() -> Ensemble:
@@ -23,7 +23,7 @@ def mixed() -> Ensemble:
 
 @torch.no_grad()
 def test_two_are_the_mean_of_their_probabilities():
-    one, other = made("transformer-rotary-pre"), made("gru-additive")
+    one, other = made("transformer-rotary-pre"), made("gru-bahdanau-additive")
     source, prefix = ids([5, 1, 7], SOURCE), ids([2, 6, 3], TARGET)
     found = Ensemble([one, other])(source, prefix)
     chances = [model(source, prefix).values.double().exp() for model in (one, other)]
@@ -88,7 +88,9 @@ def test_several_folders_load_as_one_and_look_with_all_members(tmp_path):
     )
     said = both("zebra", alignment=True)
     assert said.alignment.sum(1).tolist() == pytest.approx([1.0] * len(said.alignment), abs=1e-5)
-    assert len(both.model.cross_attentions()) == len(first.model.looks()) + len(second.model.looks())
+    assert len(both.model.cross_attentions()) == len(first.model.cross_attentions()) + len(
+        second.model.cross_attentions()
+    )
 
 
 def test_what_cannot_be_one_is_refused(tmp_path):
@@ -100,7 +102,7 @@ def test_what_cannot_be_one_is_refused(tmp_path):
         regard.load([])
     with pytest.raises(RegardError, match="at least one model"):
         Ensemble([])
-    larger = build(SETTINGS["gru-additive"], SOURCE, TARGET + 1).eval()
-    odd = Ensemble([made("gru-additive"), larger])
+    larger = build(SETTINGS["gru-bahdanau-additive"], SOURCE, TARGET + 1).eval()
+    odd = Ensemble([made("gru-bahdanau-additive"), larger])
     with pytest.raises(RegardError, match="theirs have 17, 18 tokens"):
         odd(Ragged.of([torch.tensor([1])]), Ragged.of([torch.tensor([1])]))

@@ -7,7 +7,7 @@ from regard.inference import kv_cache as held
 from tests.models.test_branch import Walk, made
 from tests.models.test_matrix import SOURCE, TARGET, ids
 
-NAME = "swift transformer-rotary-pre"
+NAME = "fast transformer-rotary-pre"
 
 
 @pytest.fixture(autouse=True)

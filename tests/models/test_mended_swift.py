@@ -31,14 +31,14 @@ def test_positions_are_kept_once_however_many_lengths_come(position: str):
     state = model.start(model.encode(ids([3], SOURCE)))
     for _ in range(70):
         _, state = model.step(torch.tensor([4]), state)
-    assert sorted(len(table) for table in model.places.values()) == [128, 512]  # what was said, what was read
+    assert sorted(len(table) for table in model.position_tables.values()) == [128, 512]  # what was said, what was read
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned"])
 @torch.no_grad()
 def test_parts_of_the_table_are_what_each_position_adds(position: str):
     model = made(position)
-    encoding = model.adding[0]
+    encoding = model.added_positions[0]
     for start, count in ((0, 3), (5, 1), (0, 64), (64, 1), (0, 300), (2, 7), (299, 1)):
         alone = encoding(torch.arange(start, start + count))
         assert torch.equal(model._added(encoding, start, count), alone)
@@ -47,10 +47,10 @@ def test_parts_of_the_table_are_what_each_position_adds(position: str):
 @torch.no_grad()
 def test_learned_positions_end_where_they_were_learned():
     model = made("learned")
-    encoding = model.adding[0]
+    encoding = model.added_positions[0]
     encoding.longest, encoding.table.data = 100, encoding.table.data[:100].clone()
     assert torch.equal(model._added(encoding, 0, 70), encoding.table[:70])
-    assert len(model.places[id(encoding)]) == 100
+    assert len(model.position_tables[id(encoding)]) == 100
     with pytest.raises(RegardError, match=r"^position 100 is past the 100 that were learned; "):
         model._added(encoding, 100, 1)
     assert torch.equal(model._added(encoding, 99, 1), encoding.table[99:])

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from regard.search.beam_state import BeamState
-from regard.search.constraints import NEVER
+from regard.search.constraints import NEG_INF
 from regard.search.length_penalty import LengthPenalty
 
 
@@ -92,9 +92,9 @@ def permitted(logits, clock, end):
     for row in range(len(logps)):
         slot = row // beams
         if clock.time[slot] >= clock.most[slot]:
-            allowed[row], allowed[row, end] = NEVER, logps[row, end]
+            allowed[row], allowed[row, end] = NEG_INF, logps[row, end]
         if clock.time[slot] < clock.least[slot]:
-            allowed[row, end] = NEVER
+            allowed[row, end] = NEG_INF
     return logps, allowed
 
 
@@ -127,20 +127,20 @@ def advance(logits, clock, books, end):
         board.said, board.logps = np.zeros((1, beams, now), np.int64), np.zeros((1, beams, now))
         board.margins[:] = float(books.margin[slot])
         board.worst[:] = float(books.top[slot].min())
-        kept = [score for score in books.top[slot].tolist() if score > NEVER]
+        kept = [score for score in books.top[slot].tolist() if score > NEG_INF]
         board.answers = [[type("Answer", (), {"score": score}) for score in kept]]
         totals = allowed[slot] + books.scores.view(-1)[own].repeat_interleave(vocabulary)
-        values, places = F.pad(totals, (0, 2 * beams + 1), value=NEVER).topk(2 * beams + 1)
+        values, places = F.pad(totals, (0, 2 * beams + 1), value=NEG_INF).topk(2 * beams + 1)
         places = places.clamp(max=beams * vocabulary - 1)
         came, tokens, numbers = places // vocabulary, places % vocabulary, logps[slot, places]
-        ends = (tokens == end) & (values > NEVER)
-        books.ends[slot, now] = values[:beams].masked_fill(~ends[:beams], NEVER)
+        ends = (tokens == end) & (values > NEG_INF)
+        books.ends[slot, now] = values[:beams].masked_fill(~ends[:beams], NEG_INF)
         books.enders[slot, now], books.end_logps[slot, now] = came[:beams].int(), numbers[:beams]
         on = (~ends).nonzero()[:beams, 0]
         board.advance(*(x[None].double().numpy() for x in (values,)), *(x[None].numpy() for x in (came, tokens)),
                       numbers[None].double().numpy())  # fmt: skip
         scores = sorted((answer.score for answer in board.answers[0]), reverse=True)[: books.top.shape[1]]
-        books.top[slot] = torch.tensor([*scores, *[NEVER] * (books.top.shape[1] - len(scores))])
+        books.top[slot] = torch.tensor([*scores, *[NEG_INF] * (books.top.shape[1] - len(scores))])
         books.margin[slot] = float(board.margins[0])
         for table, new in ((books.said, tokens), (books.parents, came), (books.logps, numbers)):
             table[slot, now] = new[on].to(table.dtype)

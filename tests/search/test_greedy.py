@@ -136,7 +136,7 @@ def settings():
     }
     for position in ("rotary", "sinusoidal", "t5"):
         yield TransformerSettings(**small, position=position)
-    for attention in ("additive", "general", "none"):
+    for attention in ("bahdanau", "luong", "none"):
         yield RecurrentSettings(width=16, attention=attention)
 
 
@@ -173,7 +173,7 @@ def test_a_source_alone_is_answered_as_in_company(seed, limit):
     with torch.no_grad():
         model.output.table.mul_(3)  # so that ends come early and late
     source = Ragged.of([torch.tensor([5, 3, 7, 4, END])])
-    ours = alone(model, source, limit)
+    ours = greedy_single(model, source, limit)
     ((theirs, margin),) = decode(model, source, torch.tensor([limit]), most_likely)
     assert ours.hypotheses[0].ids == theirs.ids
     assert ours.hypotheses[0].logps == pytest.approx(theirs.logps, abs=1e-6)

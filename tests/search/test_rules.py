@@ -165,7 +165,7 @@ CONTRADICTIONS = {
 }
 
 
-@pytest.mark.parametrize("rules", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+@pytest.mark.parametrize("constraints", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 def test_rules_that_contradict_each_other_are_an_error(constraints):
     asked = Chance(VOCABULARY), ragged(*sources(5)), torch.full((5,), 8)
     for search in (Greedy(constraints), Sampling(constraints=constraints)):
