@@ -217,7 +217,7 @@ def test_rules_by_words(t):
 
 def test_one_word_may_be_given_alone(t):
     for rule in ("banned", "required"):
-        greedy_single, listed = (t.best("zebra", **{rule: words}) for words in ("IY", ["IY"]))
+        alone, listed = (t.best("zebra", **{rule: words}) for words in ("IY", ["IY"]))
         assert [answer.ids for answer in alone] == [answer.ids for answer in listed]
 
 
