@@ -51,7 +51,7 @@ def whole(tmp_path_factory, data):
         ("transformer", "muon", "ema", {"position": "learned"}),
         ("transformer", "muon", "last", {"tie_embeddings": "none"}),
         ("recurrent", "muon", "none", {}),
-        ("recurrent", "adamw", "last", {"cell": "lstm", "attention": "dot"}),
+        ("recurrent", "adamw", "last", {"cell": "lstm", "attention": "luong", "score": "dot"}),
     ],
 )
 def test_a_run_that_was_stopped_four_times_ends_bit_for_bit_as_one_that_was_not(
