@@ -40,7 +40,7 @@ from regard.search import (
 )
 from regard.search.attention_weights import alignment as aligned
 from regard.search.attention_weights import record_attention
-from regard.search.constraint_parsing import requirement, restrictions
+from regard.search.constraint_parsing import parse_constraints, parse_required
 from regard.search.length_batching import RATIO, length_limits
 from regard.text import UNKNOWN, begun, ended
 
@@ -120,7 +120,7 @@ class Pipeline:
             repetition_penalty=repetition,
             no_repeat_ngram=no_repeat_ngram,
         )
-        needed = requirement(self.bundle.target, required)
+        needed = parse_required(self.bundle.target, required)
         if not isinstance(beam, int) or beam < 1:
             raise RegardError(f"a beam is at least 1 wide; got {beam!r}")
         if beam == 1 and best == 1 and needed is None:
@@ -129,7 +129,7 @@ class Pipeline:
 
     def restrictions(self, **asked: Any) -> tuple[constraints.Constraint, ...]:
         """What every answer must keep to, for any search, in words: see search.worded.restrictions."""
-        return restrictions(self.bundle.target, **asked)
+        return parse_constraints(self.bundle.target, **asked)
 
     def __call__(
         self, text: str, search: Search | None = None, *, alignment: bool = False, weights: bool = False
@@ -183,7 +183,7 @@ class Pipeline:
             sure = self.bundle.target.decode(beams.committed_prefix()).rstrip("�")  # half a character is not certain
             yield sure[len(shown) :]
             shown = sure
-        yield self.bundle.target.decode(beams.found()[0].hypotheses[0].ids)[len(shown) :]
+        yield self.bundle.target.decode(beams.results()[0].hypotheses[0].ids)[len(shown) :]
 
     def score(self, source: str, target: str) -> Answer:
         """A given target as an answer: what the model thinks of each of its tokens."""

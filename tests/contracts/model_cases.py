@@ -67,10 +67,7 @@ def transformer_cases() -> dict[str, TransformerSettings]:
         **{f"position-{name}": {"position": name} for name in POSITIONS},
         **OPTIONS,
     }
-    return {
-        f"transformer-{name}": TransformerSettings(**{**TRANSFORMER, **parts})
-        for name, parts in chosen.items()
-    }
+    return {f"transformer-{name}": TransformerSettings(**{**TRANSFORMER, **parts}) for name, parts in chosen.items()}
 
 
 def recurrent_cases() -> dict[str, RecurrentSettings]:
@@ -82,10 +79,7 @@ def recurrent_cases() -> dict[str, RecurrentSettings]:
         "lstm-sparsemax": {"cell": "lstm", "normaliser": "sparsemax"},
         "none": {"attention": "none"},
     }
-    return {
-        f"recurrent-{name}": RecurrentSettings(**{**RECURRENT, **parts})
-        for name, parts in chosen.items()
-    }
+    return {f"recurrent-{name}": RecurrentSettings(**{**RECURRENT, **parts}) for name, parts in chosen.items()}
 
 
 CASES = {**transformer_cases(), **recurrent_cases()}

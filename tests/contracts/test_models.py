@@ -2,21 +2,21 @@
 
 import pytest
 import torch
-from tests.contracts.model_cases import CASES, SOURCE, TARGET, make
 
 from regard.inference import ENGINES, EngineError, inference_model, search_all
 from regard.ragged import Ragged
 from regard.search import Beam, Greedy, LengthPenalty
 from regard.text import BEGIN, END
+from tests.contracts.model_cases import CASES, SOURCE, TARGET, make
 
 every_case = pytest.mark.parametrize("name", CASES)
 SEARCHES = {"greedy": Greedy(), "beam": Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))}
 
 
-def sources(count: int = 4) -> list[list[int]]:
+def sources(count: int = 3) -> list[list[int]]:
     """Sources of mixed lengths, without END."""
     draw = torch.Generator().manual_seed(1)
-    lengths = (5, 1, 7, 3)[:count]
+    lengths = (5, 1, 7)[:count]
     return [torch.randint(3, SOURCE, (n,), generator=draw).tolist() for n in lengths]
 
 
@@ -42,7 +42,7 @@ def test_search_logp_is_teacher_forced_logp(name: str, engine: str):
         return
     exact = make(name)
     for search in SEARCHES.values():
-        results = search_all(search, fast, sources(), most=6)
+        results = search_all(search, fast, sources(), most=5)
         for source, result in zip(sources(), results, strict=True):
             for hypothesis in result.hypotheses:
                 expected = teacher_forced(exact, source, hypothesis.ids)
@@ -54,17 +54,17 @@ def test_one_training_step_moves_weights_and_stays_finite(name: str):
     model = make(name).train()
     source = Ragged.of([torch.tensor([*ids, END]) for ids in sources()])
     prefix = Ragged.of([torch.tensor([BEGIN, 4, 5, 6]) for _ in sources()])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
     for _ in range(2):
         logits = model(source, prefix).values
-        loss = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 5, 6, END] * 4))
-        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 5, 6, END] * 3))
+        model.zero_grad()
         loss.backward()
-        for label, parameter in model.named_parameters():
-            if parameter.grad is not None:
-                assert parameter.grad.isfinite().all(), label
-        optimizer.step()
+        with torch.no_grad():
+            for label, parameter in model.named_parameters():
+                if parameter.grad is not None:  # the uniform normaliser ignores its scores
+                    assert parameter.grad.isfinite().all(), label
+                    parameter -= 0.1 * parameter.grad
         losses.append(float(loss.detach()))
     assert losses[1] < losses[0]
 

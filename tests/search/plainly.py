@@ -128,7 +128,7 @@ def advance(logits, clock, books, end):
         board.margins[:] = float(books.margin[slot])
         board.worst[:] = float(books.top[slot].min())
         kept = [score for score in books.top[slot].tolist() if score > NEG_INF]
-        board.answers = [[type("Answer", (), {"score": score}) for score in kept]]
+        board.finished = [[type("Answer", (), {"score": score}) for score in kept]]
         totals = allowed[slot] + books.scores.view(-1)[own].repeat_interleave(vocabulary)
         values, places = F.pad(totals, (0, 2 * beams + 1), value=NEG_INF).topk(2 * beams + 1)
         places = places.clamp(max=beams * vocabulary - 1)
@@ -139,7 +139,7 @@ def advance(logits, clock, books, end):
         on = (~ends).nonzero()[:beams, 0]
         board.advance(*(x[None].double().numpy() for x in (values,)), *(x[None].numpy() for x in (came, tokens)),
                       numbers[None].double().numpy())  # fmt: skip
-        scores = sorted((answer.score for answer in board.answers[0]), reverse=True)[: books.top.shape[1]]
+        scores = sorted((answer.score for answer in board.finished[0]), reverse=True)[: books.top.shape[1]]
         books.top[slot] = torch.tensor([*scores, *[NEG_INF] * (books.top.shape[1] - len(scores))])
         books.margin[slot] = float(board.margins[0])
         for table, new in ((books.said, tokens), (books.parents, came), (books.logps, numbers)):

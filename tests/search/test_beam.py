@@ -155,7 +155,7 @@ def test_what_is_certain_grows_and_is_how_the_answer_begins(alpha):
             sure = beams.committed_prefix()
             assert sure[: len(prefixes[-1])] == prefixes[-1]
             prefixes.append(sure)
-        answer = beams.found()[0].hypotheses[0].ids
+        answer = beams.results()[0].hypotheses[0].ids
         assert prefixes[-1] == answer
         early += any(len(sure) > 0 for sure in prefixes[:-2])
     assert early > 2  # something is certain before the end
@@ -168,7 +168,7 @@ def test_certain_speaks_of_the_first_source_even_after_it_has_left():
         beams = BeamSearch(Beam(2), Chance(6, end=1.0), ragged(*order), torch.full((12,), 12))
         for _ in beams:
             committed_prefix = beams.committed_prefix()
-        assert committed_prefix == beams.found()[0].hypotheses[0].ids
+        assert committed_prefix == beams.results()[0].hypotheses[0].ids
 
 
 def test_a_model_of_numbers_that_are_none_still_stops():

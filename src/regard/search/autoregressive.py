@@ -1,4 +1,4 @@
-"""Walk: one token after another in each row, by any way of choosing; what greedy search and sampling share."""
+"""Autoregressive decoding: the loop that greedy search and sampling share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from regard.search.constraints import Constraint, Scores, apply_constraints
 from regard.search.hypothesis import Hypothesis
 from regard.text import BEGIN, END
 
-UNSATISFIABLE = "these rules leave nothing to say at some place: no answer keeps them all; loosen one"
-COMPACT_SHARE = 0.25  # share of finished rows from which it pays to take them out of the batch
+UNSATISFIABLE = "no output satisfies all constraints; relax one (--max-length, --ban, ...)"
+COMPACT_SHARE = 0.25  # share of finished rows from which removing them pays
 
-# From log-probabilities, the rows and the step: a token for each row, and by how much it won.
+# From log-probabilities, row indices and the step: a token for each row, and its margin.
 Choice = Callable[[Scores, Int[Tensor, " row"], int], tuple[Int[Tensor, " row"], Float[Tensor, " row"]]]
 
 
@@ -33,7 +33,7 @@ def decode(
     copies: int = 1,
     constraints: Sequence[Constraint] = (),
 ) -> list[tuple[Hypothesis, float]]:
-    """For each source, `copies` walks side by side, and the narrowest margin of each."""
+    """`copies` outputs per source, each with its smallest margin."""
     rows = torch.arange(len(source) * copies, device=source.values.device)
     state = model.start(model.encode(source))
     if copies > 1:
@@ -41,7 +41,7 @@ def decode(
     limits = limits.to(rows.device).repeat_interleave(copies)
     soonest, steps = (int(limits.min()), int(limits.max()) + 1) if len(rows) else (0, 0)
     tokens, over = torch.full_like(rows, BEGIN), torch.zeros_like(rows, dtype=torch.bool)
-    tokens_so_far = rows.new_empty(len(rows), 0)  # kept up only for rules to read
+    tokens_so_far = rows.new_empty(len(rows), 0)  # only constraints read it
     taken: list[tuple[Tensor, ...]] = []
     for step in range(steps):
         logits, state = model.step(tokens, state)
@@ -72,14 +72,14 @@ def decode(
 
 
 def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[Hypothesis, float]]:
-    """Each row's tokens up to its end, from what was taken step by step; a row that had ended went on unheard."""
+    """Each row's tokens up to its END; what a finished row produced afterwards is ignored."""
     ids: list[list[int]] = [[] for _ in range(count)]
     logps: list[list[float]] = [[] for _ in range(count)]
     narrowest, over = [float("inf")] * count, [False] * count
     for row, token, logp, margin in zip(*(torch.cat(part).tolist() for part in zip(*taken, strict=True)), strict=True):
         if over[row]:
             continue
-        if math.isnan(margin):  # −∞ from −∞: there was nothing to choose from
+        if math.isnan(margin):  # −∞ − −∞: every token was forbidden
             raise RegardError(UNSATISFIABLE)
         ids[row].append(token)
         logps[row].append(logp)

@@ -1,4 +1,4 @@
-"""Beam search: the `size` best beginnings at each length, until no better answer can appear."""
+"""Beam search: keeps the `size` best hypotheses at each length, until none can improve the result."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from regard.search.length_penalty import LengthPenalty
 from regard.search.lexical_constraints import LexicalConstraints
 from regard.text import BEGIN
 
-FEW = 512  # numbers that numpy ranks sooner than torch is called
+SMALL = 512  # up to this many candidates, numpy ranks faster than torch
 
 
 @dataclass(frozen=True)
 class Beam:
-    """The answers that a beam of `size` reaches, ranked by log-probability over a length penalty, the best first.
+    """Beam search with `size` hypotheses, ranked by log-probability over a length penalty.
 
-    A source is done when it has `best` answers and no beginning left, however it went on, could beat them.
-    `required` are sequences of tokens that every answer must contain.
+    A source is finished when it has `n_best` hypotheses that no unfinished one can still beat.
+    `required` holds token sequences that every output must contain.
 
-    >>> Beam(4, best=4, length=Length(1.0))(model, source, limits)[0].hypotheses
+    >>> Beam(4, n_best=4, length_penalty=LengthPenalty(1.0))(model, source, limits)[0].hypotheses
     """
 
     size: int = 4
@@ -43,63 +43,63 @@ class Beam:
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 1 <= self.n_best <= self.size:
-            raise RegardError(f"a beam of {self.size} gives 1 to {self.size} answers; asked for the {self.n_best} best")
+            raise RegardError(f"n_best must be between 1 and the beam size {self.size}; got {self.n_best}")
 
     def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
         beams = BeamSearch(self, model, source, limits)
         for _ in beams:
             pass
-        return beams.found()
+        return beams.results()
 
 
 class BeamSearch:
-    """A search under way; iterate to take its steps. Rows are (source, beam), the best beam of a source first."""
+    """A running beam search; iterate to take its steps. Rows are (source, beam), best beam first."""
 
     def __init__(self, settings: Beam, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> None:
         self.settings, self.model, self.source = settings, model, source
         required: tuple[Constraint, ...] = () if settings.required is None else (settings.required,)
         self.constraints = (*settings.constraints, *required)
-        margin = INFINITY if settings.required is None else 0.0  # required words are always searched alone
+        margin = INFINITY if settings.required is None else 0.0  # 0: always searched alone
         self.state = BeamState(settings.size, settings.n_best, settings.length_penalty, limits.tolist(), margin)
 
     def __iter__(self) -> Iterator[BeamSearch]:
         state = None
-        while len(self.state.going):
-            state = self._turn(state)
+        while len(self.state.active):
+            state = self._step(state)
             yield self
 
-    def found(self) -> list[SearchResult]:
-        """For each source its answers, the best first."""
-        return self.state.found()
+    def results(self) -> list[SearchResult]:
+        """The hypotheses of each source, best first."""
+        return self.state.results()
 
     def committed_prefix(self) -> list[int]:
-        """What the answer to the first source begins with, whatever comes."""
+        """The prefix of the first source's output that can no longer change."""
         return self.state.committed_prefix()
 
     @torch.inference_mode()
-    def _turn(self, state: State | None) -> State:
-        """One more token in every beam; sources that are over leave."""
+    def _step(self, state: State | None) -> State:
+        """Extend every beam by one token; finished sources leave the batch."""
         beam_state, device = self.state, self.source.values.device
         if state is None:
             state = self.model.start(self.model.encode(self.source))
-            tokens = torch.full((len(beam_state.going),), BEGIN, device=device)
+            tokens = torch.full((len(beam_state.active),), BEGIN, device=device)
         else:
             tokens = torch.from_numpy(beam_state.tokens_so_far[:, :, -1].ravel()).to(device)
         logits, state = self.model.step(tokens, state)
-        sources, beams = len(beam_state.going), tokens.size(0) // max(1, len(beam_state.going))
-        came, left = beam_state.advance(*self._candidates(logits.float().log_softmax(-1), beams))
+        sources, beams = len(beam_state.active), tokens.size(0) // max(1, len(beam_state.active))
+        parents, left = beam_state.advance(*self._candidates(logits.float().log_softmax(-1), beams))
         if len(left):
-            rows = torch.from_numpy((came + beams * left[:, None]).ravel()).to(device)
+            rows = torch.from_numpy((parents + beams * left[:, None]).ravel()).to(device)
             state = state.branch(rows, None if len(left) == sources else torch.from_numpy(left).to(device))
         return state
 
     def _candidates(self, logps: Scores, beams: int) -> tuple[np.ndarray, ...]:
-        """For each source the best continuations, the best first: totals, beams, tokens, log-probabilities."""
-        # At most one end for each beam, so `size` of twice as many go on; and one more to compare with.
+        """The best continuations of each source: totals, beams, tokens, log-probabilities."""
+        # Each beam ends at most once, so 2 · size candidates leave `size` to extend; one more for the margin.
         size, vocabulary, count = self.settings.size, logps.shape[1], 2 * self.settings.size + 1
         allowed = self._allowed(logps, beams)
-        single = len(self.state.going) == 1 and self.settings.required is None and not logps.is_cuda
-        if single and count <= logps.numel() <= FEW:
+        single = len(self.state.active) == 1 and self.settings.required is None and not logps.is_cuda
+        if single and count <= logps.numel() <= SMALL:
             return top_candidates_numpy(allowed, logps, self.state.scores, count)
         scores = torch.from_numpy(self.state.scores.reshape(-1, 1)).to(logps)
         totals = (allowed + scores).view(-1, beams * vocabulary)
@@ -118,7 +118,7 @@ class BeamSearch:
         return best.astype(np.float64), found // vocabulary, found % vocabulary, logp.astype(np.float64)
 
     def _allowed(self, logps: Scores, beams: int) -> Scores:
-        """What may follow; at its limit a row may only end."""
+        """Log-probabilities under the constraints; at its limit a row may only end."""
         last = self.state.limits <= self.state.tokens_so_far.shape[2]
         if not self.constraints and not last.any():
             return logps
@@ -131,10 +131,10 @@ class BeamSearch:
 def top_candidates_numpy(
     allowed: Scores, logps: Scores, scores: Float[np.ndarray, "1 beam"], count: int
 ) -> tuple[np.ndarray, ...]:
-    """The candidates of a single source: totals, beams, tokens, log-probabilities."""
+    """The candidates of a single source, ranked by numpy: totals, beams, tokens, log-probabilities."""
     vocabulary = logps.shape[1]
-    numbers, may = logps.numpy(), allowed.numpy()
-    totals = (may + scores.reshape(-1, 1)).ravel()
+    numbers = logps.numpy()
+    totals = (allowed.numpy() + scores.reshape(-1, 1)).ravel()
     places = (-totals).argsort(kind="stable")[:count]
     found = totals[places], places // vocabulary, places % vocabulary, numbers.ravel()[places].astype(np.float64)
     return tuple(part[None] for part in found)

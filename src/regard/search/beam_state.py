@@ -1,6 +1,6 @@
-"""Board: the books of a beam search; every source's beginnings and answers, and whether better ones can still come.
+"""BeamState: hypotheses of every source, finished and unfinished, and whether better ones are possible.
 
-Kept on the host in numpy: there are too many numbers for Python and too few for tensors.
+Kept on the host in numpy: too many values for Python lists, too few for tensors.
 """
 
 from __future__ import annotations
@@ -21,102 +21,101 @@ Places = Int[np.ndarray, "source candidate"]
 
 
 class BeamState:
-    """`going` are the sources that are not over yet; row i of the other arrays is for the i-th of them, the best beam
-    first. `margins` (of all sources) is by how little each result was decided so far."""
+    """The state of a beam search. `active` holds the unfinished sources; row i of the other arrays belongs
+    to the i-th of them, best beam first. `margins` (of all sources) is the smallest margin of any decision."""
 
     def __init__(self, size: int, n_best: int, length_penalty: LengthPenalty, limits: list[int], margin: float) -> None:
         count = len(limits)
         self.size, self.n_best, self.length_penalty = size, n_best, length_penalty
-        self.answers: list[list[Hypothesis]] = [[] for _ in range(count)]  # the best first, and one more than `best`
+        self.finished: list[list[Hypothesis]] = [[] for _ in range(count)]  # best first, one more than n_best
         self.margins = np.full(count, margin)
-        self.going = np.arange(count)
+        self.active = np.arange(count)
         self.limits = np.array(limits, np.int64)
         self.farthest = np.array([length_penalty.divisor(limit + 1) for limit in limits])
-        self.worst = np.full(count, NEG_INF)  # of the `best` answers; −∞ until there are so many
+        self.worst = np.full(count, NEG_INF)  # score of the n_best-th hypothesis; −∞ until there are that many
         self.tokens_so_far = np.zeros((count, 1, 0), np.int64)
         self.logps = np.zeros((count, 1, 0))
         self.scores = np.zeros((count, 1))
 
-    @np.errstate(invalid="ignore")  # −∞ from −∞, see _decided
+    @np.errstate(invalid="ignore")  # −∞ − −∞, see _record_margin
     def advance(
         self, totals: Totals, beams: Places, tokens: Places, logps: Totals
     ) -> tuple[Int[np.ndarray, "left beam"], Int[np.ndarray, " left"]]:
-        """One more token: the beam that each new one comes from, and which of the sources are left.
+        """Extend by one token; returns the parent beam of each new beam, and the sources that are left.
 
-        The candidates come best first: their total, the beam they continue, their token and its log-probability. An
-        end counts if it is among the `size` best; the `size` best others go on.
+        Candidates come best first: total, parent beam, token and its log-probability. END counts if it is
+        among the `size` best; the `size` best others are extended.
         """
         size, rows = self.size, np.arange(len(totals))[:, None]
         self.narrowest = np.full(len(totals), INFINITY)
         ends = (tokens == END) & (totals > NEG_INF)
         if ends.any():
-            self._answer(ends, totals, beams, logps)
+            self._finish(ends, totals, beams, logps)
             order = ends.argsort(1, kind="stable")[:, : size + 1] + rows * ends.shape[1]
             totals = np.where(ends, NEG_INF, totals)
             totals, beams, tokens, logps = (each.take(order) for each in (totals, beams, tokens, logps))
-        self._decided(totals[:, size - 1] - totals[:, size])
+        self._record_margin(totals[:, size - 1] - totals[:, size])
         totals, beams, tokens, logps = (each[:, :size] for each in (totals, beams, tokens, logps))
-        over = self._over(totals[:, 0])
-        self.margins[self.going] = np.fmin(self.margins[self.going], self.narrowest)
-        came = rows * self.tokens_so_far.shape[1] + beams  # among all beams of all sources
-        left = (~over).nonzero()[0]
-        if len(left) < len(over):
-            totals, beams, tokens, logps, came = (each[left] for each in (totals, beams, tokens, logps, came))
-            for name in ("going", "limits", "farthest", "worst"):
+        finished = self._finished(totals[:, 0])
+        self.margins[self.active] = np.fmin(self.margins[self.active], self.narrowest)
+        parents = rows * self.tokens_so_far.shape[1] + beams  # index among all beams of all sources
+        left = (~finished).nonzero()[0]
+        if len(left) < len(finished):
+            totals, beams, tokens, logps, parents = (each[left] for each in (totals, beams, tokens, logps, parents))
+            for name in ("active", "limits", "farthest", "worst"):
                 setattr(self, name, getattr(self, name)[left])
         self.tokens_so_far, self.logps, self.scores = (
-            _longer(self.tokens_so_far, came, tokens),
-            _longer(self.logps, came, logps),
+            _extend(self.tokens_so_far, parents, tokens),
+            _extend(self.logps, parents, logps),
             totals,
         )
         return beams, left
 
-    def found(self) -> list[SearchResult]:
-        """For each source its best answers, the best first."""
+    def results(self) -> list[SearchResult]:
+        """The best hypotheses of each source, best first."""
         found = []
-        for answers, margin in zip(self.answers, self.margins.tolist(), strict=True):
+        for answers, margin in zip(self.finished, self.margins.tolist(), strict=True):
             gaps = (a.score - b.score for a, b in pairwise(answers))
             found.append(SearchResult(answers[: self.n_best], min(margin, *gaps, INFINITY)))
         return found
 
     def committed_prefix(self) -> list[int]:
-        """What the answer to the first source begins with, whatever comes: all that its beginnings and its best answer
-        so far share."""
-        live = self.tokens_so_far[self.going == 0][self.scores[self.going == 0] > NEG_INF].tolist()
-        shared = zip(*live, *(answer.ids for answer in self.answers[0][:1]), strict=False)
+        """The prefix that all hypotheses of the first source, finished or not, have in common."""
+        live = self.tokens_so_far[self.active == 0][self.scores[self.active == 0] > NEG_INF].tolist()
+        shared = zip(*live, *(answer.ids for answer in self.finished[0][:1]), strict=False)
         return [same[0] for same in takewhile(lambda tokens: len(set(tokens)) == 1, shared)]
 
-    def _answer(self, ends: Bool[np.ndarray, "source candidate"], totals: Totals, beams: Places, logps: Totals) -> None:
-        """Keep the ends among the `size` best. How far they are ahead of the rest, and the others behind, matters."""
+    def _finish(self, ends: Bool[np.ndarray, "source candidate"], totals: Totals, beams: Places, logps: Totals) -> None:
+        """Keep the hypotheses that end among the `size` best, and record by how much they do."""
         size, penalty = self.size, self.length_penalty.divisor(self.tokens_so_far.shape[2] + 1)
-        self._decided(np.where(ends[:, :size], totals[:, :size], INFINITY).min(1) - totals[:, size])
-        self._decided(totals[:, size - 1] - np.where(ends[:, size:], totals[:, size:], NEG_INF).max(1))
+        self._record_margin(np.where(ends[:, :size], totals[:, :size], INFINITY).min(1) - totals[:, size])
+        self._record_margin(totals[:, size - 1] - np.where(ends[:, size:], totals[:, size:], NEG_INF).max(1))
         places, ranks = ends[:, :size].nonzero()
-        came = places, beams[places, ranks]
-        parts = self.tokens_so_far[came], self.logps[came], logps[places, ranks], totals[places, ranks] / penalty
+        parents = places, beams[places, ranks]
+        parts = self.tokens_so_far[parents], self.logps[parents], logps[places, ranks], totals[places, ranks] / penalty
         for place, ids, numbers, last, score in zip(places, *(part.tolist() for part in parts), strict=True):
-            answers = self.answers[self.going[place]]
+            answers = self.finished[self.active[place]]
             answers.append(Hypothesis(ids, [*numbers, last], score))
             answers.sort(key=lambda answer: answer.score, reverse=True)
-            del answers[self.n_best + 1 :]  # the first that is not among the best tells how narrowly
+            del answers[self.n_best + 1 :]  # the first one beyond n_best gives the margin
             if len(answers) >= self.n_best:
                 self.worst[place] = answers[self.n_best - 1].score
 
-    def _over(self, best: Float[np.ndarray, " source"]) -> Bool[np.ndarray, " source"]:
-        """Nothing that is left can still reach the worst of the best answers: what follows only lowers a sum, and the
-        largest penalty it may be divided by is that of the shortest or the longest end."""
+    def _finished(self, best: Float[np.ndarray, " source"]) -> Bool[np.ndarray, " source"]:
+        """Whether no unfinished hypothesis can still reach the n_best-th: a sum only decreases, and its largest
+        possible divisor is that of the shortest or the longest end."""
         step = self.tokens_so_far.shape[2]
         reach = best / np.maximum(self.farthest, self.length_penalty.divisor(step + 2))
         beaten = ~(reach > self.worst)
-        self._decided(np.where(beaten, self.worst - reach, INFINITY))
+        self._record_margin(np.where(beaten, self.worst - reach, INFINITY))
         return beaten | (self.limits <= step)
 
-    def _decided(self, margins: Float[np.ndarray, " source"]) -> None:
-        """Narrower margins count; −∞ from −∞ is none, for there was nothing to choose."""
+    def _record_margin(self, margins: Float[np.ndarray, " source"]) -> None:
+        """Keep the smaller margins; −∞ − −∞ is no margin, because there was no choice."""
         np.fmin(self.narrowest, margins, out=self.narrowest)
 
 
-def _longer(past: np.ndarray, came: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """What each beam holds: all of the one it came from, and one more."""
+def _extend(past: np.ndarray, parents: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Each beam: the sequence of its parent, and one more value."""
     sources, beams, time = past.shape
-    return np.concatenate([past.reshape(sources * beams, time).take(came, 0), new[:, :, None]], 2)
+    return np.concatenate([past.reshape(sources * beams, time).take(parents, 0), new[:, :, None]], 2)

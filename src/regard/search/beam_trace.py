@@ -1,4 +1,4 @@
-"""Chronicle: a beam search that writes down every beginning it weighed, and what became of each."""
+"""Beam trace: a beam search that records every candidate and its fate."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from regard.search.beam_state import BeamState, Places, Totals
 from regard.search.constraints import NEG_INF
 from regard.text import END
 
-# kept: it went on; finished: it ended, and counts; pruned: others were better; stopped: it could go on, but the search
-# was over: nothing that is left can beat the answers, or they may not be longer.
+# kept: extended; finished: ended and counted; pruned: others were better; stopped: could be extended,
+# but the search ended because nothing can improve the result or the length limit is reached.
 Fate = Literal["kept", "finished", "pruned", "stopped"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A beginning. `parent` is the number of the one it continues, None for the first token; `logp` its last token's
-    log-probability, `total` the sum by which beginnings are compared, `score` that over the length penalty, by which
-    answers are. What was pruned is `behind` a `rival`, the last one that was better and stayed."""
+    """A hypothesis that was considered. `parent` is the number of the one it extends (None at the start),
+    `logp` the log-probability of its last token, `total` the sum that unfinished hypotheses are compared
+    by, and `score` the total over the length penalty. A pruned one is `behind` its `rival`, the last
+    better one that was kept."""
 
     number: int
     parent: int | None
@@ -42,35 +43,35 @@ class Candidate:
 
 
 class BeamTrace(BeamState):
-    """The books of a search for one source, with everything in them."""
+    """The state of a search for one source, with all candidates."""
 
     def __init__(self, settings: Beam, limits: list[int]) -> None:
         super().__init__(settings.size, settings.n_best, settings.length_penalty, limits, float("inf"))
-        self.weighed: list[Candidate] = []
-        self._beams: list[int | None] = [None]  # whose numbers the beams have
+        self.candidates: list[Candidate] = []
+        self._beams: list[int | None] = [None]  # the candidate number of each beam
 
     def advance(
         self, totals: Totals, beams: Places, tokens: Places, logps: Totals
     ) -> tuple[Int[np.ndarray, "left beam"], Int[np.ndarray, " left"]]:
-        new = list(self._sorted_out(*(each[0].tolist() for each in (totals, beams, tokens, logps))))
-        came, left = super().advance(totals, beams, tokens, logps)
+        new = list(self._classify(*(each[0].tolist() for each in (totals, beams, tokens, logps))))
+        parents, left = super().advance(totals, beams, tokens, logps)
         if not len(left):
             new = [replace(one, fate="stopped") if one.fate == "kept" else one for one in new]
-        self.weighed += new
+        self.candidates += new
         self._beams = [one.number for one in new if one.fate == "kept"]
-        return came, left
+        return parents, left
 
-    def _sorted_out(
+    def _classify(
         self, totals: list[float], beams: list[int], tokens: list[int], logps: list[float]
     ) -> Iterator[Candidate]:
-        """The candidates, which come best first. An end counts among the `size` best of all; of the others the `size`
-        best go on."""
+        """Candidates with their fates, best first. END counts among the `size` best of all; of the others, the
+        `size` best are kept."""
         step, size = self.tokens_so_far.shape[2], self.size
         penalty = self.length_penalty.divisor(step + 1)
-        first, others = len(self.weighed), 0
-        last = latest = 0  # of the `size` best of all, and of the others
+        first, others = len(self.candidates), 0
+        last = latest = 0  # ranks of the last kept candidates: of all, and of those that do not end
         for rank, (total, beam, token, logp) in enumerate(zip(totals, beams, tokens, logps, strict=True)):
-            if total <= NEG_INF:  # forbidden, or nothing at all
+            if total <= NEG_INF:  # forbidden by a constraint
                 return
             number, ends = first + rank, token == END
             stays = rank < size if ends else others < size
@@ -84,13 +85,13 @@ class BeamTrace(BeamState):
 
 
 def trace_beams(search: Beam, model: Model, source: Ragged, limit: int) -> tuple[list[Candidate], BeamSearch]:
-    """All that a search for one source weighed, in order, and the search, which has its answers."""
+    """All candidates of a search for one source, in order, and the search itself."""
     if search.required is not None:
-        raise RegardError("a search for required words ranks in groups, which no tree shows; leave them out")
+        raise RegardError("a beam tree cannot show a search with required words; remove them")
     if len(source) != 1:
-        raise RegardError(f"a tree is that of one source; got {len(source)}")
+        raise RegardError(f"a beam tree needs exactly one source; got {len(source)}")
     beams = BeamSearch(search, model, source, torch.tensor([limit]))
-    beams.state = books = BeamTrace(search, [limit])
+    beams.state = recorder = BeamTrace(search, [limit])
     for _ in beams:
         pass
-    return books.weighed, beams
+    return recorder.candidates, beams

@@ -1,4 +1,4 @@
-"""Worded: rules from words and numbers, as people give them, in the ids of a target's tokeniser."""
+"""Constraints from text options, in the ids of the target tokenizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.search.lexical_constraints import LexicalConstraints
 from regard.text import UNKNOWN, Tokenizer
 
 
-def restrictions(
+def parse_constraints(
     target: Tokenizer,
     *,
     min_length: int = 0,
@@ -20,7 +20,7 @@ def restrictions(
     repetition_penalty: float = 1.0,
     no_repeat_ngram: int = 0,
 ) -> tuple[constraints.Constraint, ...]:
-    """What every answer must keep to, for any search. Lengths are in tokens."""
+    """The constraints of any search. Lengths are in tokens."""
     found: list[constraints.Constraint] = []
     if min_length:
         found.append(constraints.min_length(min_length))
@@ -37,21 +37,21 @@ def restrictions(
     return tuple(found)
 
 
-def requirement(target: Tokenizer, words: Sequence[str]) -> LexicalConstraints | None:
-    """That every answer has these words, at its beginning or inside; None where there are none."""
+def parse_required(target: Tokenizer, words: Sequence[str]) -> LexicalConstraints | None:
+    """The lexical constraints for these words; None if there are none."""
     spelled = [spellings(target, word) for word in _words(words)]
     return LexicalConstraints([forms[-1] for forms in spelled], [forms[0] for forms in spelled]) if spelled else None
 
 
 def _words(words: Sequence[str]) -> Sequence[str]:
-    """A text alone is one word, not its letters."""
+    """A single string is one word, not a sequence of letters."""
     return [words] if isinstance(words, str) else words
 
 
 def spellings(target: Tokenizer, word: str) -> list[list[int]]:
-    """The ids of a word at the beginning of a text and, where pieces carry the space before them, inside it."""
+    """The ids of a word at the start of a text and, where pieces include the preceding space, inside it."""
     forms = [word, f" {word}"] if target.kind in ("bpe", "unigram") else [word]
     spelled = [target.encode(form) for form in forms]
     if not all(spelled) or UNKNOWN in spelled[0]:
-        raise RegardError(f"{word!r} cannot be said in this vocabulary; give a word of known symbols")
+        raise RegardError(f"{word!r} contains symbols that the target vocabulary lacks; use known symbols")
     return spelled

@@ -1,10 +1,10 @@
-"""Rules: small functions on log-probabilities that say what may come next.
+"""Constraints: functions on log-probabilities that restrict the next token.
 
-A rule is called with the log-probabilities of what may come next, (row, vocabulary), and with what was said so far,
-(row, time), and returns log-probabilities: −∞ forbids. Rules steer the search; the log-probabilities that a hypothesis
-reports are the model's own.
+A constraint receives log-probabilities (row, vocabulary) and the tokens so far (row, time), and returns
+log-probabilities: −∞ forbids. Constraints steer the search; hypotheses report the model's own
+log-probabilities.
 
->>> Beam(4, rules=(shortest(3), no_repeat(2)))
+>>> Beam(4, constraints=(min_length(3), no_repeat_ngram(2)))
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Scores = Float[Tensor, "row vocabulary"]
 Tokens = Int[Tensor, "row time"]
 Constraint = Callable[[Scores, Tokens], Scores]
 NEG_INF = float("-inf")
-LEAST, MOST = 1e-6, 1e6  # a penalty of repetition: float32 holds it and what it makes of any log-probability
+LEAST, MOST = 1e-6, 1e6  # keep penalised log-probabilities finite in float32
 
 
 @dataclass(frozen=True)
-class min_length:  # noqa: N801 (a rule is written as it is said)
-    """No end before `count` tokens were said."""
+class min_length:  # noqa: N801 (used like a function)
+    """No END before `count` tokens."""
 
     count: int
 
@@ -41,7 +41,7 @@ class min_length:  # noqa: N801 (a rule is written as it is said)
 
 @dataclass(frozen=True)
 class max_length:  # noqa: N801
-    """Nothing but the end after `count` tokens."""
+    """Only END after `count` tokens."""
 
     count: int
 
@@ -53,7 +53,7 @@ class max_length:  # noqa: N801
 
 
 def prefix(ids: Sequence[int]) -> Constraint:
-    """The answer begins with these tokens."""
+    """The output starts with these tokens."""
 
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         at = tokens_so_far.shape[1]
@@ -63,10 +63,10 @@ def prefix(ids: Sequence[int]) -> Constraint:
 
 
 def ban(sequences: Iterable[Sequence[int]]) -> Constraint:
-    """None of these sequences of tokens is ever said."""
+    """None of these token sequences is produced."""
     known = [list(sequence) for sequence in sequences]
     if not all(known):
-        raise RegardError("a banned sequence has no tokens; every answer would contain it")
+        raise RegardError("a banned sequence is empty; remove it")
 
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         scores = scores.clone()
@@ -80,11 +80,11 @@ def ban(sequences: Iterable[Sequence[int]]) -> Constraint:
 
 
 def repetition_penalty(penalty: float) -> Constraint:
-    """What was said once is `penalty` times as improbable in log-probability (Keskar et al. 2019, §4.1)."""
+    """Multiplies the log-probability of tokens already produced by `penalty` (Keskar et al. 2019, §4.1)."""
     if penalty <= 0:
-        raise RegardError(f"a repetition penalty is above 0 (1 changes nothing); got {penalty}")
-    if not LEAST <= penalty <= MOST:  # nor is nan between them
-        raise RegardError(f"a repetition penalty is from {LEAST:f} to {MOST:.0f} (1 changes nothing); got {penalty}")
+        raise RegardError(f"repetition_penalty must be above 0 (1 = off); got {penalty}")
+    if not LEAST <= penalty <= MOST:  # also rejects NaN
+        raise RegardError(f"repetition_penalty must be between {LEAST:f} and {MOST:.0f} (1 = off); got {penalty}")
 
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         if not tokens_so_far.shape[1]:
@@ -95,9 +95,9 @@ def repetition_penalty(penalty: float) -> Constraint:
 
 
 def no_repeat_ngram(count: int) -> Constraint:
-    """No sequence of `count` tokens is said twice (Paulus et al. 2018, §2.5)."""
+    """No n-gram of `count` tokens occurs twice (Paulus et al. 2018, §2.5)."""
     if count < 1:
-        raise RegardError(f"no_repeat needs sequences of at least 1 token; got {count}")
+        raise RegardError(f"no_repeat_ngram must be at least 1; got {count}")
 
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         if tokens_so_far.shape[1] < count:
@@ -113,14 +113,14 @@ def no_repeat_ngram(count: int) -> Constraint:
 def apply_constraints(
     constraints: Sequence[Constraint], scores: Scores, tokens_so_far: Tokens, last: Bool[Tensor, " row"]
 ) -> Scores:
-    """All rules in turn; rows that are at their limit (`last`) may then only end, if the rules let them."""
+    """Apply all constraints; rows at their length limit (`last`) may then only end."""
     for constraint in constraints:
         scores = constraint(scores, tokens_so_far)
     return torch.where(last[:, None], _only(scores, END), scores) if bool(last.any()) else scores
 
 
 def _counted(name: str, count: int) -> None:
-    """Raise for what no answer could have."""
+    """Reject negative lengths."""
     if count < 0:
         raise RegardError(f"{name} must be at least 0; got {count}")
 

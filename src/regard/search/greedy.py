@@ -1,4 +1,4 @@
-"""Greedy search: the likeliest next token, until the end is the likeliest."""
+"""Greedy search: the most likely next token, until END."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.text import BEGIN, END
 
 @dataclass(frozen=True)
 class Greedy:
-    """One hypothesis for each source: at each place the likeliest token.
+    """One hypothesis per source: the most likely token at each step.
 
     >>> Greedy()(model, source, limits)[0].hypotheses[0].ids
     """
@@ -35,14 +35,14 @@ class Greedy:
 
 
 def most_likely(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
-    """The likeliest token of each row, and how far the second is behind."""
+    """The most likely token of each row, and its margin over the second."""
     values, tokens = scores.topk(2)
     return tokens.select(1, 0), values.select(1, 0) - values.select(1, 1)
 
 
 @torch.inference_mode()
 def greedy_single(model: Model, source: Ragged, limit: int) -> SearchResult:
-    """A single source: on the way only the likeliest token is asked for; its numbers come at the end, all at once."""
+    """A single source: each step only takes the argmax; log-probabilities are computed once at the end."""
     state, token = model.start(model.encode(source)), torch.full((1,), BEGIN)
     tokens_so_far: list[int] = []
     seen: list[Scores] = []
@@ -50,9 +50,9 @@ def greedy_single(model: Model, source: Ragged, limit: int) -> SearchResult:
         logits, state = model.step(token, state)
         seen.append(logits)
         token = logits.argmax(1)
-        tokens_so_far.append(int(token) if len(tokens_so_far) < limit else END)  # at its limit it may only end
+        tokens_so_far.append(int(token) if len(tokens_so_far) < limit else END)  # at the limit only END is allowed
     scores = torch.cat(seen).float().log_softmax(-1)
     best = scores.topk(2).values
     logps = scores.gather(1, torch.tensor(tokens_so_far)[:, None])[:, 0].tolist()
-    margins = (best[:, 0] - best[:, 1])[:limit].tolist()  # where it had to end, nothing was decided
+    margins = (best[:, 0] - best[:, 1])[:limit].tolist()  # a forced END was no decision
     return SearchResult([Hypothesis(tokens_so_far[:-1], logps, sum(logps))], min(margins, default=float("inf")))

@@ -1,4 +1,4 @@
-"""Sampling: tokens drawn by their probability, the same for the same seed whatever the batch."""
+"""Sampling: tokens drawn by probability, reproducible for a seed whatever the batch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ from regard.search.constraints import NEG_INF, Constraint, Scores
 from regard.search.gumbel import gumbel
 from regard.search.hypothesis import NEAR_TIE, SearchResult
 
-COLDEST, HOTTEST = 1e-6, 1e6  # temperatures: float32 holds what any log-probability becomes
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6  # keep scaled log-probabilities finite in float32
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """`count` answers for each source. Probabilities are sharpened by `temperature` below 1 and flattened above; then
-    only the `top_k` likeliest stay (Fan et al. 2018), the fewest that hold `top_p` of the probability (Holtzman et al.
-    2020), and those at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
+    """`count` samples per source, with `temperature` (< 1 sharpens, > 1 flattens), `top_k` (Fan et al.
+    2018), nucleus `top_p` (Holtzman et al. 2020) and `min_p` (Nguyen et al. 2024).
 
-    What is drawn depends on the seed, the source and the answer's place alone, so a source gets the same answers in any
-    company.
+    Samples depend on the seed, the source and the sample's index alone, not on the batch.
     """
 
     count: int = 1
@@ -44,8 +42,12 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, good, wanted in (
             ("count", self.count >= 1, "at least 1"),
-            ("temperature", self.temperature > 0, "above 0; for the likeliest answer use greedy search"),
-            ("temperature", COLDEST <= self.temperature <= HOTTEST, f"from {COLDEST:f} to {HOTTEST:.0f}"),
+            ("temperature", self.temperature > 0, "above 0; use greedy search for the most likely output"),
+            (
+                "temperature",
+                MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE,
+                f"from {MIN_TEMPERATURE:f} to {MAX_TEMPERATURE:.0f}",
+            ),
             ("top_k", self.top_k is None or self.top_k >= 1, "at least 1"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
@@ -59,20 +61,20 @@ class Sampling:
             return []
         seeds = self._seeds(source)
 
-        def draw(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
-            return self.drawn(scores, seeds[rows], step)
+        def choose(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
+            return self.draw(scores, seeds[rows], step)
 
-        walks = decode(model, source, limits, draw, copies=self.count, constraints=self.constraints)
-        groups = [walks[i : i + self.count] for i in range(0, len(walks), self.count)]
+        samples = decode(model, source, limits, choose, copies=self.count, constraints=self.constraints)
+        groups = [samples[i : i + self.count] for i in range(0, len(samples), self.count)]
         return [SearchResult([found for found, _ in group], min(margin for _, margin in group)) for group in groups]
 
-    def drawn(
+    def draw(
         self, scores: Scores, seeds: Int[Tensor, " row"], step: int
     ) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
-        """The winner of a race, and by how much: the largest sum of a log-probability and a token's own Gumbel noise.
+        """The Gumbel-max sample of each row and its margin: argmax(log p + Gumbel noise).
 
-        It is drawn as often as its probability says, and wins clearly however many take part. The edges of shares,
-        between which a single number would fall, lie too near each other among many tokens to be the same in any batch.
+        Inverse-CDF sampling would compare a number with cumulative sums, which lie too close together in a
+        large vocabulary to be the same in every batch.
         """
         sharp = (scores / self.temperature).log_softmax(-1)
         if self.top_k is None and self.top_p == 1 and not self.min_p:
@@ -81,7 +83,7 @@ class Sampling:
         most = sharp.shape[1] if self.top_k is None else min(self.top_k + 1, sharp.shape[1])
         sharp, tokens = sharp.topk(most)
         stay, before = self._stay(sharp)
-        widest = min(int(stay.max()) + 1, sharp.shape[1])  # the first that does not stay is looked at, too
+        widest = min(int(stay.max()) + 1, sharp.shape[1])  # including the first excluded one, for the margin
         sharp, tokens, before = (part[:, :widest] for part in (sharp, tokens, before))
         race = sharp + gumbel(seeds, step, tokens)
         place = torch.arange(widest, device=race.device)
@@ -90,18 +92,18 @@ class Sampling:
         return tokens.gather(1, winners[:, None])[:, 0], margins.masked_fill(doubtful.any(-1), 0.0)
 
     def _stay(self, sharp: Scores) -> tuple[Int[Tensor, " row"], Scores]:
-        """How many stay, the likeliest first; and what all before each of them hold together."""
+        """How many tokens remain, most likely first; and the cumulative probability before each."""
         shares = sharp.exp()
         before = shares.cumsum(-1) - shares
         stays = shares >= self.min_p * shares[:, :1]
         if self.top_p < 1:
-            stays &= before < self.top_p  # the one that passes top_p still belongs
+            stays &= before < self.top_p  # the token that crosses top_p remains
         if self.top_k is not None:
             stays[:, self.top_k :] = False
         return stays.sum(-1).clamp(min=1), before
 
     def _doubtful(self, sharp: Scores, before: Scores, stay: Int[Tensor, " row"]) -> Bool[Tensor, "row token"]:
-        """Who stays or goes by less than rounding: those beside the edge, where it is a narrow one."""
+        """Tokens whose inclusion depends on rounding: those next to the cut-off, where the cut is close."""
         last = stay[:, None] - 1
         beside = torch.cat([last, (last + 1).clamp(max=sharp.shape[1] - 1)], 1)
         edge = sharp.gather(1, beside)
@@ -115,7 +117,7 @@ class Sampling:
         return (near & narrow[:, None, :]).any(-1)
 
     def _seeds(self, source: Ragged) -> Int[Tensor, " row"]:
-        """A number for each answer, from the seed, the source's ids and the answer's place."""
+        """A seed for each sample, from the seed, the source's ids and the sample's index."""
         seeds, own = [], index(self.seed).to_bytes(16, "little", signed=True)
         for ids in source.values.cpu().split(source.lengths.tolist()):
             digest = hashlib.sha256(ids.numpy().tobytes() + own).digest()
@@ -125,7 +127,7 @@ class Sampling:
 
 
 def _winners(race: Scores) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
-    """The first of each row, and how far the second is behind."""
+    """The argmax of each row, and its margin over the second."""
     if race.shape[1] == 1:
         return race.new_zeros(len(race), dtype=torch.long), race[:, 0] - NEG_INF
     values, places = race.topk(2)

@@ -93,7 +93,7 @@ def tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Tree:
     target = pipeline.bundle.target
     labels = [target.label(node.token) for node in nodes]
     finished = sorted((node for node in nodes if node.fate == "finished"), key=lambda node: (-node.score, node.number))
-    found = beams.found()[0].hypotheses
+    found = beams.results()[0].hypotheses
     if any(math.isnan(one.score) for one in found):
         raise RegardError("the model's numbers are not finite (NaN); it cannot answer")
     return Tree(text, chosen, nodes, labels, [node.number for node in finished[: len(found)]])
