@@ -161,7 +161,7 @@ def ceilings(case: Case, rate: float) -> tuple[float, float]:
     needs one row for each source, and beams share what was read of it."""
     settings, batch = case.size.settings, case.batch
     time_ = case.size.letters + 1  # of source and answer, ends included
-    width, decoder = settings.width, settings.decoder_layers
+    width, decoder_layers = settings.width, settings.decoder_layers
     feed = 2 * width * settings.ffn_width
     encoder = settings.encoder_layers * (4 * width**2 + feed)
     remember = decoder * 2 * width**2

@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 
+import regard
 from regard import threads
 from regard.threads import FixedThreads, ThreadTuner, automatic, search_threads, training_threads
 
@@ -190,6 +191,7 @@ def cores(monkeypatch):
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_cores", lambda: {6})
+    monkeypatch.setattr(threads._LOCAL, "tuners", {})
     torch.set_num_threads(6)
     yield
     torch.set_num_threads(1)
@@ -224,7 +226,7 @@ def test_gpus_and_distributed_runs_keep_their_count(cores):
 
 def test_searches_of_few_and_many_rows_are_tuned_apart(cores):
     cpu = torch.device("cpu")
-    many, few = search_threads(500, cpu), search_threads(4, cpu)
+    many, few = search_threads(500, cpu), search_threads(1, cpu)
     assert many is search_threads(400, cpu)
     assert many is not few
     found = []
@@ -232,3 +234,44 @@ def test_searches_of_few_and_many_rows_are_tuned_apart(cores):
     other.start()
     other.join()
     assert found[0] is not many
+
+
+def test_inside_a_tuner_the_counts_are_those_outside(cores):
+    tuner = search_threads(500, torch.device("cpu"))
+    tuner.restore(2)
+    with tuner.use(), tuner.use(1):
+        assert automatic() == (1, 2, 4, 6)
+        assert search_threads(500, torch.device("cpu")) is tuner
+    torch.set_num_threads(2)
+    assert automatic() == (2,)
+
+
+def test_a_search_is_timed_step_by_step(cores, monkeypatch):
+    model, words = regard.load("spelling"), ["attention", "beam", "search", "greedy", "thread"]
+    measured = []
+    record = ThreadTuner.probe
+    monkeypatch.setattr(
+        ThreadTuner, "probe", lambda *some, **options: measured.append(some[1]) or record(*some, **options)
+    )
+    monkeypatch.setattr(threads, "BLOCK", 1e9)  # no decision, however slow this machine is
+    for beam in (1, 4):
+        for lines in (words, words[:1]):
+            measured.clear()
+            answers = list(model.many(lines, model.search(beam=beam)))
+            longest = max(len(answer.ids) for answer in answers) + 1
+            assert longest <= len(measured) <= 3 * longest + 30
+            assert torch.get_num_threads() == 6
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_answers_do_not_depend_on_the_thread_count(beam):
+    model, words = regard.load("spelling"), [f"{a}{b}ing" for a in "bcdfghlmnprst" for b in ("a", "oo", "ea")]
+    found = {}
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        found[count] = list(model.many(words, model.search(beam=beam)))
+    torch.set_num_threads(1)
+    for count in (2, 3):
+        for one, other in zip(found[1], found[count], strict=True):
+            assert one.ids == other.ids
+            assert one.logps == pytest.approx(other.logps, abs=1e-5)

@@ -37,7 +37,7 @@ PERIODIC = 0.02  # share of the time that trials may cost if more threads might 
 ALWAYS = 0.01  # if only a trial can tell,
 PROMPT = 0.25  # and, after a change of speed, the share of what that change costs
 STEP_ROWS = 32  # a decoding step takes about as long as this many rows, plus its rows
-FEW_ROWS = 16  # searches with fewer rows gain less from threads and are timed separately
+FEW_SOURCES = 4  # searches of fewer sources gain less from threads and are timed separately
 
 
 class FixedThreads:
@@ -86,12 +86,14 @@ class ThreadTuner:
     @contextmanager
     def use(self, count: int | None = None) -> Iterator[None]:
         """Inside, torch uses the chosen count."""
-        before = torch.get_num_threads()
+        before, outer = torch.get_num_threads(), _LOCAL.outer
+        _LOCAL.outer = before if outer is None else outer
         torch.set_num_threads(count or self.count)
         try:
             yield
         finally:
             torch.set_num_threads(before)
+            _LOCAL.outer = outer
 
     def measure(self, work: float) -> AbstractContextManager[None]:
         """Inside is this much work, timed for the trial if there is one."""
@@ -244,8 +246,8 @@ class Trial:
 
 def automatic() -> tuple[int, ...]:
     """The thread counts to choose from: 1, 2, 4, … and all cores; one if the user has fixed it."""
-    count = torch.get_num_threads()
-    fixed = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & os.environ.keys()
+    count = torch.get_num_threads() if _LOCAL.outer is None else _LOCAL.outer
+    fixed = "OMP_NUM_THREADS" in os.environ or "MKL_NUM_THREADS" in os.environ
     if fixed or count not in _cores():
         return (count,)
     return (*(1 << power for power in range((count - 1).bit_length())), count)
@@ -257,23 +259,24 @@ def training_threads(device: torch.device, processes: int = 1) -> ThreadTuner | 
     return ThreadTuner(counts, uniform=True) if len(counts) > 1 else FixedThreads()
 
 
-def search_threads(rows: int, device: torch.device) -> ThreadTuner | FixedThreads:
-    """The threads of a search over this many rows: one tuner for few and one for many of them, in
-    each Python thread, because each has its own count in torch."""
+def search_threads(sources: int, device: torch.device) -> ThreadTuner | FixedThreads:
+    """The threads of a search over this many sources: one tuner for few and one for many of them,
+    in each Python thread, because each has its own count in torch."""
     counts = automatic() if device.type == "cpu" else (1,)
     if len(counts) == 1:
         return FixedThreads()
-    key = counts, rows < FEW_ROWS
+    key = counts, sources < FEW_SOURCES
     if key not in _LOCAL.tuners:
         _LOCAL.tuners[key] = ThreadTuner(counts, uniform=False)
     return _LOCAL.tuners[key]
 
 
 class _Local(threading.local):
-    """The tuners of one Python thread."""
+    """The tuners of one Python thread, and its count outside of them while one is in use."""
 
     def __init__(self) -> None:
         self.tuners: dict[tuple[tuple[int, ...], bool], ThreadTuner] = {}
+        self.outer: int | None = None
 
 
 _LOCAL = _Local()

@@ -14,6 +14,7 @@ from regard.search.batch_invariance import batch_invariant
 from regard.search.hypothesis import Search, SearchResult
 from regard.search.length_batching import BATCH_TOKENS, RATIO, length_batches, length_limits
 from regard.text import END
+from regard.threads import search_threads
 
 
 @torch.inference_mode()
@@ -45,5 +46,6 @@ def search_all(
         layout = Layout(torch.tensor(ends, device=device), len(ended[places[-1]]), len(ids))
         source = Ragged.arranged(ids, layout)  # valid by construction, so not validated again
         limits = length_limits(source.lengths, most, ratio)
-        results |= zip(places, batch_invariant(search, model, source, limits), strict=True)
+        with search_threads(len(places), ids.device).use():
+            results |= zip(places, batch_invariant(search, model, source, limits), strict=True)
     return [results[index] for index in range(len(ended))]

@@ -15,6 +15,7 @@ from regard.ragged import Ragged
 from regard.search.constraints import Constraint, Scores, apply_constraints
 from regard.search.hypothesis import Hypothesis
 from regard.text import BEGIN, END
+from regard.threads import STEP_ROWS, search_threads
 
 UNSATISFIABLE = "no output satisfies all constraints; relax one (--max-length, --ban, ...)"
 COMPACT_SHARE = 0.25  # share of finished rows from which removing them pays
@@ -43,9 +44,11 @@ def decode(
     tokens, over = torch.full_like(rows, BEGIN), torch.zeros_like(rows, dtype=torch.bool)
     tokens_so_far = rows.new_empty(len(rows), 0)  # only constraints read it
     taken: list[tuple[Tensor, ...]] = []
+    threads = search_threads(len(source), rows.device)
     for step in range(steps):
-        logits, state = model.step(tokens, state)
-        scores = logits.float().log_softmax(-1)
+        with threads.measure(STEP_ROWS + len(rows)):
+            logits, state = model.step(tokens, state)
+            scores = logits.float().log_softmax(-1)
         allowed = scores
         if constraints or step >= soonest:
             allowed = apply_constraints(constraints, scores, tokens_so_far, limits[rows] <= step)

@@ -21,6 +21,7 @@ from regard.search.hypothesis import SearchResult
 from regard.search.length_penalty import LengthPenalty
 from regard.search.lexical_constraints import LexicalConstraints
 from regard.text import BEGIN
+from regard.threads import STEP_ROWS, search_threads
 
 SMALL = 512  # up to this many candidates, numpy ranks faster than torch
 
@@ -64,8 +65,10 @@ class BeamSearch:
 
     def __iter__(self) -> Iterator[BeamSearch]:
         state = None
-        while len(self.state.active):
-            state = self._step(state)
+        threads = search_threads(len(self.source), self.source.values.device)
+        while active := len(self.state.active):
+            with threads.measure(STEP_ROWS + active * self.settings.size):
+                state = self._step(state)
             yield self
 
     def results(self) -> list[SearchResult]:

@@ -14,6 +14,7 @@ from regard.search.autoregressive import decode
 from regard.search.constraints import Constraint, Scores
 from regard.search.hypothesis import Hypothesis, SearchResult
 from regard.text import BEGIN, END
+from regard.threads import search_threads
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ def greedy_single(model: Model, source: Ragged, limit: int) -> SearchResult:
     state, token = model.start(model.encode(source)), torch.full((1,), BEGIN)
     tokens_so_far: list[int] = []
     seen: list[Scores] = []
+    threads = search_threads(1, token.device)
     while len(tokens_so_far) <= limit and END not in tokens_so_far[-1:]:
-        logits, state = model.step(token, state)
+        with threads.measure(1):
+            logits, state = model.step(token, state)
         seen.append(logits)
         token = logits.argmax(1)
         tokens_so_far.append(int(token) if len(tokens_so_far) < limit else END)  # at the limit only END is allowed
