@@ -233,9 +233,9 @@ def test_a_search_from_plain_words(t):
     ("options", "message"),
     [
         ({"beam": 0}, r"^a beam is at least 1 wide; got 0$"),
-        ({"required": ["QUX"]}, r"^'QUX' cannot be said in this vocabulary; give a word of known symbols$"),
-        ({"banned": [" "]}, r"^' ' cannot be said in this vocabulary"),
-        ({"prefix": "QUX"}, r"^'QUX' cannot be said in this vocabulary"),
+        ({"required": ["QUX"]}, r"^'QUX' contains symbols that the target vocabulary lacks; use known symbols$"),
+        ({"banned": [" "]}, r"^' ' contains symbols that the target vocabulary lacks"),
+        ({"prefix": "QUX"}, r"^'QUX' contains symbols that the target vocabulary lacks"),
         ({"penalty": "gnnt"}, r"^unknown length penalty 'gnnt'; did you mean 'gnmt'\?$"),
     ],
 )

@@ -27,7 +27,7 @@ def test_a_dash_in_a_pair_is_scored(capsys):
 @pytest.mark.parametrize("option", ["--ban", "--prefix", "--require"])
 def test_a_dash_is_what_an_option_says_it_is(capsys, option):
     _, said = regard(capsys, "predict", "spelling", "cat", option, "-", "--device", "cpu", code=2)
-    assert said == "regard: '-' cannot be said in this vocabulary; give a word of known symbols\n"
+    assert said == "regard: '-' contains symbols that the target vocabulary lacks; use known symbols\n"
 
 
 def test_a_dash_alone_or_as_a_file_is_still_standard_input(monkeypatch, capsys):
@@ -51,7 +51,7 @@ def test_a_dash_that_nobody_wants_is_named_as_it_was_typed(capsys):
     [
         (("--length", "nan"), "the length penalty α must be between -10 and 10; got nan"),
         (("--length", "-inf", "--beam", "1"), "the length penalty α must be between -10 and 10; got -inf"),
-        (("--repetition", "inf"), "a repetition penalty is from 0.000001 to 1000000 (1 changes nothing); got inf"),
+        (("--repetition", "inf"), "repetition_penalty must be between 0.000001 and 1000000 (1 = off); got inf"),
         (("--longest", "-1"), "max_length must be at least 0; got -1"),
         (("--sample", "--temperature", "inf"), "temperature must be from 0.000001 to 1000000; got inf"),
     ],

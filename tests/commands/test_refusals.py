@@ -113,13 +113,13 @@ ASKED = {
         "a beam of 2 cannot give 5 answers; widen --beam or lower --n-best",
     ),
     "no beam": (["--beam", "0"], "a beam is at least 1 wide; got 0"),
-    "unknown word": (["--require", "x"], "'x' cannot be said in this vocabulary; give a word of known symbols"),
-    "unknown prefix": (["--prefix", "ay"], "'ay' cannot be said in this vocabulary; give a word of known symbols"),
+    "unknown word": (["--require", "x"], "'x' contains symbols that the target vocabulary lacks; use known symbols"),
+    "unknown prefix": (["--prefix", "ay"], "'ay' contains symbols that the target vocabulary lacks; use known symbols"),
     "chance untold": (["--top-k", "3"], "--top-k needs --sample"),
     "beam and chance": (["--sample", "--beam", "2"], "--beam is for search, not for --sample; leave one of them out"),
     "no heat": (
         ["--sample", "--temperature", "0"],
-        "temperature must be above 0; for the likeliest answer use greedy search; got 0.0",
+        "temperature must be above 0; use greedy search for the most likely output; got 0.0",
     ),
     "way with long ones": (
         ["--long", "cut"],

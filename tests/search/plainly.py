@@ -150,4 +150,4 @@ def advance(logits, clock, books, end):
         for beam, parent in enumerate(came[on].tolist()):
             new[own.start + beam, :now] = old[own.start + parent, :now]
             new[own.start + beam, now] = own.start + parent
-        clock.going[slot], clock.time[slot] = len(board.going), now + 1
+        clock.going[slot], clock.time[slot] = len(board.active), now + 1

@@ -189,7 +189,7 @@ def test_a_model_in_64_bits_is_searched_too(family):
 
 @pytest.mark.parametrize(("size", "best"), [(0, 1), (4, 5), (4, 0)])
 def test_a_beam_that_cannot_give_so_many_is_refused(size, best):
-    with pytest.raises(RegardError, match=rf"^a beam of {size} gives 1 to {size} answers; asked for the {best} best$"):
+    with pytest.raises(RegardError, match=rf"^n_best must be between 1 and the beam size {size}; got {best}$"):
         Beam(size, best)
 
 

@@ -32,7 +32,7 @@ def test_a_length_is_looked_at_by_every_search(beam):
 
 @pytest.mark.parametrize("penalty", [NAN, INF, 1e39, 1e-50])
 def test_a_repetition_penalty_that_float32_cannot_hold_is_refused(penalty):
-    wanted = rf"^a repetition penalty is from 0.000001 to 1000000 \(1 changes nothing\); got {penalty}$"
+    wanted = rf"^repetition_penalty must be between 0.000001 and 1000000 \(1 = off\); got {penalty}$"
     with pytest.raises(RegardError, match=wanted.replace("+", r"\+")):
         repetition_penalty(penalty)
 

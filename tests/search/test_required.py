@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.search import Beam, LengthPenalty, LexicalConstraints
-from regard.search.constraint_parsing import requirement
+from regard.search.constraint_parsing import parse_required
 from regard.search.constraints import max_length
 from regard.text import train_tokenizer
 from tests.search.test_rules import answers, contains
@@ -109,9 +109,9 @@ def test_they_are_searched_alone():
 
 def test_a_required_word_is_there_when_it_stands_first():
     target = train_tokenizer("bpe", ["The cat sat on The mat"] * 20, size=300)
-    required = requirement(target, ["The"])
+    required = parse_required(target, ["The"])
     assert required is not None
     for text in ("The cat sat", "on The mat"):
         assert required.met(target.encode(text)) == required.all
     assert required.met(target.encode("cat sat on")) < required.all
-    assert requirement(target, []) is None
+    assert parse_required(target, []) is None

@@ -169,7 +169,7 @@ CONTRADICTIONS = {
 def test_rules_that_contradict_each_other_are_an_error(constraints):
     asked = Chance(VOCABULARY), ragged(*sources(5)), torch.full((5,), 8)
     for search in (Greedy(constraints), Sampling(constraints=constraints)):
-        with pytest.raises(RegardError, match=r"^these rules leave nothing to say at some place: .*; loosen one$"):
+        with pytest.raises(RegardError, match=r"^no output satisfies all constraints; relax one"):
             search(*asked)
     assert [some.hypotheses for some in Beam(3, constraints=constraints)(*asked)] == [[]] * 5
 
@@ -195,9 +195,9 @@ def test_a_finished_row_that_may_say_nothing_more_is_no_error():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: ban([[3], []]), r"^a banned sequence has no tokens; every answer would contain it$"),
-        (lambda: repetition_penalty(0.0), r"^a repetition penalty is above 0 \(1 changes nothing\); got 0.0$"),
-        (lambda: no_repeat_ngram(0), r"^no_repeat needs sequences of at least 1 token; got 0$"),
+        (lambda: ban([[3], []]), r"^a banned sequence is empty; every answer would contain it$"),
+        (lambda: repetition_penalty(0.0), r"^repetition_penalty must be above 0 \(1 = off\); got 0.0$"),
+        (lambda: no_repeat_ngram(0), r"^no_repeat_ngram must be at least 1; got 0$"),
         (lambda: LexicalConstraints([[]]), r"^a required sequence has no tokens; leave it out$"),
     ],
 )

@@ -178,7 +178,7 @@ def test_many_tokens_make_few_close_calls(options):
     ("options", "message"),
     [
         ({"count": 0}, "count must be at least 1; got 0"),
-        ({"temperature": 0.0}, "temperature must be above 0; for the likeliest answer use greedy search; got 0.0"),
+        ({"temperature": 0.0}, "temperature must be above 0; use greedy search for the most likely output; got 0.0"),
         ({"temperature": float("nan")}, "temperature must be above 0; .*; got nan"),
         ({"top_k": 0}, "top_k must be at least 1; got 0"),
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1; got 0.0"),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from regard.inference import search_all
 from regard.ragged import Ragged
 from regard.search import (
     Beam,
@@ -13,7 +14,6 @@ from regard.search import (
     batch_invariant,
     hypothesis,
     length_batches,
-    search_all,
 )
 from tests.search.trees import END, Chance, made, ragged, sources
 
