@@ -114,7 +114,7 @@ class Penalties(LengthPenalty):
     def __init__(self, table):
         object.__setattr__(self, "table", table.tolist())
 
-    def penalty(self, length):
+    def divisor(self, length):
         return self.table[length]
 
 
@@ -124,7 +124,7 @@ def advance(logits, clock, books, end):
     for slot in clock.going.nonzero()[:, 0].tolist():
         now, own = int(clock.time[slot]), slice(slot * beams, slot * beams + beams)
         board = BeamState(beams, books.top.shape[1], Penalties(books.penalties), [int(clock.most[slot])], math.inf)
-        board.said, board.logps = np.zeros((1, beams, now), np.int64), np.zeros((1, beams, now))
+        board.tokens_so_far, board.logps = np.zeros((1, beams, now), np.int64), np.zeros((1, beams, now))
         board.margins[:] = float(books.margin[slot])
         board.worst[:] = float(books.top[slot].min())
         kept = [score for score in books.top[slot].tolist() if score > NEG_INF]
