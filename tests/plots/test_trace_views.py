@@ -14,7 +14,7 @@ from regard.plots import likely
 from regard.trace import embedding_space as embedded
 from regard.trace import record
 from tests.plots.reading import assert_apart, assert_nothing_cut, columns, hatched, image, rows
-from tests.tracing.making import made
+from tests.trace.random_models import random_model
 
 SOURCE = [*"zebra", "■"]
 FED = ["▶", "Z", "IY", "B"]
@@ -24,18 +24,18 @@ SAID = ["after ▶ → Z", "after Z → IY", "after IY → B", "after B → ■"
 @pytest.fixture(scope="module")
 def trace():
     """Positions in the scores, norms after the sums."""
-    return record(made("alibi"), "zebra", "Z IY B")
+    return record(random_model("alibi"), "zebra", "Z IY B")
 
 
 @pytest.fixture(scope="module")
 def before():
     """Positions added, norms before the sums."""
-    return record(made("learned"), "zebra", "Z IY B")
+    return record(random_model("learned"), "zebra", "Z IY B")
 
 
 @pytest.fixture(scope="module")
 def recurrent():
-    return record(made("additive"), "zebra", "Z IY B")
+    return record(random_model("additive"), "zebra", "Z IY B")
 
 
 def maps(figure):
@@ -72,7 +72,7 @@ def test_stages_of_cross_attention_and_of_a_recurrent_model(trace, recurrent):
 
 def test_a_weight_set_by_hand_is_drawn_where_the_mask_is():
     row = {"kind": "row", "attention": "dec.0.self", "head": 1, "query": 0, "weights": [0, 2.5, 0, 0]}
-    changed = record(made("alibi"), "zebra", "Z IY B", edits=[row])
+    changed = record(random_model("alibi"), "zebra", "Z IY B", edits=[row])
     weights = maps(plots.stages(changed, "dec.0.self", 1))[-1]
     assert weights.get_title() == "weights"
     assert image(weights)[0, 1] == 2.5
@@ -100,7 +100,7 @@ def looked(trace):
     for row, column in enumerate([0, 4, 5, 5]):
         weights[row, column] = 0.9
     patch = {"kind": "patch", "name": "dec.0.cross.weights", "values": weights.expand(4, 4, 6).tolist()}
-    return record(made("alibi"), "zebra", "Z IY B", edits=[patch])
+    return record(random_model("alibi"), "zebra", "Z IY B", edits=[patch])
 
 
 def test_alignment_marks_its_links(looked, trace):
@@ -259,7 +259,7 @@ def test_errors(trace, call, message):
 
 
 def test_a_bottleneck_has_no_alignment():
-    none = record(made("bottleneck"), "zebra", "Z IY")
+    none = record(random_model("bottleneck"), "zebra", "Z IY")
     with pytest.raises(RegardError, match="no attention to its source"):
         plots.alignment(none)
     with pytest.raises(RegardError, match="it has no attention at all"):

@@ -22,7 +22,7 @@ from regard.text import BEGIN, END
 from regard.trace.occlusion import TOGETHER, copies, scored
 
 if TYPE_CHECKING:
-    from regard.trace import Attended
+    from regard.trace import AttentionBlock
 
 Head = tuple[str, int]  # an attention and the number of its head
 
@@ -51,7 +51,7 @@ def sweep(models: Models, traces: Traces, asked: Sweep) -> dict[str, Any]:
 
 
 @contextmanager
-def cut(model: Model, attentions: Sequence[Attended], heads: Sequence[Head]) -> Iterator[None]:
+def cut(model: Model, attentions: Sequence[AttentionBlock], heads: Sequence[Head]) -> Iterator[None]:
     """While this is open, copy i of a batch of copies runs without head i: its context is zero, before W_O."""
     hooks = []
     for one in attentions:

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.plots.labels import step_labels, token_labels
 from regard.text import BEGIN, END, UNKNOWN
 from regard.text.tokenizers import SYMBOLS
-from regard.trace import Attended, Trace
+from regard.trace import AttentionBlock, Trace
 
 SIGNS = {SYMBOLS[BEGIN]: "▶", SYMBOLS[END]: "■", SYMBOLS[UNKNOWN]: "<unknown>"}
 
@@ -41,7 +41,7 @@ def row_label(trace: Trace, side: str, position: int) -> str:
     return row_labels(trace, side)[position]
 
 
-def allowed(trace: Trace, one: Attended) -> Bool[Tensor, "head query key"]:
+def allowed(trace: Trace, one: AttentionBlock) -> Bool[Tensor, "head query key"]:
     """Where an attention may look: not where its scores are −∞, unless a weight was put there by hand."""
     weights, masked = trace[f"{one.name}.weights"], f"{one.name}.masked"
     if masked not in trace.names:

@@ -8,13 +8,13 @@ from regard.trace.explanation import Explanation, Operand
 from regard.trace.head_statistics import distance, entropy
 from regard.trace.logit_lens import lens, rank
 from regard.trace.occlusion import agreement, causes
-from regard.trace.program import Attended, Program, Step
-from regard.trace.record import record
+from regard.trace.program import AttentionBlock, Program, Step
+from regard.trace.record import record, register
 from regard.trace.residual_norms import contributions, lengths
 from regard.trace.trace import Trace
 
 __all__ = [
-    "Attended",
+    "AttentionBlock",
     "Change",
     "Explanation",
     "Operand",
@@ -36,5 +36,6 @@ __all__ = [
     "placed",
     "rank",
     "record",
+    "register",
     "tree",
 ]

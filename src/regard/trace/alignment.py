@@ -20,13 +20,19 @@ def aligned(trace: Trace, attention: str = MEAN, head: int | None = None) -> Mat
     one of them), or by the mean of all."""
     crossing = {one.name: one for one in trace.attentions if one.kind == "cross"}
     if not crossing:
-        raise RegardError("this model has no attention to its source: all it knows of it is one vector")
+        raise RegardError(
+            "this model has no attention to its source: all it knows of it is one vector"
+        )
     if attention == MEAN:
         if head is not None:
-            raise RegardError(f"the mean is over all heads; name an attention to see its head {head}")
+            raise RegardError(
+                f"the mean is over all heads; name an attention to see its head {head}"
+            )
         return torch.stack([trace[f"{name}.weights"].mean(0) for name in crossing]).mean(0)
     if attention not in crossing:
-        raise UnknownName(f"unknown cross-attention {attention!r}; {suggestion(attention, [*crossing, MEAN])}")
+        raise UnknownName(
+            f"unknown cross-attention {attention!r}; {suggestion(attention, [*crossing, MEAN])}"
+        )
     weights = trace[f"{attention}.weights"]
     if head is None:
         return weights.mean(0)

@@ -64,7 +64,9 @@ class Tree:
             over = node.total / node.score if node.score else 1.0
             return f"finished: {added}, over {over:.3g} = {node.score:.3f}{place}"
         if node.fate == "pruned" and node.rival is not None:
-            return f"pruned: {added}, lost by {node.behind:.3f} to {' '.join(self.said(node.rival))}"
+            return (
+                f"pruned: {added}, lost by {node.behind:.3f} to {' '.join(self.said(node.rival))}"
+            )
         return f"{node.fate}: {added}"
 
     def said(self, number: int) -> list[str]:
@@ -92,7 +94,10 @@ def tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Tree:
     nodes, beams = trace_beams(chosen, pipeline.inference_model, source, limit)
     target = pipeline.bundle.target
     labels = [target.label(node.token) for node in nodes]
-    finished = sorted((node for node in nodes if node.fate == "finished"), key=lambda node: (-node.score, node.number))
+    finished = sorted(
+        (node for node in nodes if node.fate == "finished"),
+        key=lambda node: (-node.score, node.number),
+    )
     found = beams.results()[0].hypotheses
     if any(math.isnan(one.score) for one in found):
         raise RegardError("the model's numbers are not finite (NaN); it cannot answer")

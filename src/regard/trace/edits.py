@@ -14,14 +14,25 @@ from pydantic import Field, field_validator
 
 from regard.config import Settings, parse
 from regard.errors import RegardError
-from regard.trace.operations import element_wise as single
-from regard.trace.operations import interventions as hand
-from regard.trace.operations import positional as places
-from regard.trace.operations import row_wise as shares
+from regard.trace.operations import (
+    element_wise,
+    interventions,
+    positional,
+    row_wise,
+    score_operations,
+)
+from regard.trace.operations.normaliser_operations import NormalisedWeights
 from regard.trace.operations.operation import Operation
 from regard.trace.program import Program, Step
 
-Weight = Annotated[float, Field(ge=-1e6, le=1e6)]  # more of it would be no number in 32 bits a few layers later
+POSITIONAL = (
+    positional.RotatedVectors,
+    positional.ComputedRotation,
+    positional.ComputedBias,
+)  # without positions they leave their first input unchanged
+Weight = Annotated[
+    float, Field(ge=-1e6, le=1e6)
+]  # more of it would be no number in 32 bits a few layers later
 
 
 class Change(Settings):
@@ -49,13 +60,18 @@ class KnockOut(Change):
         program.attention(self.attention).check_head(self.head)
         if self.by == "uniform":
             seen = _into_softmax(program, self.attention)
-            return program.overlaid(f"{self.attention}.weights", lambda own: hand.Uniform((own, seen), (), self.head))
+            return program.overlaid(
+                f"{self.attention}.weights",
+                lambda own: interventions.UniformHead((own, seen), (), self.head),
+            )
         if self.by == "mean" and program.walks(f"{self.attention}.context"):
             raise RegardError(
                 f"{self.attention} looks anew at each step and has no mean before the last; use zero or uniform"
             )
-        silence = hand.Cut if self.by == "zero" else hand.Averaged
-        return program.overlaid(f"{self.attention}.context", lambda own: silence((own,), (), self.head))
+        silence = interventions.ZeroedHead if self.by == "zero" else interventions.MeanAblatedHead
+        return program.overlaid(
+            f"{self.attention}.context", lambda own: silence((own,), (), self.head)
+        )
 
     @property
     def label(self) -> str:
@@ -74,7 +90,10 @@ class Row(Change):
     def apply(self, program: Program) -> Program:
         program.attention(self.attention).check_head(self.head)
         return program.overlaid(
-            f"{self.attention}.weights", lambda own: hand.Row((own,), (), self.head, self.query, self.weights)
+            f"{self.attention}.weights",
+            lambda own: interventions.RowReplacement(
+                (own,), (), self.head, self.query, self.weights
+            ),
         )
 
     @property
@@ -89,10 +108,20 @@ class Unscaled(Change):
     attention: str | None = None
 
     def apply(self, program: Program) -> Program:
-        for name in _attentions(program, self.attention):
-            if f"{name}.scores" not in {step.name for step in program.steps}:
-                raise RegardError(f"{name} does not scale its scores; nothing to switch off")
-            program = program.renewed(program.own(f"{name}.scores"), single.Undivided((f"{name}.dots",)))
+        scaled = [
+            step
+            for step in program.steps
+            if isinstance(step.operation, score_operations.ScoreScaling)
+            and step.name.startswith(
+                tuple(f"{one}." for one in _attentions(program, self.attention))
+            )
+        ]
+        if not scaled:
+            whole = self.attention or "this model"
+            raise RegardError(f"{whole} does not scale its scores; nothing to switch off")
+        for step in scaled:
+            unscaled = score_operations.UnscaledScores(step.operation.inputs)
+            program = program.renewed(step.name, unscaled)
         return program
 
     @property
@@ -107,13 +136,19 @@ class Unmasked(Change):
     attention: str | None = None
 
     def apply(self, program: Program) -> Program:
-        masks = {step.name: step.operation for step in program.steps if isinstance(step.operation, shares.Causal)}
+        masks = {
+            step.name: step.operation
+            for step in program.steps
+            if isinstance(step.operation, score_operations.MaskedScores)
+        }
         wanted = [program.own(f"{name}.masked") for name in _attentions(program, self.attention)]
         found = [name for name in wanted if name in masks]
         if not found:
-            raise RegardError(f"{self.attention or 'this model'} has no mask; nothing to switch off")
+            raise RegardError(
+                f"{self.attention or 'this model'} has no mask; nothing to switch off"
+            )
         for name in found:
-            program = program.renewed(name, single.SameHeads(masks[name].inputs))
+            program = program.renewed(name, element_wise.CopyHeads(masks[name].inputs))
         return program
 
     @property
@@ -130,9 +165,11 @@ class Unpositioned(Change):
         found = False
         for step in list(program.steps):
             if step.name.endswith((".position", ".bias")):
-                program = program.overlaid(step.name, lambda own: hand.Nothing((own,)))
-            elif isinstance(step.operation, places.Turned):
-                program = program.renewed(step.name, single.SameHeads(step.operation.inputs[:1]))
+                program = program.overlaid(step.name, lambda own: interventions.ZeroTensor((own,)))
+            elif isinstance(step.operation, POSITIONAL):
+                program = program.renewed(
+                    step.name, element_wise.CopyHeads(step.operation.inputs[:1])
+                )
             else:
                 continue
             found = True
@@ -152,7 +189,9 @@ class Shuffled(Change):
     seed: int = Field(1, ge=0, lt=2**63)
 
     def apply(self, program: Program) -> Program:
-        if not any(name.endswith(".positions") for step in program.steps for name in step.operation.inputs):
+        if not any(
+            name.endswith(".positions") for step in program.steps for name in step.operation.inputs
+        ):
             raise RegardError("this model has no position encoding to shuffle")
         return program
 
@@ -170,9 +209,17 @@ class Temperature(Change):
 
     def apply(self, program: Program) -> Program:
         if self.at == "out":
-            return _tempered(program, "out.logprobs", "out.tempered", shares.Temper, self.value)
+            return _tempered(
+                program, "out.logprobs", "out.tempered", row_wise.TemperatureScaling, self.value
+            )
         program.attention(self.at)
-        return _tempered(program, f"{self.at}.weights", f"{self.at}.tempered", shares.TemperHeads, self.value)
+        return _tempered(
+            program,
+            f"{self.at}.weights",
+            f"{self.at}.tempered",
+            row_wise.HeadTemperatureScaling,
+            self.value,
+        )
 
     @property
     def label(self) -> str:
@@ -219,7 +266,11 @@ class Patch(Change):
         step = next((step for step in program.steps if step.name == self.name), None)
         if step is not None and not step.axes:
             raise RegardError(f"{self.name} is one number, made of others; patch those")
-        kind = hand.PatchedHeads if step is not None and step.operation.time else hand.Patched
+        kind = (
+            interventions.PatchedHeadTensor
+            if step is not None and step.operation.time
+            else interventions.PatchedTensor
+        )
         square = step is not None and step.axes[-2:] == ("target", "target")
         return program.overlaid(self.name, lambda own: kind((own,), (), given, square))
 
@@ -237,7 +288,9 @@ Edit = Annotated[
 def edit(values: Mapping[str, Any] | Change) -> Change:
     """An edit from plain values, or one line that says what is wrong with them."""
     if not isinstance(values, Mapping | Change):
-        raise RegardError(f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got {values!r}")
+        raise RegardError(
+            f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got {values!r}"
+        )
     return values if isinstance(values, Change) else parse(Edit, dict(values), "edit")
 
 
@@ -249,22 +302,29 @@ def edited(program: Program, edits: Iterable[Change]) -> Program:
 
 
 def _attentions(program: Program, name: str | None) -> list[str]:
-    return [one.name for one in program.attentions] if name is None else [program.attention(name).name]
+    return (
+        [one.name for one in program.attentions] if name is None else [program.attention(name).name]
+    )
 
 
 def _into_softmax(program: Program, attention: str) -> str:
     """The tensor from which an attention's weights are made."""
-    wanted = {f"{attention}.weights", f"{attention}.weights.own"}
-    found = [step.operation for step in program.steps if step.name in wanted]
-    return next(operation.inputs[0] for operation in found if isinstance(operation, shares.Softmax))
+    name = program.own(f"{attention}.weights")
+    return next(step.operation.inputs[0] for step in program.steps if step.name == name)
 
 
-def _tempered(program: Program, name: str, between: str, temper: type[shares.Temper], value: float) -> Program:
+def _tempered(
+    program: Program,
+    name: str,
+    between: str,
+    temper: type[row_wise.TemperatureScaling],
+    value: float,
+) -> Program:
     """A division by the temperature put before a softmax, under whatever was laid over it since."""
 
     def change(step: Step) -> tuple[Step, ...]:
         operation: Operation = step.operation
-        assert isinstance(operation, shares.Softmax | shares.LogSoftmax)
+        assert isinstance(operation, NormalisedWeights | row_wise.LogProbability)
         cooled = Step(between, step.axes, temper(operation.inputs, (), value))
         return cooled, replace(step, operation=replace(operation, inputs=(between,)))
 

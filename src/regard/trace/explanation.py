@@ -19,9 +19,9 @@ class Operand:
     value: float
 
 
-class Line(NamedTuple):
+class Term(NamedTuple):
     """One line of a sum: what went in, the numbers made of it, and the sum so far. `here` marks the line of the number
-    that is explained, where all lines are of its kind (softmax, norms)."""
+    that is explained, where all terms are of its kind (softmax, norms)."""
 
     operands: tuple[Operand, ...]
     numbers: tuple[float, ...]
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A number on the way to the result, after the lines; with the operand it brings in, if there is one."""
+    """A number on the way to the result, after the terms; with the operand it brings in, if there is one."""
 
     label: str
     value: float
@@ -38,30 +38,32 @@ class Stage(NamedTuple):
 
 
 @dataclass
-class Working:
-    """The arithmetic of one number: lines, stages after them, and the result, all in float64."""
+class Computation:
+    """The arithmetic of one number: terms, stages after them, and the result, all in float64."""
 
     result: float
     columns: tuple[str, ...] = ()
-    lines: list[Line] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
 
     @property
     def largest(self) -> float:
         """The largest number on the way: what float32 can lose is a share of this, not of the result."""
-        inside = [number for line in self.lines for number in line.numbers if math.isfinite(number)]
+        inside = [number for term in self.terms for number in term.numbers if math.isfinite(number)]
         inside += [stage.value for stage in self.stages if math.isfinite(stage.value)]
-        return max(map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0)
+        return max(
+            map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0
+        )
 
 
-def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Line], float]:
+def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Term], float]:
     """Products of operands, line by line, and their running sum."""
-    lines, running = [], 0.0
+    terms, running = [], 0.0
     for operands in pairs:
         product = math.prod(operand.value for operand in operands)
         running += product
-        lines.append(Line(tuple(operands), (product,), running))
-    return lines, running
+        terms.append(Term(tuple(operands), (product,), running))
+    return terms, running
 
 
 def sigmoid(x: float) -> float:
@@ -69,14 +71,14 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
-def copied(operand: Operand) -> Working:
+def copied(operand: Operand) -> Computation:
     """A number that is taken over as it is."""
-    return Working(operand.value, ("value",), [Line((operand,), (operand.value,))])
+    return Computation(operand.value, ("value",), [Term((operand,), (operand.value,))])
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` gives: the working, and how far the model's own float32 number is from it."""
+    """What `explain` gives: the computation, and how far the model's own float32 number is from it."""
 
     name: str
     index: Index
@@ -84,14 +86,16 @@ class Explanation:
     operation: str
     formula: str
     paper: str | None
-    working: Working
+    computation: Computation
     value: float
-    kinds: dict[str, str]  # of the operands' names: tensor (has an explanation of its own), parameter or constant
+    kinds: dict[
+        str, str
+    ]  # of the operands' names: tensor (has an explanation of its own), parameter or constant
 
     @property
     def result(self) -> float:
         """The number, computed again in float64 from the operands shown."""
-        return self.working.result
+        return self.computation.result
 
     @property
     def difference(self) -> float:
@@ -103,20 +107,29 @@ class Explanation:
 
         def operand(one: Operand) -> dict[str, Any]:
             kind = self.kinds.get(one.name, "constant")
-            return {"name": one.name, "index": list(one.index), "value": plain(one.value), "kind": kind}
-
-        lines = [
-            {
-                "operands": [operand(one) for one in line.operands],
-                "numbers": [plain(number) for number in line.numbers],
-                "running": None if line.running is None else plain(line.running),
-                "here": line.here,
+            return {
+                "name": one.name,
+                "index": list(one.index),
+                "value": plain(one.value),
+                "kind": kind,
             }
-            for line in self.working.lines
+
+        terms = [
+            {
+                "operands": [operand(one) for one in term.operands],
+                "numbers": [plain(number) for number in term.numbers],
+                "running": None if term.running is None else plain(term.running),
+                "here": term.here,
+            }
+            for term in self.computation.terms
         ]
         stages = [
-            {"label": stage.label, "value": plain(stage.value), "operand": stage.operand and operand(stage.operand)}
-            for stage in self.working.stages
+            {
+                "label": stage.label,
+                "value": plain(stage.value),
+                "operand": stage.operand and operand(stage.operand),
+            }
+            for stage in self.computation.stages
         ]
         return {
             "name": self.name,
@@ -125,8 +138,8 @@ class Explanation:
             "operation": self.operation,
             "formula": self.formula,
             "paper": self.paper,
-            "columns": list(self.working.columns),
-            "rows": lines,
+            "columns": list(self.computation.columns),
+            "rows": terms,
             "steps": stages,
             "result": plain(self.result),
             "value": plain(self.value),
@@ -137,14 +150,23 @@ class Explanation:
         head = f"{self.name}[{', '.join(map(str, self.index))}] = {self.value:.6g}   ({self.place})\n{self.formula}"
         shown = [
             "  "
-            + " · ".join(f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}" for one in line.operands)
-            + ("" if line.running is None else f"   Σ {line.running:.6g}")
-            for line in self.working.lines
+            + " · ".join(
+                f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}"
+                for one in term.operands
+            )
+            + ("" if term.running is None else f"   Σ {term.running:.6g}")
+            for term in self.computation.terms
         ]
         if len(shown) > 12:
             shown = [*shown[:8], f"  … {len(shown) - 10} more", *shown[-2:]]
-        shown += [f"  {stage.label}: {stage.value:.6g}" for stage in self.working.stages]
-        return "\n".join([head, *shown, f"  = {self.result:.9g} in float64, {self.difference:.1e} from the model's"])
+        shown += [f"  {stage.label}: {stage.value:.6g}" for stage in self.computation.stages]
+        return "\n".join(
+            [
+                head,
+                *shown,
+                f"  = {self.result:.9g} in float64, {self.difference:.1e} from the model's",
+            ]
+        )
 
 
 def plain(number: float) -> float | str:

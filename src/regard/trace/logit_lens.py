@@ -7,7 +7,7 @@ import re
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.trace.operations.operation import Numbers, Operation
+from regard.trace.operations.operation import Operation, TensorStore
 from regard.trace.trace import Trace
 
 Row = Float[Tensor, " vocabulary"]
@@ -46,4 +46,4 @@ def rank(numbers: Row, id: int) -> int:
 def _made(trace: Trace, operation: Operation, vectors: Tensor) -> Tensor:
     """What an operation of the model makes of other vectors than its own."""
     (name,) = operation.inputs
-    return operation.compute(Numbers(trace.numbers.weights, {name: vectors}), slice(None))
+    return operation.compute(TensorStore(trace.numbers.weights, {name: vectors}), slice(None))

@@ -46,7 +46,9 @@ def causes(pipeline: Pipeline, trace: Trace) -> Matrix:
     source, said = [piece.id for piece in trace.source], [piece.id for piece in trace.following]
     hidden, each = [NONE, *range(len(source))], len(said) * len(pipeline.bundle.target)
     count = max(1, min(TOGETHER // (len(source) + len(said)), LOGITS // each))
-    found = [_without(model, source, said, hidden[i : i + count]) for i in range(0, len(hidden), count)]
+    found = [
+        _without(model, source, said, hidden[i : i + count]) for i in range(0, len(hidden), count)
+    ]
     whole, *without = torch.cat(found)
     return torch.stack([whole - one for one in without], 1)
 
@@ -55,7 +57,9 @@ def agreement(weights: Tensor, effects: Tensor) -> float | None:
     """Spearman's rank correlation of two matrices, cell by cell: 1 where they put all cells into the same order. None
     where one of them has no order."""
     if weights.shape != effects.shape:
-        raise RegardError(f"both need one shape; got {tuple(weights.shape)} and {tuple(effects.shape)}")
+        raise RegardError(
+            f"both need one shape; got {tuple(weights.shape)} and {tuple(effects.shape)}"
+        )
     one, other = (_ranks(matrix.flatten()) for matrix in (weights, effects))
     if min(one.min() - one.max(), other.min() - other.max(), key=abs) == 0:
         return None
@@ -72,16 +76,25 @@ def _without(
     model: Model, source: Sequence[int], said: Sequence[int], hidden: Sequence[int]
 ) -> Float[Tensor, "copy target"]:
     """The log-probability of each token that was said, in a copy for each source token that is hidden."""
-    with eval_mode(model), _hiding(model, torch.tensor(hidden, device=next(model.parameters()).device)):
+    with (
+        eval_mode(model),
+        _hiding(model, torch.tensor(hidden, device=next(model.parameters()).device)),
+    ):
         return scored(model, source, said, len(hidden))
 
 
-def scored(model: Model, source: Sequence[int], said: Sequence[int], count: int) -> Float[Tensor, "copy target"]:
+def scored(
+    model: Model, source: Sequence[int], said: Sequence[int], count: int
+) -> Float[Tensor, "copy target"]:
     """The log-probability of each token of an answer, its end included, in so many copies of one batch."""
     device = next(model.parameters()).device
-    logits = model(copies(source, count).to(device), copies([BEGIN, *said[:-1]], count).to(device)).values.float()
+    logits = model(
+        copies(source, count).to(device), copies([BEGIN, *said[:-1]], count).to(device)
+    ).values.float()
     logits = logits.unflatten(0, (count, -1))
-    chosen = logits.gather(2, torch.tensor(said, device=device).expand(count, -1)[..., None])[..., 0]
+    chosen = logits.gather(2, torch.tensor(said, device=device).expand(count, -1)[..., None])[
+        ..., 0
+    ]
     return (chosen - logits.logsumexp(-1)).cpu()
 
 
@@ -106,7 +119,9 @@ class Without(Mask):
 def _hiding(model: Any, keys: Int[Tensor, " copy"]) -> Iterator[None]:
     """While this is open, copy i of a batch sees no key at keys[i] of the source."""
 
-    def narrow(_: Any, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def narrow(
+        _: Any, given: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return given, {**options, "mask": options.get("mask", everything) & Without(keys)}
 
     hooks = [one.register_forward_pre_hook(narrow, with_kwargs=True) for one in _readers(model)]
@@ -125,5 +140,7 @@ def _readers(model: Any) -> list[Attention]:
         found = [layer.self_attention.attention for layer in model.encoder]
         found += [layer.cross_attention.attention for layer in model.decoder]
     if not found:
-        raise RegardError("this model has no attention to its source: all it knows of it is one vector")
+        raise RegardError(
+            "this model has no attention to its source: all it knows of it is one vector"
+        )
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from regard.errors import RegardError, UnknownName, suggestion
-from regard.trace.operations.operation import Numbers, Operation
+from regard.trace.operations.operation import Operation, TensorStore
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Walk:
+class Recurrence:
     """Steps that wait for each other from one position to the next: run row by row along an axis of `length_of`."""
 
     steps: tuple[Step, ...]
@@ -34,7 +34,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionBlock:
     """One attention of a model: where its tensors begin in name, who asks and who answers, and its stages in order."""
 
     name: str
@@ -44,6 +44,7 @@ class Attended:
     query: str
     key: str
     stages: tuple[str, ...]
+    module: str
 
     def check_head(self, head: int) -> None:
         """Raise unless it has that head."""
@@ -55,17 +56,17 @@ class Attended:
 class Program:
     """All steps in order. Those before `decoding` do not depend on the target, and are run once for any prefix."""
 
-    parts: tuple[Step | Walk, ...]
+    parts: tuple[Step | Recurrence, ...]
     decoding: int
-    attentions: tuple[Attended, ...]
+    attentions: tuple[AttentionBlock, ...]
 
     @property
     def steps(self) -> Iterator[Step]:
         """Every step, those of walks among them."""
         for part in self.parts:
-            yield from part.steps if isinstance(part, Walk) else (part,)
+            yield from part.steps if isinstance(part, Recurrence) else (part,)
 
-    def attention(self, name: str) -> Attended:
+    def attention(self, name: str) -> AttentionBlock:
         """The attention of that name."""
         known = {one.name: one for one in self.attentions}
         if name not in known:
@@ -76,19 +77,23 @@ class Program:
     def changed(self, name: str, change: Callable[[Step], tuple[Step, ...]]) -> Program:
         """The program with one step replaced by others."""
         done = False
-        parts: list[Step | Walk] = []
+        parts: list[Step | Recurrence] = []
         decoding = self.decoding
         for place, part in enumerate(self.parts):
-            old = part.steps if isinstance(part, Walk) else (part,)
-            new = tuple(made for step in old for made in (change(step) if step.name == name else (step,)))
+            old = part.steps if isinstance(part, Recurrence) else (part,)
+            new = tuple(
+                made for step in old for made in (change(step) if step.name == name else (step,))
+            )
             done = done or any(step.name == name for step in old)
-            if isinstance(part, Walk):
+            if isinstance(part, Recurrence):
                 parts.append(replace(part, steps=new))
             else:
                 parts += new
                 decoding += (len(new) - 1) * (place < self.decoding)
         if not done:
-            raise UnknownName(f"unknown tensor {name!r}; {suggestion(name, [step.name for step in self.steps])}")
+            raise UnknownName(
+                f"unknown tensor {name!r}; {suggestion(name, [step.name for step in self.steps])}"
+            )
         return replace(self, parts=tuple(parts), decoding=decoding)
 
     def renewed(self, name: str, operation: Operation) -> Program:
@@ -100,7 +105,9 @@ class Program:
         own = f"{name}.own"
         while any(step.name == own for step in self.steps):
             own += ".own"
-        return self.changed(name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own))))
+        return self.changed(
+            name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own)))
+        )
 
     def own(self, name: str) -> str:
         """Where the model's own numbers of a tensor are made, under all edits."""
@@ -109,29 +116,34 @@ class Program:
 
     def walks(self, name: str) -> bool:
         """Whether a tensor is made position by position."""
-        return any(step.name == name for part in self.parts if isinstance(part, Walk) for step in part.steps)
+        return any(
+            step.name == name
+            for part in self.parts
+            if isinstance(part, Recurrence)
+            for step in part.steps
+        )
 
-    def run(self, at: Numbers, *, start: int = 0) -> None:
+    def run(self, store: TensorStore, *, start: int = 0) -> None:
         """Make every tensor from part `start` on, in place."""
         for part in self.parts[start:]:
-            if isinstance(part, Walk):
-                walk(part, at)
+            if isinstance(part, Recurrence):
+                walk(part, store)
             else:
-                at.tensors[part.name] = part.operation.compute(at, slice(None))
+                store.tensors[part.name] = part.operation.compute(store, slice(None))
 
 
-def walk(part: Walk, at: Numbers) -> None:
+def walk(part: Recurrence, store: TensorStore) -> None:
     """Run the steps of a walk position by position."""
-    length = len(at[part.length_of])
+    length = len(store[part.length_of])
     for step in part.steps:
-        at.tensors.pop(step.name, None)
+        store.tensors.pop(step.name, None)
     for t in reversed(range(length)) if part.backward else range(length):
         rows = slice(t, t + 1)
         for step in part.steps:
-            row = step.operation.compute(at, rows)
+            row = step.operation.compute(store, rows)
             axis = step.operation.time
-            if step.name not in at.tensors:
+            if step.name not in store.tensors:
                 shape = list(row.shape)
                 shape[axis] = length
-                at.tensors[step.name] = torch.zeros(shape)
-            at.tensors[step.name].narrow(axis, t, 1).copy_(row)
+                store.tensors[step.name] = torch.zeros(shape)
+            store.tensors[step.name].narrow(axis, t, 1).copy_(row)

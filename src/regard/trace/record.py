@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,13 +25,13 @@ from regard.ragged import Ragged
 from regard.search import Beam, LengthPenalty, Search
 from regard.search.length_batching import length_limits
 from regard.text import BEGIN, END, Piece
-from regard.trace import recurrent_program as recurrent
-from regard.trace import transformer_program as transformer
 from regard.trace.edits import Change, Force, Row, Shuffled, edit, edited
-from regard.trace.operations.operation import Numbers
-from regard.trace.operations.row_wise import Penalised
+from regard.trace.operations.operation import TensorStore
+from regard.trace.operations.row_wise import LengthPenalised
 from regard.trace.program import Program
+from regard.trace.recurrent_program import recurrent_program
 from regard.trace.trace import Trace
+from regard.trace.transformer_program import transformer_program
 
 
 @torch.no_grad()
@@ -54,17 +55,21 @@ def record(
             raise RegardError(f"a text is needed; got {text!r}")
     changes = tuple(edit(one) for one in edits)
     asked = [*pipeline.bundle.source.encode(source.strip()), END]
-    program = edited(written(pipeline.model), changes)
+    program = edited(program_of(pipeline.model), changes)
     running = Running(pipeline, program, changes, asked)
     forced = {one.step: one.token for one in changes if isinstance(one, Force)}
     vocabulary = len(pipeline.bundle.target)
     for step, token in forced.items():
         if token >= vocabulary:
-            raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
+            raise RegardError(
+                f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}"
+            )
     if target is not None:
         said = pipeline.bundle.target.encode(target.strip())
         if any(step >= len(said) for step in forced):
-            raise RegardError(f"a token is forced at step {max(forced)}; the target has steps 0 to {len(said) - 1}")
+            raise RegardError(
+                f"a token is forced at step {max(forced)}; the target has steps 0 to {len(said) - 1}"
+            )
         said = [forced.get(step, token) for step, token in enumerate(said)]
     elif changes:
         said = running.decode(forced, longest)
@@ -77,38 +82,63 @@ def record(
         said = pipeline(source, search).ids
     penalty = _length(pipeline, search).divisor(len(said) + 1)
     running.see(said, penalty)
-    _fits(changes, running.at)
+    _fits(changes, running.store)
     return running.trace(source, said)
 
 
-def written(model: Model) -> Program:
-    """A model as a program."""
-    if isinstance(model, Transformer):
-        return transformer.program(model)
-    if isinstance(model, Recurrent):
-        return recurrent.program(model)
-    raise RegardError(f"there is no program for a {type(model).__name__} yet; Transformer and Recurrent have one")
+PROGRAMS: dict[type[Model], Callable[[Any], Program]] = {
+    Transformer: transformer_program,
+    Recurrent: recurrent_program,
+}
+
+
+def register(model: type[Model], program: Callable[[Any], Program]) -> None:
+    """Let `record` trace another class of models, by a function that gives its program."""
+    PROGRAMS[model] = program
+
+
+def program_of(model: Model) -> Program:
+    """A model as a program of named steps."""
+    if type(model) not in PROGRAMS:
+        known = ", ".join(one.__name__ for one in PROGRAMS)
+        raise RegardError(
+            f"cannot trace a {type(model).__name__}; there are programs for {known}, and "
+            "regard.trace.register adds one"
+        )
+    return PROGRAMS[type(model)](model)
 
 
 class Running:
     """A program under way on one source."""
 
-    def __init__(self, pipeline: Pipeline, program: Program, changes: Sequence[Change], asked: Sequence[int]) -> None:
-        self.pipeline, self.program, self.changes, self.asked = pipeline, program, tuple(changes), list(asked)
-        weights = {name: weight.detach().float().cpu() for name, weight in pipeline.model.named_parameters()}
-        self.at = Numbers(weights)
-        self.at.tensors["src.ids"] = torch.tensor(self.asked)
-        self.at.tensors["src.positions"] = self.positions(len(self.asked))
-        Program(program.parts[: program.decoding], 0, ()).run(self.at)
+    def __init__(
+        self, pipeline: Pipeline, program: Program, changes: Sequence[Change], asked: Sequence[int]
+    ) -> None:
+        self.pipeline, self.program, self.changes, self.asked = (
+            pipeline,
+            program,
+            tuple(changes),
+            list(asked),
+        )
+        weights = {
+            name: weight.detach().float().cpu()
+            for name, weight in pipeline.model.named_parameters()
+        }
+        self.store = TensorStore(weights)
+        self.store.tensors["src.ids"] = torch.tensor(self.asked)
+        self.store.tensors["src.positions"] = self.positions(len(self.asked))
+        Program(program.parts[: program.decoding], 0, ()).run(self.store)
 
     def see(self, said: Sequence[int], penalty: float = 1.0) -> Tensor:
         """Run the part that depends on the target; gives the log-probabilities of what follows."""
-        tensors = self.at.tensors
+        tensors = self.store.tensors
         tensors["tgt.ids"] = torch.tensor([BEGIN, *said])
         tensors["tgt.following"] = torch.tensor([*said, END])
         tensors["tgt.positions"] = self.target_positions(len(said) + 1)
-        self.program = self.program.renewed("out.score", Penalised(("out.total",), (), penalty))
-        self.program.run(self.at, start=self.program.decoding)
+        self.program = self.program.renewed(
+            "out.score", LengthPenalised(("out.total",), (), penalty)
+        )
+        self.program.run(self.store, start=self.program.decoding)
         return tensors["out.logprobs"]
 
     def decode(self, forced: Mapping[int, int], longest: int | None = None) -> list[int]:
@@ -132,32 +162,64 @@ class Running:
     def target_positions(self, length: int) -> Tensor:
         """The same of a target that grows: one order for all its lengths, of as many as were ever learned from."""
         longest = int(self.pipeline.bundle.card.get("longest", {}).get("target", length)) + 1
-        return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[:length]
+        return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[
+            :length
+        ]
 
     def trace(self, source: str, said: list[int]) -> Trace:
         """What was seen, with its words."""
         bundle, shift = self.pipeline.bundle, len(source) - len(source.lstrip())
-        read = [Piece(p.text, p.id, p.start + shift, p.end + shift) for p in bundle.source.pieces(source.strip())]
+        read = [
+            Piece(p.text, p.id, p.start + shift, p.end + shift)
+            for p in bundle.source.pieces(source.strip())
+        ]
         text, end = bundle.target.decode(said), len(source.rstrip())
         told = bundle.target.laid_out(said)
-        logps = self.at["out.chosen"].tolist()
-        score = float(self.at["out.score"])
-        answer = Answer(source, text, said, [p.text for p in told], logps, score, bundle.source.unknown(source.strip()))
+        logps = self.store["out.chosen"].tolist()
+        score = float(self.store["out.score"])
+        answer = Answer(
+            source,
+            text,
+            said,
+            [p.text for p in told],
+            logps,
+            score,
+            bundle.source.unknown(source.strip()),
+        )
         last = Piece(bundle.target.label(END), END, len(text), len(text))
         first = Piece(bundle.target.label(BEGIN), BEGIN, 0, 0)
         asked = [*read, Piece(bundle.source.label(END), END, end, end)]
         check = None if self.changes else self.difference(said)
         return Trace(
-            self.pipeline, self.program, self.at, asked, [first, *told], [*told, last], answer, self.changes, check
+            self.pipeline,
+            self.program,
+            self.store,
+            asked,
+            [first, *told],
+            [*told, last],
+            answer,
+            self.changes,
+            check,
         )
 
     def difference(self, said: Sequence[int]) -> float:
-        """How far these logits are from those of the fast path."""
+        """The largest difference from the model's teacher-forced logits; raises if it is large."""
         ids = (torch.tensor(self.asked), torch.tensor([BEGIN, *said]))
         source, prefix = (Ragged.of([one]).to(self.pipeline.device) for one in ids)
-        with eval_mode(self.pipeline.model):
-            fast = self.pipeline.model(source, prefix).values.float().cpu()
-        return float((fast - self.at["out.logits"]).abs().max())
+        model, traced = self.pipeline.model, self.store["out.logits"]
+        with eval_mode(model):
+            logits = model(source, prefix).values.float().cpu()
+        both = logits.isnan() & traced.isnan()
+        difference = float((logits - traced).abs().masked_fill(both, 0).nan_to_num(math.inf).max())
+        lowest = max(torch.finfo(weight.dtype).eps for weight in model.parameters())
+        limit = max(1e-3, 32 * lowest) * max(1.0, float(logits.nan_to_num().abs().max()))
+        if difference > limit:
+            raise RegardError(
+                f"this trace does not follow the model: its logits differ by {difference:.3g} from "
+                f"those of the {type(model).__name__} (at most {limit:.3g} is rounding); a part of "
+                "the model computes something other than its class"
+            )
+        return difference
 
 
 def _length(pipeline: Pipeline, search: Search | None) -> LengthPenalty:
@@ -166,12 +228,16 @@ def _length(pipeline: Pipeline, search: Search | None) -> LengthPenalty:
     return used.length_penalty if isinstance(used, Beam) else LengthPenalty()
 
 
-def _fits(changes: Iterable[Change], at: Numbers) -> None:
+def _fits(changes: Iterable[Change], store: TensorStore) -> None:
     """Rows set by hand must be rows of this sentence."""
     for change in changes:
         if isinstance(change, Row):
-            _, queries, keys = at[f"{change.attention}.weights"].shape
+            _, queries, keys = store[f"{change.attention}.weights"].shape
             if change.query >= queries:
-                raise RegardError(f"{change.attention} has rows 0 to {queries - 1}; got {change.query}")
+                raise RegardError(
+                    f"{change.attention} has rows 0 to {queries - 1}; got {change.query}"
+                )
             if len(change.weights) != keys:
-                raise RegardError(f"a row of {change.attention} has {keys} weights here; got {len(change.weights)}")
+                raise RegardError(
+                    f"a row of {change.attention} has {keys} weights here; got {len(change.weights)}"
+                )

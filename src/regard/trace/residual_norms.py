@@ -8,8 +8,14 @@ from typing import NamedTuple
 from regard.trace.trace import Trace
 from regard.vectors import cosine
 
-STACKS = {"source": ("src", "enc"), "target": ("tgt", "dec")}  # how names of its embedding and its layers begin
-STATES = {"source": r"src\.embed|enc\.\d+\.h", "target": r"tgt\.embed|dec\.\d+\.h|attn\.joined|out\.(mixed|readout)"}
+STACKS = {
+    "source": ("src", "enc"),
+    "target": ("tgt", "dec"),
+}  # how names of its embedding and its layers begin
+STATES = {
+    "source": r"src\.embed|enc\.\d+\.h",
+    "target": r"tgt\.embed|dec\.\d+\.h|attn\.joined|out\.(mixed|readout)",
+}
 
 
 class Added(NamedTuple):
@@ -42,4 +48,6 @@ def lengths(trace: Trace, side: str, position: int) -> dict[str, float]:
 
 def _sums(trace: Trace, side: str) -> list[str]:
     begin, stack = STACKS[side]
-    return [name for name in trace.names if re.fullmatch(rf"{begin}\.sum|{stack}\.\d+\.resid\d", name)]
+    return [
+        name for name in trace.names if re.fullmatch(rf"{begin}\.sum|{stack}\.\d+\.resid\d", name)
+    ]

@@ -15,8 +15,8 @@ from regard.pipeline import Pipeline
 from regard.text import Piece
 from regard.trace.edits import Change
 from regard.trace.explanation import Explanation, Index
-from regard.trace.operations.operation import Numbers, Operation
-from regard.trace.program import Attended, Program, Step
+from regard.trace.operations.operation import Operation, TensorStore
+from regard.trace.program import AttentionBlock, Program, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Trace:
 
     pipeline: Pipeline
     program: Program
-    numbers: Numbers
+    numbers: TensorStore
     source: list[Piece]
     target: list[Piece]
     following: list[Piece]
@@ -48,7 +48,7 @@ class Trace:
         return list(self._steps)
 
     @property
-    def attentions(self) -> tuple[Attended, ...]:
+    def attentions(self) -> tuple[AttentionBlock, ...]:
         """Every attention of the model."""
         return self.program.attentions
 
@@ -84,20 +84,28 @@ class Trace:
         """One token of a side, or a line that says which positions there are."""
         pieces = self.pieces(side)
         if not 0 <= position < len(pieces):
-            raise RegardError(f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}")
+            raise RegardError(
+                f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}"
+            )
         return pieces[position]
 
     def explain(self, name: str, index: int | Sequence[int]) -> Explanation:
         """Where one number comes from."""
         tensor, operation = self[name], self.operation(name)
         index = (index,) if isinstance(index, int) else tuple(index)  # a list would gather
-        if len(index) != tensor.ndim or not all(0 <= i < size for i, size in zip(index, tensor.shape, strict=True)):
+        if len(index) != tensor.ndim or not all(
+            0 <= i < size for i, size in zip(index, tensor.shape, strict=True)
+        ):
             shape = tuple(tensor.shape)
             raise RegardError(f"{name} has shape {shape}; there is no number at {index}")
-        working = operation.explain(self.numbers, index)
-        known = {one.name for line in working.lines for one in line.operands}
-        known |= {stage.operand.name for stage in working.stages if stage.operand}
-        kinds = {one: "tensor" if one in self._steps else "parameter" for one in known if one in self.numbers}
+        computation = operation.explain(self.numbers, index)
+        known = {one.name for term in computation.terms for one in term.operands}
+        known |= {stage.operand.name for stage in computation.stages if stage.operand}
+        kinds = {
+            one: "tensor" if one in self._steps else "parameter"
+            for one in known
+            if one in self.numbers
+        }
         value = float(tensor[index])
         return Explanation(
             name,
@@ -106,7 +114,7 @@ class Trace:
             operation.kind,
             operation.formula,
             operation.paper,
-            working,
+            computation,
             value,
             kinds,
         )

@@ -1,180 +1,235 @@
-"""The Transformer written down as a program of named steps."""
+"""The Transformer as a program: every step from ids to logits, layer by layer."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
+import torch
 from torch import nn
 
-from regard.attention import MultiHead
-from regard.models.embedding import Embedding
+from regard.attention import Attention, MultiHead
+from regard.errors import RegardError
+from regard.models.description import AttentionDescription, LayerDescription, describe
+from regard.models.embedding import Embedding, Output
 from regard.models.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
 from regard.models.transformer import Transformer
-from regard.positions import T5, Alibi, Distance, Learned, Rotary, Shaw, Sinusoidal
-from regard.trace.operations import element_wise as single
-from regard.trace.operations import matmul as sums
-from regard.trace.operations import positional as places
-from regard.trace.operations import row_wise as shares
-from regard.trace.operations.operation import Operation
-from regard.trace.program import Attended, Program, Step
+from regard.positions import Learned, Sinusoidal
+from regard.trace.attention_program import SIDES, ProgramBuilder
+from regard.trace.operations import element_wise, matmul, positional, row_wise
+from regard.trace.operations.operation import Operation, in_float32
+from regard.trace.program import AttentionBlock, Program, Step
 
-SIDES = {"source": "src", "target": "tgt"}
+STACKS = {"source": "encoder", "target": "decoder"}
 
 
-def program(model: Transformer) -> Program:
-    """Every step of a pass through the model, from ids to logits."""
-    return Writer(model).program()
+def transformer_program(model: Transformer) -> Program:
+    """Every step of a forward pass, from ids to logits."""
+    return TransformerBuilder(model).program()
 
 
-class Writer:
-    """Writes the steps down, layer by layer. `named` knows each weight by the name it has in the file."""
+class TransformerBuilder(ProgramBuilder):
+    """Builds the steps of a Transformer, layer by layer."""
 
-    def __init__(self, model: Transformer) -> None:
-        self.model = model
-        self.named = {id(weight): name for name, weight in model.named_parameters()}
-        self.attentions: list[Attended] = []
+    model: Transformer
 
     def program(self) -> Program:
         """The encoder's steps, then those that depend on the target."""
         model = self.model
-        before = list(self.embedding(model.source, "source"))
+        self.check()
+        encoder = list(self.embedding(model.source, "source"))
         x = "src.sum"
-        for i, encoder in enumerate(model.encoder):
-            before += self.encoder_layer(encoder, f"enc.{i}", x)
-            x = before[-1].name
-        before += self.last_norm(model.encoder_norm, "enc.norm", x, "source")
-        memory = before[-1].name
-        after = list(self.embedding(model.target, "target"))
+        for i, layer in enumerate(model.encoder):
+            encoder += self.layer(layer, f"enc.{i}", x)
+            x = encoder[-1].name
+        encoder += self.final_norm(model.encoder_norm, "enc.norm", x, "source")
+        memory = encoder[-1].name
+        decoder = list(self.embedding(model.target, "target"))
         x = "tgt.sum"
-        for i, decoder in enumerate(model.decoder):
-            after += self.decoder_layer(decoder, f"dec.{i}", x, memory)
-            x = after[-1].name
-        after += self.last_norm(model.decoder_norm, "dec.norm", x, "target")
-        logits = sums.Logits((after[-1].name,), (self.named[id(model.output.table)],))
-        after += [Step("out.logits", ("target", "vocabulary"), logits), *ending()]
-        return Program((*before, *after), len(before), tuple(self.attentions))
+        for i, layer in enumerate(model.decoder):
+            decoder += self.layer(layer, f"dec.{i}", x, memory)
+            x = decoder[-1].name
+        decoder += self.final_norm(model.decoder_norm, "dec.norm", x, "target")
+        table = (self.parameter_names[id(model.output.table)],)
+        logits = matmul.OutputProjection((decoder[-1].name,), table)
+        decoder += [Step("out.logits", ("target", "vocabulary"), logits), *output_steps()]
+        return Program((*encoder, *decoder), len(encoder), tuple(self.attentions))
 
-    def weights(self, module: nn.Module) -> tuple[str, ...]:
-        """The names of a layer's weight and bias."""
-        return tuple(self.named[id(p)] for p in (module.weight, getattr(module, "bias", None)) if p is not None)
-
-    def embedding(self, embedding: Embedding, side: str) -> Iterator[Step]:
-        """E[id] · √width, and the position where it is added."""
-        short, axes = SIDES[side], (side, "width")
-        table = (self.named[id(embedding.table)],)
-        yield Step(f"{short}.embed", axes, single.Look((f"{short}.ids",), table, embedding.scale))
-        position, places_ = embedding.position, (f"{short}.positions",)
-        if isinstance(position, Sinusoidal):
-            wave = single.Wave(places_, (), position.rates, position.width, position.order == "halves")
-            yield Step(f"{short}.position", axes, wave)
-        elif isinstance(position, Learned):
-            yield Step(f"{short}.position", axes, single.Look(places_, (self.named[id(position.table)],)))
-        names = (f"{short}.embed",) if position is None else (f"{short}.embed", f"{short}.position")
-        yield Step(f"{short}.sum", axes, single.Add(names))
-
-    def encoder_layer(self, layer: EncoderLayer, name: str, x: str) -> list[Step]:
-        """Self-attention and feed-forward."""
-        steps = self.attended(layer.residual1, layer.self_attention, f"{name}.self", x, 1)
-        return steps + self.fed(layer.residual2, layer.feed_forward, name, steps[-1].name, 2, "source")
-
-    def decoder_layer(self, layer: DecoderLayer, name: str, x: str, memory: str) -> list[Step]:
-        """Causal self-attention, attention to the memory, feed-forward."""
-        steps = self.attended(layer.residual1, layer.self_attention, f"{name}.self", x, 1)
-        steps += self.attended(layer.residual2, layer.cross_attention, f"{name}.cross", steps[-1].name, 2, memory)
-        return steps + self.fed(layer.residual3, layer.feed_forward, name, steps[-1].name, 3, "target")
-
-    def attended(
-        self, sublayer: Sublayer, heads: MultiHead, name: str, x: str, place: int, memory: str | None = None
-    ) -> list[Step]:
-        """An attention with its norm and its residual."""
-        layer = name.rsplit(".", 1)[0]
-        side = "source" if layer.startswith("enc") else "target"
-        axes, norm, sum_ = (side, "width"), f"{layer}.norm{place}", f"{layer}.resid{place}"
-        first = [self.norm(sublayer.norm, norm, x, axes)] if sublayer.before else []
-        asked = norm if sublayer.before else x
-        known = asked if memory is None else memory
-        inner = list(self.heads(heads, name, asked, known, side, "source" if memory else side))
-        last = [Step(sum_, axes, single.Residual((x, f"{name}.out")))]
-        return [*first, *inner, *last, *([] if sublayer.before else [self.norm(sublayer.norm, norm, sum_, axes)])]
-
-    def fed(self, sublayer: Sublayer, ffn: FeedForward, name: str, x: str, place: int, side: str) -> list[Step]:
-        """The feed-forward layer with its norm and its residual."""
-        axes, norm, sum_ = (side, "width"), f"{name}.norm{place}", f"{name}.resid{place}"
-        first = [self.norm(sublayer.norm, norm, x, axes)] if sublayer.before else []
-        inner = [
-            Step(
-                f"{name}.ffn.hidden", (side, "hidden"), sums.Linear(((norm if first else x),), self.weights(ffn.inner))
-            ),
-            Step(f"{name}.ffn.act", (side, "hidden"), single.ACTIVATIONS[ffn.activation]((f"{name}.ffn.hidden",))),
-            Step(f"{name}.ffn.out", axes, sums.Linear((f"{name}.ffn.act",), self.weights(ffn.outer))),
-            Step(sum_, axes, single.Residual((x, f"{name}.ffn.out"))),
-        ]
-        return [*first, *inner, *([] if sublayer.before else [self.norm(sublayer.norm, norm, sum_, axes)])]
-
-    def heads(self, heads: MultiHead, name: str, asked: str, known: str, query: str, key: str) -> Iterator[Step]:
-        """Queries, keys and values, scores, weights, contexts and what they become."""
-        cross = (query, key) == ("target", "source")
-        q, k, v = (f"{name}.{letter}" for letter in "qkv")
-        for letter, module, x, side, count in (
-            (q, heads.queries, asked, query, heads.heads),
-            (k, heads.keys, known, key, heads.kv_heads),
-            (v, heads.values, known, key, heads.kv_heads),
+    def check(self) -> None:
+        """Raise if a module of the model is not one that the tracer knows."""
+        model = self.model
+        self.require(model.source, Embedding, "the source embedding")
+        self.require(model.target, Embedding, "the target embedding")
+        self.require(model.output, Output, "the output projection")
+        for stack, short, kind in (
+            ("encoder", "enc", EncoderLayer),
+            ("decoder", "dec", DecoderLayer),
         ):
-            axes = ("head" if count == heads.heads else "group", side, "dim")
-            yield Step(letter, axes, sums.Heads((x,), self.weights(module), count))
-        if isinstance(heads.turn, Rotary):
-            for letter, side, count in ((q, query, heads.heads), (k, key, heads.kv_heads)):
-                axes = ("head" if count == heads.heads else "group", side, "dim")
-                turned = places.Turned((letter, f"{SIDES[side]}.positions"), (), heads.turn)
-                yield Step(f"{letter}.turned", axes, turned)
-            q, k = f"{q}.turned", f"{k}.turned"
-        axes = ("head", query, key)
-        yield Step(f"{name}.dots", axes, sums.Dots((q, k)))
-        yield Step(f"{name}.scores", axes, single.Scale((f"{name}.dots",), (), 1 / math.sqrt(heads.dim)))
-        stages, scores = ["dots", "scores"], f"{name}.scores"
-        if (bias := self.bias(heads, q, query, key)) is not None:
-            yield Step(f"{name}.bias", axes, bias)
-            yield Step(f"{name}.biased", axes, single.Biased((scores, f"{name}.bias")))
-            stages, scores = [*stages, "bias", "biased"], f"{name}.biased"
-        causal = query == key == "target"
-        yield Step(f"{name}.masked", axes, shares.Causal((scores,)) if causal else single.SameHeads((scores,)))
-        yield Step(f"{name}.weights", axes, shares.Softmax((f"{name}.masked",)))
-        yield Step(f"{name}.context", ("head", query, "dim"), sums.Mix((f"{name}.weights", v)))
-        yield Step(f"{name}.joined", (query, "width"), single.Join((f"{name}.context",)))
-        yield Step(f"{name}.out", (query, "width"), sums.Linear((f"{name}.joined",), self.weights(heads.out)))
-        kind = "cross" if cross else {"source": "encoder", "target": "decoder"}[query]
-        stages += ["masked", "weights"]
-        self.attentions.append(Attended(name, kind, int(name.split(".")[1]), heads.heads, query, key, tuple(stages)))
+            for i, layer in enumerate(getattr(model, stack)):
+                self.require(layer, kind, f"{stack} layer {i}")
+                self.require(layer.feed_forward, FeedForward, f"{short}.{i}.ffn")
+                for part in ("self", "cross") if short == "dec" else ("self",):
+                    heads = getattr(layer, f"{part}_attention")
+                    self.require(heads, MultiHead, f"{short}.{i}.{part}")
+                    self.require(heads.attention, Attention, f"{short}.{i}.{part}'s attention")
+                for place in (1, 2, 3) if short == "dec" else (1, 2):
+                    residual = getattr(layer, f"residual{place}")
+                    self.require(residual, Sublayer, f"{short}.{i}.resid{place}")
 
-    def bias(self, heads: MultiHead, q: str, query: str, key: str) -> Operation | None:
-        """What the position encoding adds to the scores, if it does."""
-        bias, where = heads.attention.bias, (f"{SIDES[query]}.positions", f"{SIDES[key]}.positions")
-        if isinstance(bias, Alibi):
-            return places.Slope(where, (), tuple(bias.slopes.tolist()))
-        if isinstance(bias, Distance | T5):
-            return places.FromTable(where, (self.named[id(bias.table)],), bias)
-        if isinstance(bias, Shaw):
-            return places.AgainstTable((q, *where), (self.named[id(bias.table)],), bias)
-        return None
+    def embedding(self, embedding: Embedding, side: str) -> list[Step]:
+        """E[id] · √width, and the position vector if the encoding adds one."""
+        short, axes = SIDES[side], (side, "width")
+        table = (self.parameter_names[id(embedding.table)],)
+        lookup = element_wise.EmbeddingLookup((f"{short}.ids",), table, embedding.scale)
+        steps = [Step(f"{short}.embed", axes, lookup)]
+        if embedding.position is not None:
+            steps.append(Step(f"{short}.position", axes, self.position(embedding.position, short)))
+        added = element_wise.Addition(tuple(step.name for step in steps))
+        return [*steps, Step(f"{short}.sum", axes, added)]
+
+    def position(self, part: nn.Module, short: str) -> Operation:
+        """The operation that makes position vectors."""
+        where, weights = (f"{short}.positions",), self.parameters(part)
+        if isinstance(part, Sinusoidal) and type(part) is Sinusoidal:
+            halves = part.order == "halves"
+            return element_wise.SinusoidalWave(where, (), part.rates, part.width, halves)
+        if type(part) is Learned:
+            return element_wise.EmbeddingLookup(where, weights)
+        return positional.ComputedPosition(where, weights, in_float32(part))
+
+    def layer(
+        self, layer: EncoderLayer | DecoderLayer, name: str, x: str, memory: str | None = None
+    ) -> list[Step]:
+        """Self-attention, cross-attention if there is a memory, feed-forward."""
+        described, side = describe(layer), "source" if memory is None else "target"
+        attentions = [("self", described.self_attention, None)]
+        if described.cross_attention is not None:
+            attentions.append(("cross", described.cross_attention, memory))
+        steps: list[Step] = []
+        for place, (kind, attention, keys) in enumerate(attentions, 1):
+            read = f"{name}.norm{place}" if described.pre_norm else x
+            sides = (side, "source" if keys else side)
+            inner = self.multi_head(attention, f"{name}.{kind}", (read, keys or read), sides)
+            steps += self.sublayer(described, inner, name, x, place, side)
+            x = steps[-1].name
+        place = len(attentions) + 1
+        read = f"{name}.norm{place}" if described.pre_norm else x
+        inner = self.feed_forward(described.feed_forward, f"{name}.ffn", read, side)
+        return steps + self.sublayer(described, inner, name, x, place, side)
+
+    def feed_forward(self, ffn: FeedForward, name: str, x: str, side: str) -> list[Step]:
+        """The feed-forward layer."""
+        if ffn.activation not in element_wise.ACTIVATIONS:
+            known = ", ".join(element_wise.ACTIVATIONS)
+            raise RegardError(
+                f"cannot trace {name}: unknown activation {ffn.activation!r}; use {known}"
+            )
+        hidden, act, out = (f"{name}.{part}" for part in ("hidden", "act", "out"))
+        inner = matmul.LinearProjection((x,), self.linear(ffn.inner, hidden))
+        outer = matmul.LinearProjection((act,), self.linear(ffn.outer, out))
+        activation = element_wise.ACTIVATIONS[ffn.activation]((hidden,))
+        return [
+            Step(hidden, (side, "hidden"), inner),
+            Step(act, (side, "hidden"), activation),
+            Step(out, (side, "width"), outer),
+        ]
+
+    def sublayer(
+        self,
+        described: LayerDescription,
+        inner: list[Step],
+        layer: str,
+        x: str,
+        place: int,
+        side: str,
+    ) -> list[Step]:
+        """x + f(norm(x)), or norm(x + f(x)); f is `inner`."""
+        axes, norm, total = (side, "width"), f"{layer}.norm{place}", f"{layer}.resid{place}"
+        residual = Step(total, axes, element_wise.ResidualAddition((x, inner[-1].name)))
+        module = described.norms[place - 1]
+        if described.pre_norm:
+            return [self.norm(module, norm, x, axes), *inner, residual]
+        return [*inner, residual, self.norm(module, norm, total, axes)]
+
+    def multi_head(
+        self,
+        attention: AttentionDescription,
+        name: str,
+        inputs: tuple[str, str],
+        sides: tuple[str, str],
+    ) -> list[Step]:
+        """Queries, keys and values; scores, weights and contexts; the output projection."""
+        heads = attention.projections
+        steps = self.projections(attention, name, inputs, sides)
+        turned = "" if attention.rotation is None else ".turned"
+        queries, keys = (f"{name}.{letter}{turned}" for letter in "qk")
+        part, grid = attention.parts, ("head", *sides)
+        inner = list(self.score(part.score, name, f"{name}.scores", (queries, keys), sides))
+        inner += self.bias(part.bias, name, queries, sides, inner[-1].name)
+        inner.append(self.masked(attention.mask, name, inner[-1].name, sides))
+        weights = self.normaliser(part.normaliser, inner[-1].name)
+        inner.append(Step(f"{name}.weights", grid, weights))
+        stages = tuple(step.name.removeprefix(f"{name}.") for step in inner if step.axes == grid)
+        mixed = matmul.WeightedSum((f"{name}.weights", f"{name}.v"))
+        out = matmul.LinearProjection((f"{name}.joined",), self.linear(heads.out, f"{name}.out"))
+        joined = element_wise.ConcatenatedHeads((f"{name}.context",))
+        kind = "cross" if name.endswith(".cross") else STACKS[sides[0]]
+        layer, module = int(name.split(".")[1]), self.module_names[id(part)]
+        block = AttentionBlock(name, kind, layer, heads.heads, *sides, stages, module)
+        self.attentions.append(block)
+        return [
+            *steps,
+            *inner,
+            Step(f"{name}.context", ("head", sides[0], "dim"), mixed),
+            Step(f"{name}.joined", (sides[0], "width"), joined),
+            Step(f"{name}.out", (sides[0], "width"), out),
+        ]
+
+    def projections(
+        self,
+        attention: AttentionDescription,
+        name: str,
+        inputs: tuple[str, str],
+        sides: tuple[str, str],
+    ) -> list[Step]:
+        """Queries, keys and values by head, the first two rotated where the encoding rotates."""
+        heads, rotation = attention.projections, attention.rotation
+        steps, rotated = [], []
+        for letter, module, role in (
+            ("q", heads.queries, 0),
+            ("k", heads.keys, 1),
+            ("v", heads.values, 1),
+        ):
+            count = heads.heads if letter == "q" else heads.kv_heads
+            axes = ("head" if count == heads.heads else "group", sides[role], "dim")
+            vectors = f"{name}.{letter}"
+            weights = self.linear(module, vectors)
+            projection = matmul.HeadProjection((inputs[role],), weights, count)
+            steps.append(Step(vectors, axes, projection))
+            if rotation is not None and letter != "v":
+                operation = self.rotation(rotation, vectors, sides[role])
+                rotated.append(Step(f"{vectors}.turned", axes, operation))
+        return steps + rotated
 
     def norm(self, norm: nn.Module, name: str, x: str, axes: tuple[str, ...]) -> Step:
         """LayerNorm or RMSNorm."""
-        if isinstance(norm, nn.LayerNorm):
-            return Step(name, axes, shares.LayerNorm((x,), self.weights(norm), norm.eps))
-        assert isinstance(norm, nn.RMSNorm)
-        return Step(name, axes, shares.RMSNorm((x,), self.weights(norm), norm.eps or 0.0))
+        if type(norm) is nn.LayerNorm and len(weights := self.weights(norm)) == 2:
+            return Step(name, axes, row_wise.LayerNormalisation((x,), weights, norm.eps))
+        if type(norm) is nn.RMSNorm and norm.weight is not None:
+            eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+            return Step(name, axes, row_wise.RMSNormalisation((x,), self.parameters(norm), eps))
+        raise RegardError(
+            f"cannot trace {name}: it is {norm!r}, and the tracer knows LayerNorm with weight and "
+            "bias, and RMSNorm with weight"
+        )
 
-    def last_norm(self, norm: nn.Module, name: str, x: str, side: str) -> list[Step]:
-        """The norm after the last layer, where the layers have theirs before."""
-        return [] if isinstance(norm, nn.Identity) else [self.norm(norm, name, x, (side, "width"))]
+    def final_norm(self, norm: nn.Module, name: str, x: str, side: str) -> list[Step]:
+        """The norm after the last layer of a pre-norm stack."""
+        return [] if type(norm) is nn.Identity else [self.norm(norm, name, x, (side, "width"))]
 
 
-def ending() -> list[Step]:
-    """From logits to the log-probability of the whole answer."""
+def output_steps() -> list[Step]:
+    """From logits to the log-probability and the score of the whole output."""
     return [
-        Step("out.logprobs", ("target", "vocabulary"), shares.LogSoftmax(("out.logits",))),
-        Step("out.chosen", ("target",), shares.Chosen(("out.logprobs", "tgt.following"))),
-        Step("out.total", (), shares.Total(("out.chosen",))),
-        Step("out.score", (), shares.Penalised(("out.total",))),
+        Step("out.logprobs", ("target", "vocabulary"), row_wise.LogProbability(("out.logits",))),
+        Step("out.chosen", ("target",), row_wise.ChosenLogProb(("out.logprobs", "tgt.following"))),
+        Step("out.total", (), row_wise.SequenceLogProb(("out.chosen",))),
+        Step("out.score", (), row_wise.LengthPenalised(("out.total",))),
     ]

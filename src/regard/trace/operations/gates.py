@@ -8,12 +8,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.trace.explanation import Index, Line, Operand, Stage, Working, copied, product_sum, sigmoid
-from regard.trace.operations.operation import Numbers, Operation, constant
+from regard.trace.explanation import (
+    Computation,
+    Index,
+    Operand,
+    Stage,
+    Term,
+    copied,
+    product_sum,
+    sigmoid,
+)
+from regard.trace.operations.operation import Operation, TensorStore, constant
 
 
 @dataclass(frozen=True)
-class Before(Operation):
+class PreviousState(Operation):
     """The state of the step before: row t is row t − 1 of inputs[0] (t + 1 when read backward). The first step sees
     the columns from `first` of inputs[1], or zeros."""
 
@@ -24,35 +33,35 @@ class Before(Operation):
     kind = "state before"
     formula = "h[t − 1]"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        before = self._row(at, rows.start)  # states are walked one step at a time
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        before = self._row(store, rows.start)  # states are walked one step at a time
         if before is not None:
-            return at[self.inputs[0]][before : before + 1]
+            return store[self.inputs[0]][before : before + 1]
         if len(self.inputs) < 2:
             return torch.zeros(1, self.width)
-        return at[self.inputs[1]][:1, self.first : self.first + self.width]
+        return store[self.inputs[1]][:1, self.first : self.first + self.width]
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         t, j = index
-        before = self._row(at, t)
+        before = self._row(store, t)
         if before is not None:
-            operand = at.one(self.inputs[0], before, j)
+            operand = store.one(self.inputs[0], before, j)
         elif len(self.inputs) > 1:
-            operand = at.one(self.inputs[1], 0, self.first + j)
+            operand = store.one(self.inputs[1], 0, self.first + j)
         else:
             operand = constant("zero at the start", 0.0)
         return copied(operand)
 
-    def _row(self, at: Numbers, t: int) -> int | None:
+    def _row(self, store: TensorStore, t: int) -> int | None:
         """The step before t, if there is one."""
         if not self.backward:
             return t - 1 if t > 0 else None
-        last = len(at.tensors[self.inputs[0]]) - 1 if self.inputs[0] in at.tensors else t
+        last = len(store.tensors[self.inputs[0]]) - 1 if self.inputs[0] in store.tensors else t
         return t + 1 if t < last else None
 
 
 @dataclass(frozen=True)
-class Gate(Operation):
+class SigmoidGate(Operation):
     """σ(seen + kept), where a cell's gates lie side by side: inputs (W x + b, U h + c)."""
 
     part: int = 0
@@ -62,131 +71,135 @@ class Gate(Operation):
     formula = "σ(seen + kept)"
     paper = "Cho et al. 2014; Hochreiter & Schmidhuber 1997"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        seen, kept = self.sums(at, rows)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        seen, kept = self.sums(store, rows)
         return torch.sigmoid(seen + kept)
 
-    def explain(self, at: Numbers, index: Index) -> Working:
-        seen, kept = self.terms(at, index)
-        lines, total = product_sum([(seen,), (kept,)])
-        return Working(sigmoid(total), ("term",), lines, [Stage("σ", sigmoid(total))])
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        seen, kept = self.terms(store, index)
+        terms, total = product_sum([(seen,), (kept,)])
+        return Computation(sigmoid(total), ("term",), terms, [Stage("σ", sigmoid(total))])
 
-    def sums(self, at: Numbers, rows: slice) -> list[Tensor]:
+    def sums(self, store: TensorStore, rows: slice) -> list[Tensor]:
         """What the input and what the state before bring to this gate."""
         units = slice(self.part * self.width, (self.part + 1) * self.width)
-        return [at[name][rows, units] for name in self.inputs[:2]]
+        return [store[name][rows, units] for name in self.inputs[:2]]
 
-    def terms(self, at: Numbers, index: Index) -> list[Operand]:
+    def terms(self, store: TensorStore, index: Index) -> list[Operand]:
         """The same for one unit."""
         row, j = index
-        return [at.one(name, row, self.part * self.width + j) for name in self.inputs[:2]]
+        return [store.one(name, row, self.part * self.width + j) for name in self.inputs[:2]]
 
 
 @dataclass(frozen=True)
-class Entry(Gate):
+class CellCandidate(SigmoidGate):
     """What an LSTM may write to its memory: inputs (W x + b, U h + c)."""
 
     kind = "entry"
     formula = "tanh(seen + kept)"
     paper = "Hochreiter & Schmidhuber 1997"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        seen, kept = self.sums(at, rows)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        seen, kept = self.sums(store, rows)
         return torch.tanh(seen + kept)
 
-    def explain(self, at: Numbers, index: Index) -> Working:
-        lines, total = product_sum([(term,) for term in self.terms(at, index)])
-        return Working(math.tanh(total), ("term",), lines, [Stage("tanh", math.tanh(total))])
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        terms, total = product_sum([(term,) for term in self.terms(store, index)])
+        return Computation(math.tanh(total), ("term",), terms, [Stage("tanh", math.tanh(total))])
 
 
 @dataclass(frozen=True)
-class Candidate(Gate):
+class GruCandidate(SigmoidGate):
     """The GRU's new state: inputs (W x + b, U h + c, r)."""
 
     kind = "candidate"
     formula = "tanh(seen + r · kept)"
     paper = "Cho et al. 2014"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        seen, kept = self.sums(at, rows)
-        return torch.tanh(seen + at[self.inputs[2]][rows] * kept)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        seen, kept = self.sums(store, rows)
+        return torch.tanh(seen + store[self.inputs[2]][rows] * kept)
 
-    def explain(self, at: Numbers, index: Index) -> Working:
-        seen, kept = self.terms(at, index)
-        lines, total = product_sum([(seen,), (at.one(self.inputs[2], *index), kept)])
-        return Working(math.tanh(total), ("term",), lines, [Stage("tanh", math.tanh(total))])
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        seen, kept = self.terms(store, index)
+        terms, total = product_sum([(seen,), (store.one(self.inputs[2], *index), kept)])
+        return Computation(math.tanh(total), ("term",), terms, [Stage("tanh", math.tanh(total))])
 
 
 @dataclass(frozen=True)
-class Blend(Operation):
+class GruState(Operation):
     """The GRU's step: inputs (z, n, h before)."""
 
     kind = "GRU state"
     formula = "(1 − z) · n + z · h before"
     paper = "Cho et al. 2014"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        z, new, before = (at[name][rows] for name in self.inputs)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        z, new, before = (store[name][rows] for name in self.inputs)
         return (1 - z) * new + z * before
 
-    def explain(self, at: Numbers, index: Index) -> Working:
-        z, new, before = (at.one(name, *index) for name in self.inputs)
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        z, new, before = (store.one(name, *index) for name in self.inputs)
         kept = z.value * before.value
         made = (1 - z.value) * new.value
-        lines = [Line((z, new), (made,), made), Line((z, before), (kept,), made + kept)]
-        return Working(made + kept, ("(1 − z) · n, z · h",), lines)
+        terms = [Term((z, new), (made,), made), Term((z, before), (kept,), made + kept)]
+        return Computation(made + kept, ("(1 − z) · n, z · h",), terms)
 
 
 @dataclass(frozen=True)
-class Cell(Operation):
+class LstmCell(Operation):
     """The LSTM's memory: inputs (f, c before, i, g)."""
 
     kind = "LSTM memory"
     formula = "f · c before + i · g"
     paper = "Hochreiter & Schmidhuber 1997"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        forget, before, enter, new = (at[name][rows] for name in self.inputs)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        forget, before, enter, new = (store[name][rows] for name in self.inputs)
         return forget * before + enter * new
 
-    def explain(self, at: Numbers, index: Index) -> Working:
-        forget, before, enter, new = (at.one(name, *index) for name in self.inputs)
-        lines, total = product_sum([(forget, before), (enter, new)])
-        return Working(total, ("product",), lines)
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        forget, before, enter, new = (store.one(name, *index) for name in self.inputs)
+        terms, total = product_sum([(forget, before), (enter, new)])
+        return Computation(total, ("product",), terms)
 
 
 @dataclass(frozen=True)
-class Shown(Operation):
+class LstmState(Operation):
     """The LSTM's state: inputs (o, c)."""
 
     kind = "LSTM state"
     formula = "o · tanh(c)"
     paper = "Hochreiter & Schmidhuber 1997"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        out, memory = (at[name][rows] for name in self.inputs)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        out, memory = (store[name][rows] for name in self.inputs)
         return out * torch.tanh(memory)
 
-    def explain(self, at: Numbers, index: Index) -> Working:
-        out, memory = (at.one(name, *index) for name in self.inputs)
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        out, memory = (store.one(name, *index) for name in self.inputs)
         bent = math.tanh(memory.value)
-        return Working(out.value * bent, ("tanh(c)", "· o"), [Line((out, memory), (bent, out.value * bent))])
+        return Computation(
+            out.value * bent, ("tanh(c)", "· o"), [Term((out, memory), (bent, out.value * bent))]
+        )
 
 
 @dataclass(frozen=True)
-class Ends(Operation):
+class EncoderSummary(Operation):
     """The last states of both directions side by side, as one row: inputs (forward h, backward h)."""
 
     kind = "side by side"
     formula = "[forward h at the end; backward h at the start]"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        forward, backward = (at[name] for name in self.inputs)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        forward, backward = (store[name] for name in self.inputs)
         return torch.cat([forward[-1], backward[0]])[None]
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         forward, backward = self.inputs
-        length, half = at[forward].shape
+        length, half = store[forward].shape
         j = index[1]
-        operand = at.one(forward, length - 1, j) if j < half else at.one(backward, 0, j - half)
+        operand = (
+            store.one(forward, length - 1, j) if j < half else store.one(backward, 0, j - half)
+        )
         return copied(operand)

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.trace.explanation import Index, Stage, Working, copied, product_sum
-from regard.trace.operations.operation import ALL, Numbers, Operation, constant
+from regard.trace.explanation import Computation, Index, Stage, copied, product_sum
+from regard.trace.operations.operation import ALL, Operation, TensorStore, constant
 
 
 @dataclass(frozen=True)
-class Cut(Operation):
+class ZeroedHead(Operation):
     """One head's context set to zero, before W_O: inputs (own,)."""
 
     head: int = 0
@@ -22,19 +22,19 @@ class Cut(Operation):
     formula = "0 for this head, else the model's own"
     time = 1
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        own = at[self.inputs[0]][:, rows].clone()
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        own = store[self.inputs[0]][:, rows].clone()
         own[self.head] = 0
         return own
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         if index[0] != self.head:
-            return copied(at.one(self.inputs[0], *index))
+            return copied(store.one(self.inputs[0], *index))
         return copied(constant("set by hand", 0.0))
 
 
 @dataclass(frozen=True)
-class Averaged(Operation):
+class MeanAblatedHead(Operation):
     """One head's context replaced by its mean over all positions, so that it says the same to each: inputs (own,)."""
 
     head: int = 0
@@ -43,21 +43,23 @@ class Averaged(Operation):
     formula = "mean over queries for this head, else the model's own"
     time = 1
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        own = at[self.inputs[0]].clone()
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        own = store[self.inputs[0]].clone()
         own[self.head] = own[self.head].mean(0)
         return own[:, rows]
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         head, _, j = index
         if head != self.head:
-            return copied(at.one(self.inputs[0], *index))
-        lines, total = product_sum([(one,) for one in at.along(self.inputs[0], head, ALL, j)])
-        return Working(total / len(lines), ("term",), lines, [Stage("Σ", total), Stage("rows", len(lines))])
+            return copied(store.one(self.inputs[0], *index))
+        terms, total = product_sum([(one,) for one in store.along(self.inputs[0], head, ALL, j)])
+        return Computation(
+            total / len(terms), ("term",), terms, [Stage("Σ", total), Stage("rows", len(terms))]
+        )
 
 
 @dataclass(frozen=True)
-class Uniform(Operation):
+class UniformHead(Operation):
     """One head looks at all it may see alike: inputs (own, masked)."""
 
     head: int = 0
@@ -66,25 +68,25 @@ class Uniform(Operation):
     formula = "1 / number of keys it may see for this head, else the model's own"
     time = 1
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        own, masked = (at[name][:, rows] for name in self.inputs)
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        own, masked = (store[name][:, rows] for name in self.inputs)
         seen = masked[self.head].isfinite().to(own.dtype)
         own = own.clone()
         own[self.head] = seen / seen.sum(-1, keepdim=True).clamp(min=1)
         return own
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         head, query, key = index
         if head != self.head:
-            return copied(at.one(self.inputs[0], *index))
-        seen = at[self.inputs[1]][head, query].isfinite()
+            return copied(store.one(self.inputs[0], *index))
+        seen = store[self.inputs[1]][head, query].isfinite()
         count = int(seen.sum())
         result = 1 / count if bool(seen[key]) else 0.0
-        return Working(result, stages=[Stage("keys it may see", count), Stage("share", result)])
+        return Computation(result, stages=[Stage("keys it may see", count), Stage("share", result)])
 
 
 @dataclass(frozen=True)
-class Row(Operation):
+class RowReplacement(Operation):
     """One row of one head's weights set by hand: inputs (own,)."""
 
     head: int = 0
@@ -95,37 +97,39 @@ class Row(Operation):
     formula = "given for this head and query, else the model's own"
     time = 1
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        own = at[self.inputs[0]].clone()
-        if self.query < own.shape[1]:  # while an answer is still growing, the row may not be there yet
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        own = store[self.inputs[0]].clone()
+        if (
+            self.query < own.shape[1]
+        ):  # while an answer is still growing, the row may not be there yet
             keys = min(own.shape[2], len(self.values))
             own[self.head, self.query] = 0
             own[self.head, self.query, :keys] = torch.tensor(self.values[:keys])
         return own[:, rows]
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         head, query, key = index
         if (head, query) != (self.head, self.query):
-            return copied(at.one(self.inputs[0], *index))
+            return copied(store.one(self.inputs[0], *index))
         return copied(constant("set by hand", self.values[key]))
 
 
 @dataclass(frozen=True)
-class Nothing(Operation):
+class ZeroTensor(Operation):
     """Zeros in the shape of what was there: inputs (own,)."""
 
     kind = "switched off"
     formula = "0"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
-        return torch.zeros_like(at[self.inputs[0]])
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        return torch.zeros_like(store[self.inputs[0]])
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         return copied(constant("switched off", 0.0))
 
 
 @dataclass(frozen=True)
-class Patched(Operation):
+class PatchedTensor(Operation):
     """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay the model's own;
     where rows and columns are of the same sequence (`square`), columns too."""
 
@@ -135,9 +139,9 @@ class Patched(Operation):
     kind = "patched"
     formula = "taken from another trace"
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
         assert self.given is not None
-        own = at[self.inputs[0]].clone()
+        own = store[self.inputs[0]].clone()
         self._check(own)
         there = tuple(slice(min(sizes)) for sizes in zip(own.shape, self.given.shape, strict=True))
         own[there] = self.given[there]
@@ -147,20 +151,25 @@ class Patched(Operation):
         """Raise unless what was given has the shape of what is there, but for sizes that follow the text."""
         assert self.given is not None
         free = (self.time, self.time + 1) if self.square else (self.time,)
-        shapes = [[size for axis, size in enumerate(one.shape) if axis not in free] for one in (own, self.given)]
+        shapes = [
+            [size for axis, size in enumerate(one.shape) if axis not in free]
+            for one in (own, self.given)
+        ]
         if own.ndim != self.given.ndim or shapes[0] != shapes[1]:
             name = self.inputs[0].removesuffix(".own")
-            raise RegardError(f"{name} is {tuple(own.shape)}; the patch for it is {tuple(self.given.shape)}")
+            raise RegardError(
+                f"{name} is {tuple(own.shape)}; the patch for it is {tuple(self.given.shape)}"
+            )
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         assert self.given is not None
         if any(place >= size for place, size in zip(index, self.given.shape, strict=True)):
-            return copied(at.one(self.inputs[0], *index))
+            return copied(store.one(self.inputs[0], *index))
         return copied(constant("patched", float(self.given[index])))
 
 
 @dataclass(frozen=True)
-class PatchedHeads(Patched):
+class PatchedHeadTensor(PatchedTensor):
     """The same for a tensor with heads."""
 
     time = 1

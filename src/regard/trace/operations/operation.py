@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.trace.explanation import Index, Operand, Working
+from regard.trace.explanation import Computation, Index, Operand, Stage
 
 ALL = slice(None)
 
 
-class Numbers(Mapping[str, Tensor]):
+class TensorStore(Mapping[str, Tensor]):
     """The tensors of a trace so far and the weights of its model, by name."""
 
-    def __init__(self, weights: Mapping[str, Tensor], tensors: dict[str, Tensor] | None = None) -> None:
+    def __init__(
+        self, weights: Mapping[str, Tensor], tensors: dict[str, Tensor] | None = None
+    ) -> None:
         self.weights, self.tensors = weights, {} if tensors is None else tensors
 
     def __getitem__(self, name: str) -> Tensor:
@@ -57,15 +60,64 @@ class Operation:
     paper: ClassVar[str | None] = None
     time: ClassVar[int] = 0
 
-    def compute(self, at: Numbers, rows: slice) -> Tensor:
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
         """Those rows of the tensor, in float32."""
         raise NotImplementedError
 
-    def explain(self, at: Numbers, index: Index) -> Working:
+    def explain(self, store: TensorStore, index: Index) -> Computation:
         """One number, from the numbers it is made of."""
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class PartOperation(Operation):
+    """An operation computed by a part of the model itself, such as a score that a user registered.
+
+    `part` is a float32 copy of the module on the CPU. Formula and paper are those of its class.
+    """
+
+    part: Any = None
+    role: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """The class of the part."""
+        return type(self.part).__name__
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """The role of the part, and its class."""
+        return f"{self.role} computed by {self.name}"
+
+    @property
+    def formula(self) -> str:  # type: ignore[override]
+        """The formula of the part, if its class has one."""
+        return getattr(self.part, "formula", f"{self.name}({', '.join(self.inputs)})")
+
+    @property
+    def paper(self) -> str | None:  # type: ignore[override]
+        """The paper of the part, if its class names one."""
+        return getattr(self.part, "paper", None)
+
+    def stage(self, value: float) -> Stage:
+        """The result, attributed to the part."""
+        return Stage(f"computed by {self.name}", value)
+
+
+def in_float32(part: Any) -> Any:
+    """A copy of a part with its parameters and buffers in float32 on the CPU."""
+    return (
+        deepcopy(part).eval().requires_grad_(False).float().cpu()
+        if isinstance(part, nn.Module)
+        else part
+    )
+
+
+def in_float64(part: Any) -> Any:
+    """A copy of a part that computes in float64."""
+    return deepcopy(part).double() if isinstance(part, nn.Module) else part
+
+
 def constant(name: str, value: float) -> Operand:
-    """A number that stands in no tensor."""
+    """A number that is not an element of a tensor."""
     return Operand(name, (), value)

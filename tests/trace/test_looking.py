@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
-from tracing.making import KINDS, made
 
 from regard import bundle
 from regard.errors import RegardError
 from regard.pipeline import Pipeline
 from regard.trace import aligned, contributions, lengths, lens, neighbours, placed, record
+from tests.trace.random_models import KINDS, random_model
 
 
 @pytest.fixture(scope="module")
 def trace():
     """Positions added, norms before the sums."""
-    return record(made("learned"), "zebra", "Z IY B")
+    return record(random_model("learned"), "zebra", "Z IY B")
 
 
 @pytest.mark.parametrize("kind", ["rotary", "learned", "alibi", "additive"])
 def test_a_bundle_in_bfloat16_is_looked_into_in_float32(kind, tmp_path):
-    own = made(kind).bundle
+    own = random_model(kind).bundle
     own.model.to(torch.bfloat16)
     bundle.save(tmp_path / "b", own)
     pipeline = Pipeline(bundle.load(tmp_path / "b"))
@@ -43,18 +43,25 @@ def test_a_bundle_in_bfloat16_is_looked_into_in_float32(kind, tmp_path):
 def test_the_lens_looks_at_what_an_edit_left(trace):
     given = torch.linspace(-1, 1, 12).expand(4, 12)
     changed = record(
-        made("learned"), "zebra", "Z IY B", edits=[{"kind": "patch", "name": "dec.norm", "values": given.tolist()}]
+        random_model("learned"),
+        "zebra",
+        "Z IY B",
+        edits=[{"kind": "patch", "name": "dec.norm", "values": given.tolist()}],
     )
     before, after = lens(trace, 1), lens(changed, 1)
     assert list(before) == list(after)
     torch.testing.assert_close(after["dec.norm"], changed["out.logprobs"][1].exp())
-    torch.testing.assert_close(after["dec.0.resid3"], before["dec.0.resid3"])  # through the model's norm, not the patch
+    torch.testing.assert_close(
+        after["dec.0.resid3"], before["dec.0.resid3"]
+    )  # through the model's norm, not the patch
     assert not torch.allclose(after["dec.norm"], before["dec.norm"])
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
-    begin, parts = ("src", ["self", "ffn"]) if side == "source" else ("tgt", ["self", "cross", "ffn"])
+    begin, parts = (
+        ("src", ["self", "ffn"]) if side == "source" else ("tgt", ["self", "cross", "ffn"])
+    )
     stack, layers = ("enc", 2) if side == "source" else ("dec", 1)
     added, norms = contributions(trace, side, 2), lengths(trace, side, 2)
     blocks = [f"{stack}.{layer}.{part}.out" for layer in range(layers) for part in parts]
@@ -64,20 +71,22 @@ def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
     for one in added:
         vector = trace[one.name][2].double().numpy()
         assert one.norm == pytest.approx(np.linalg.norm(vector), rel=1e-5)
-        assert one.cosine == pytest.approx(vector @ total / np.linalg.norm(vector) / np.linalg.norm(total), abs=1e-5)
+        assert one.cosine == pytest.approx(
+            vector @ total / np.linalg.norm(vector) / np.linalg.norm(total), abs=1e-5
+        )
         total = total + vector
         assert norms[one.into] == pytest.approx(np.linalg.norm(total), rel=1e-5)
 
 
 def test_a_patched_sum_keeps_what_the_model_added(trace):
     patch = {"kind": "patch", "name": "dec.0.resid1", "values": [[0.0] * 11 + [3.0]] * 4}
-    changed = record(made("learned"), "zebra", "Z IY B", edits=[patch])
+    changed = record(random_model("learned"), "zebra", "Z IY B", edits=[patch])
     assert contributions(changed, "target", 1)[:2] == contributions(trace, "target", 1)[:2]
     assert lengths(changed, "target", 1)["dec.0.resid1"] == 3
 
 
 def test_a_recurrent_model_has_states_and_no_sums():
-    trace = record(made("additive"), "zebra", "Z IY B")
+    trace = record(random_model("additive"), "zebra", "Z IY B")
     states = ["tgt.embed", "attn.joined", "dec.0.h", "dec.1.h", "out.mixed", "out.readout"]
     found = lengths(trace, "target", 1)
     assert found == pytest.approx({name: float(np.linalg.norm(trace[name][1])) for name in states})
@@ -87,12 +96,16 @@ def test_a_recurrent_model_has_states_and_no_sums():
 
 @pytest.mark.parametrize("kind", ["learned", "general"])
 def test_neighbours_agree_with_scikit_learn(kind):
-    trace = record(made(kind), "zebra", "Z IY B")
+    trace = record(random_model(kind), "zebra", "Z IY B")
     table = trace.pipeline.model.target.table.detach().numpy()
-    distances, ids = NearestNeighbors(metric="cosine").fit(table).kneighbors(table[[trace.target[1].id]], 4)
+    distances, ids = (
+        NearestNeighbors(metric="cosine").fit(table).kneighbors(table[[trace.target[1].id]], 4)
+    )
     found = neighbours(trace, "target", 1, 3)
     assert [id for id, _ in found] == ids[0, 1:].tolist()
-    assert [cosine for _, cosine in found] == pytest.approx((1 - distances[0, 1:]).tolist(), abs=1e-6)
+    assert [cosine for _, cosine in found] == pytest.approx(
+        (1 - distances[0, 1:]).tolist(), abs=1e-6
+    )
     assert len(neighbours(trace, "target", 1, 900)) == len(table) - 1
     assert placed(trace, "target").ids == list(range(len(table)))
 

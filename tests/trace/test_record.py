@@ -2,19 +2,19 @@
 
 import pytest
 import torch
-from tracing.making import ATTENDING, KINDS, TRANSFORMERS, made
 
 from regard.models.layers import EncoderLayer
-from regard.models.residual_stream import Stream
+from regard.models.residual_stream import ResidualStream
 from regard.ragged import Ragged
 from regard.search import Greedy, record_attention
 from regard.text import BEGIN, END
 from regard.trace import record
+from tests.trace.random_models import ATTENDING, KINDS, TRANSFORMERS, random_model
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_logits_are_the_models(kind):
-    t = made(kind)
+    t = random_model(kind)
     trace = record(t, "zebra", "AH B N")
     source = Ragged.of([torch.tensor([*t.bundle.source.encode("zebra"), END])])
     prefix = Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode("AH B N")])])
@@ -27,10 +27,12 @@ def test_the_logits_are_the_models(kind):
 
 @pytest.mark.parametrize("kind", ATTENDING)
 def test_the_weights_are_those_that_search_sees(kind):
-    t = made(kind)
+    t = random_model(kind)
     trace = record(t, "zebra", "AH B N")
     source = Ragged.of([torch.tensor([*t.bundle.source.encode("zebra"), END])])
-    seen = record_attention(t.model, source, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode("AH B N")])]))
+    seen = record_attention(
+        t.model, source, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode("AH B N")])])
+    )
     assert len(seen) == len(trace.attentions)
     for weights, one in zip(seen.values(), trace.attentions, strict=True):
         torch.testing.assert_close(trace[f"{one.name}.weights"], weights, rtol=1e-4, atol=1e-5)
@@ -38,7 +40,7 @@ def test_the_weights_are_those_that_search_sees(kind):
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_the_encoder_layers_outputs_are_there(kind):
-    t = made(kind)
+    t = random_model(kind)
     outputs = []
     for layer in t.model.encoder:
         assert isinstance(layer, EncoderLayer)
@@ -49,25 +51,27 @@ def test_the_encoder_layers_outputs_are_there(kind):
         torch.testing.assert_close(trace[f"enc.{i}.{last}"], output, rtol=1e-4, atol=1e-4)
 
 
-def summed(stream: Stream) -> torch.Tensor:
+def summed(stream: ResidualStream) -> torch.Tensor:
     """The sum that a layer leaves open."""
     return stream.x.values if stream.latest is None else stream.x.values + stream.latest
 
 
 @pytest.mark.parametrize("kind", ["additive", "additive-lstm", "bottleneck"])
 def test_the_recurrent_states_are_torchs(kind):
-    t = made(kind)
+    t = random_model(kind)
     trace = record(t, "zebra", "AH B")
     with torch.no_grad():
         states, last = t.model.encoder(trace["src.embed"][:, None])
     torch.testing.assert_close(trace["enc.h"], states[:, 0], rtol=1e-5, atol=1e-6)
     final = last[0] if isinstance(last, tuple) else last
-    torch.testing.assert_close(trace["enc.summary"], torch.cat([final[-2], final[-1]], -1), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        trace["enc.summary"], torch.cat([final[-2], final[-1]], -1), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", ["rotary", "additive"])
 def test_a_free_run_is_the_answer(kind):
-    t = made(kind)
+    t = random_model(kind)
     trace = record(t, "zebra")
     assert trace.answer.ids == t("zebra").ids
     assert trace.answer.logps == pytest.approx(t("zebra").logps, abs=1e-4)
@@ -77,14 +81,14 @@ def test_a_free_run_is_the_answer(kind):
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "general"])
 def test_an_edit_that_changes_nothing_answers_greedily_as_before(kind):
-    t = made(kind)
+    t = random_model(kind)
     same = record(t, "zebra", edits=[{"kind": "temperature", "at": "out", "value": 1.0}])
     assert same.answer.ids == t("zebra", Greedy()).ids
     assert same.check is None
 
 
 def test_tokens_carry_their_places():
-    trace = record(made("rotary"), "  zebra ", "AH B")
+    trace = record(random_model("rotary"), "  zebra ", "AH B")
     assert [(p.text, p.start, p.end) for p in trace.source[:2]] == [("z", 2, 3), ("e", 3, 4)]
     assert (trace.source[-1].id, trace.source[-1].start) == (END, 7)
     assert [p.text for p in trace.target] == ["< begin >", "AH", "B"]
@@ -96,7 +100,7 @@ def test_tokens_carry_their_places():
 
 def test_every_tensor_has_the_axes_it_says():
     for kind in KINDS:
-        trace = record(made(kind), "zebra", "AH B N")
+        trace = record(random_model(kind), "zebra", "AH B N")
         sizes = {"source": 6, "target": 4, "one": 1}
         for name in trace.names:
             axes = trace.axes(name)
@@ -107,6 +111,6 @@ def test_every_tensor_has_the_axes_it_says():
 
 
 def test_an_empty_source_and_target():
-    trace = record(made("rotary"), "", "")
+    trace = record(random_model("rotary"), "", "")
     assert trace["dec.0.cross.weights"].shape == (4, 1, 1)
     assert trace.check < 1e-4

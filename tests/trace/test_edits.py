@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import Tensor
-from tracing.making import ATTENDING, KINDS, TRANSFORMERS, made
 
 from regard.attention import Dot, everything
 from regard.errors import RegardError
@@ -12,6 +11,7 @@ from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.text import BEGIN, END
 from regard.trace import record
+from tests.trace.random_models import ATTENDING, KINDS, TRANSFORMERS, random_model
 
 SOURCE, TARGET = "zebra", "AH B N"
 
@@ -19,7 +19,9 @@ SOURCE, TARGET = "zebra", "AH B N"
 def logits(t: Pipeline, source: str = SOURCE) -> Tensor:
     asked = Ragged.of([torch.tensor([*t.bundle.source.encode(source), END])])
     with torch.no_grad():
-        return t.model(asked, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode(TARGET)])])).values
+        return t.model(
+            asked, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode(TARGET)])])
+        ).values
 
 
 def edited(t: Pipeline, *edits: dict) -> Tensor:
@@ -34,20 +36,22 @@ def attention(t: Pipeline, name: str):
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_a_head_cut_is_a_slice_of_w_o_set_to_zero(kind):
-    names = [one.name for one in record(made(kind), SOURCE, TARGET).attentions]
+    names = [one.name for one in record(random_model(kind), SOURCE, TARGET).attentions]
     for name in names:
         for head in (0, 3):
-            t = made(kind)
+            t = random_model(kind)
             got = edited(t, {"kind": "knock-out", "attention": name, "head": head})
             heads = attention(t, name)
             with torch.no_grad():
                 heads.out.weight[:, head * heads.dim : (head + 1) * heads.dim] = 0
-            torch.testing.assert_close(got, logits(t), rtol=1e-6, atol=2e-6 * float(got.abs().max()))
+            torch.testing.assert_close(
+                got, logits(t), rtol=1e-6, atol=2e-6 * float(got.abs().max())
+            )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ATTENDING if kind not in TRANSFORMERS])
 def test_the_recurrent_attention_cut_is_its_columns_set_to_zero(kind):
-    t = made(kind)
+    t = random_model(kind)
     got = edited(t, {"kind": "knock-out", "attention": "attn", "head": 0})
     width = KINDS[kind].width
     with torch.no_grad():
@@ -59,30 +63,33 @@ def test_the_recurrent_attention_cut_is_its_columns_set_to_zero(kind):
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_unscaled_is_the_plain_dot_product(kind):
-    t = made(kind)
+    t = random_model(kind)
     got = edited(t, {"kind": "unscaled"})
     for name in [one.name for one in record(t, SOURCE, TARGET).attentions]:
         heads = attention(t, name)
         heads.attention.score = Dot(heads.heads, heads.dim)
     torch.testing.assert_close(got, logits(t), rtol=1e-4, atol=1e-4)
-    assert not torch.allclose(got, logits(made(kind)), atol=1e-3)
+    assert not torch.allclose(got, logits(random_model(kind)), atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
-def test_unmasked_is_the_model_without_its_mask(kind, monkeypatch):
-    t = made(kind)
+def test_unmasked_is_the_model_without_its_mask(kind):
+    t = random_model(kind)
     got = edited(t, {"kind": "unmasked", "attention": "dec.0.self"})
     assert not torch.allclose(got, logits(t), atol=1e-3)
-    monkeypatch.setattr("regard.models.layers.causal", everything)
+    for layer in t.model.decoder:
+        layer.mask = everything
     torch.testing.assert_close(got, logits(t), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TRANSFORMERS if kind != "none"])
 def test_unpositioned_is_the_model_built_without_positions(kind):
-    t = made(kind)
+    t = random_model(kind)
     got = edited(t, {"kind": "unpositioned"})
     plain = build(
-        KINDS[kind].model_copy(update={"position": "none"}), len(t.bundle.source), len(t.bundle.target)
+        KINDS[kind].model_copy(update={"position": "none"}),
+        len(t.bundle.source),
+        len(t.bundle.target),
     ).eval()
     plain.load_state_dict(t.model.state_dict(), strict=False)
     t.model = plain
@@ -91,7 +98,7 @@ def test_unpositioned_is_the_model_built_without_positions(kind):
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
 def test_shuffled_positions_are_tokens_in_another_order(kind):
-    t = made(kind)
+    t = random_model(kind)
     shuffled = record(t, SOURCE, TARGET, edits=[{"kind": "shuffled", "seed": 4}])
     order = shuffled.numbers["src.positions"]
     ids = torch.empty_like(order)
@@ -104,18 +111,25 @@ def test_shuffled_positions_are_tokens_in_another_order(kind):
 
 @pytest.mark.parametrize("kind", ["rotary", "additive", "dot"])
 def test_temperature_uniform_mean_and_rows(kind):
-    t = made(kind)
+    t = random_model(kind)
     name = "dec.0.cross" if kind == "rotary" else "attn"
     before = "masked" if kind == "rotary" else "energy"
     hot = record(t, SOURCE, TARGET, edits=[{"kind": "temperature", "at": name, "value": 3.0}])
     torch.testing.assert_close(hot[f"{name}.weights"], (hot[f"{name}.{before}"] / 3).softmax(-1))
-    flat = record(t, SOURCE, TARGET, edits=[{"kind": "knock-out", "attention": name, "head": 0, "by": "uniform"}])
+    flat = record(
+        t,
+        SOURCE,
+        TARGET,
+        edits=[{"kind": "knock-out", "attention": name, "head": 0, "by": "uniform"}],
+    )
     assert torch.allclose(flat[f"{name}.weights"][0], torch.full((4, 6), 1 / 6))
     row = record(
         t,
         SOURCE,
         TARGET,
-        edits=[{"kind": "row", "attention": name, "head": 0, "query": 2, "weights": [0, 0, 1, 0, 0, 0]}],
+        edits=[
+            {"kind": "row", "attention": name, "head": 0, "query": 2, "weights": [0, 0, 1, 0, 0, 0]}
+        ],
     )
     value = row[f"{name}.v"][0, 2] if kind == "rotary" else row["attn.value"][0, 2]
     torch.testing.assert_close(row[f"{name}.context"][0, 2], value)
@@ -124,7 +138,7 @@ def test_temperature_uniform_mean_and_rows(kind):
 
 def test_the_mean_of_a_head_is_the_same_for_every_query():
     trace = record(
-        made("rotary"),
+        random_model("rotary"),
         SOURCE,
         TARGET,
         edits=[{"kind": "knock-out", "attention": "dec.0.cross", "head": 1, "by": "mean"}],
@@ -136,7 +150,7 @@ def test_the_mean_of_a_head_is_the_same_for_every_query():
 
 @pytest.mark.parametrize("kind", ["rotary", "additive"])
 def test_a_forced_token_is_said_and_what_follows_follows_it(kind):
-    t = made(kind)
+    t = random_model(kind)
     token = t.bundle.target.encode("Z")[0]
     free = record(t, SOURCE, edits=[{"kind": "force", "step": 1, "token": token}])
     assert free.answer.ids[1] == token
@@ -150,13 +164,17 @@ def test_a_forced_token_is_said_and_what_follows_follows_it(kind):
 
 @pytest.mark.parametrize("kind", ["rotary", "additive"])
 def test_a_patch_brings_another_traces_numbers(kind):
-    t = made(kind)
+    t = random_model(kind)
     other = record(t, "aba", TARGET)
     name = "dec.norm" if kind == "rotary" else "out.readout"
-    patched = record(t, SOURCE, TARGET, edits=[{"kind": "patch", "name": name, "values": other[name].tolist()}])
+    patched = record(
+        t, SOURCE, TARGET, edits=[{"kind": "patch", "name": name, "values": other[name].tolist()}]
+    )
     torch.testing.assert_close(patched["out.logits"], other["out.logits"])
     inside = (
-        record(t, SOURCE, TARGET, edits=[{"kind": "patch", "name": "dec.0.h", "values": [[0.0] * 8]}])
+        record(
+            t, SOURCE, TARGET, edits=[{"kind": "patch", "name": "dec.0.h", "values": [[0.0] * 8]}]
+        )
         if kind == "additive"
         else None
     )
@@ -166,8 +184,14 @@ def test_a_patch_brings_another_traces_numbers(kind):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "knock-out", "attention": "dec.9.cross", "head": 0}, "unknown attention 'dec.9.cross'; did you mean"),
-        ({"kind": "knock-out", "attention": "dec.0.cross", "head": 4}, "dec.0.cross has heads 0 to 3; got 4"),
+        (
+            {"kind": "knock-out", "attention": "dec.9.cross", "head": 0},
+            "unknown attention 'dec.9.cross'; did you mean",
+        ),
+        (
+            {"kind": "knock-out", "attention": "dec.0.cross", "head": 4},
+            "dec.0.cross has heads 0 to 3; got 4",
+        ),
         ({"kind": "knock-out", "attention": "dec.0.cross", "head": -1}, "edit.knock-out.head: "),
         ({"kind": "explode"}, "edit: input tag 'explode'"),
         (
@@ -179,25 +203,49 @@ def test_a_patch_brings_another_traces_numbers(kind):
             "a row of dec.0.cross has 6 w",
         ),
         ({"kind": "temperature", "value": 0}, "edit.temperature.value: "),
-        ({"kind": "unmasked", "attention": "dec.0.cross"}, "dec.0.cross has no mask; nothing to switch off"),
-        ({"kind": "patch", "name": "dec.0.nor", "values": [1.0]}, "unknown tensor 'dec.0.nor'; did you mean"),
-        ({"kind": "patch", "name": "dec.0.norm1", "values": [[1.0], [1.0, 2.0]]}, "the values of a patch must be"),
-        ({"kind": "patch", "name": "src.embed", "values": [[1.0]]}, "src.embed is (6, 24); the patch for it is (1, 1)"),
-        ({"kind": "patch", "name": "src.embed", "values": []}, "src.embed is (6, 24); the patch for it is (0,)"),
+        (
+            {"kind": "unmasked", "attention": "dec.0.cross"},
+            "dec.0.cross has no mask; nothing to switch off",
+        ),
+        (
+            {"kind": "patch", "name": "dec.0.nor", "values": [1.0]},
+            "unknown tensor 'dec.0.nor'; did you mean",
+        ),
+        (
+            {"kind": "patch", "name": "dec.0.norm1", "values": [[1.0], [1.0, 2.0]]},
+            "the values of a patch must be",
+        ),
+        (
+            {"kind": "patch", "name": "src.embed", "values": [[1.0]]},
+            "src.embed is (6, 24); the patch for it is (1, 1)",
+        ),
+        (
+            {"kind": "patch", "name": "src.embed", "values": []},
+            "src.embed is (6, 24); the patch for it is (0,)",
+        ),
         (
             {"kind": "patch", "name": "enc.0.self.weights", "values": [1.0]},
             "enc.0.self.weights is (4, 6, 6); the patch",
         ),
-        ({"kind": "patch", "name": "out.score", "values": [1.0]}, "out.score is one number, made of others; patch"),
-        ({"kind": "force", "step": 0, "token": 99}, "token 99 forced at step 0 is not in the vocabulary"),
-        ({"kind": "force", "step": 50, "token": 4}, "a token is forced at step 50; the target has steps 0 to 2"),
+        (
+            {"kind": "patch", "name": "out.score", "values": [1.0]},
+            "out.score is one number, made of others; patch",
+        ),
+        (
+            {"kind": "force", "step": 0, "token": 99},
+            "token 99 forced at step 0 is not in the vocabulary",
+        ),
+        (
+            {"kind": "force", "step": 50, "token": 4},
+            "a token is forced at step 50; the target has steps 0 to 2",
+        ),
         ({"kind": "temperature", "value": 1e-40}, "edit.temperature.value: "),
         ({"kind": "shuffled", "seed": 10**30}, "edit.shuffled.seed: "),
     ],
 )
 def test_a_wrong_edit_is_said_in_one_line(change, message):
     with pytest.raises(RegardError) as raised:
-        record(made("rotary"), SOURCE, TARGET, edits=[change])
+        record(random_model("rotary"), SOURCE, TARGET, edits=[change])
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
 
@@ -206,25 +254,31 @@ def test_a_wrong_edit_is_said_in_one_line(change, message):
     "name", ["dec.0.self.weights", "dec.0.self.scores", "dec.0.cross.weights", "enc.0.self.weights"]
 )
 def test_a_trace_patched_with_its_own_numbers_answers_the_same_while_the_answer_grows(name):
-    t = made("rotary")
-    said = record(t, SOURCE, edits=[{"kind": "temperature", "value": 1.0}])  # greedily, as every edited model
-    again = record(t, SOURCE, edits=[{"kind": "patch", "name": name, "values": said[name].tolist()}])
+    t = random_model("rotary")
+    said = record(
+        t, SOURCE, edits=[{"kind": "temperature", "value": 1.0}]
+    )  # greedily, as every edited model
+    again = record(
+        t, SOURCE, edits=[{"kind": "patch", "name": name, "values": said[name].tolist()}]
+    )
     assert again.answer.ids == said.answer.ids
     torch.testing.assert_close(again["out.logits"], said["out.logits"])
 
 
 def test_an_edit_under_a_patch_leaves_the_patch():
     zeros = {"kind": "patch", "name": "enc.0.self.scores", "values": torch.zeros(4, 6, 6).tolist()}
-    both = record(made("rotary"), SOURCE, TARGET, edits=[zeros, {"kind": "unscaled"}])
+    both = record(random_model("rotary"), SOURCE, TARGET, edits=[zeros, {"kind": "unscaled"}])
     assert not both["enc.0.self.scores"].any()
     assert both["enc.0.self.scores.own"].any()
     assert "not divided" in str(both.explain("enc.0.self.scores.own", (0, 0, 0)))
 
 
 def test_a_head_that_looks_anew_at_each_step_has_no_mean():
-    with pytest.raises(RegardError, match="attn looks anew at each step and has no mean before the last"):
+    with pytest.raises(
+        RegardError, match="attn looks anew at each step and has no mean before the last"
+    ):
         record(
-            made("additive"),
+            random_model("additive"),
             SOURCE,
             TARGET,
             edits=[{"kind": "knock-out", "attention": "attn", "head": 0, "by": "mean"}],
@@ -232,17 +286,24 @@ def test_a_head_that_looks_anew_at_each_step_has_no_mean():
 
 
 def test_an_edited_answer_keeps_to_the_longest():
-    t = made("rotary")
-    whole, short = (record(t, SOURCE, edits=[{"kind": "unscaled"}], longest=most).answer.ids for most in (None, 2))
+    t = random_model("rotary")
+    whole, short = (
+        record(t, SOURCE, edits=[{"kind": "unscaled"}], longest=most).answer.ids
+        for most in (None, 2)
+    )
     assert len(whole) > 2
     assert short == whole[:2]
 
 
 def test_what_a_model_has_not_cannot_be_switched_off():
     with pytest.raises(RegardError, match="this model has no position encoding to shuffle"):
-        record(made("additive"), SOURCE, TARGET, edits=[{"kind": "shuffled"}])
+        record(random_model("additive"), SOURCE, TARGET, edits=[{"kind": "shuffled"}])
     for change in ("unpositioned", "unscaled", "unmasked"):
-        with pytest.raises(RegardError, match=r"(nothing to switch off|no position encoding to switch off)$"):
-            record(made("additive"), SOURCE, TARGET, edits=[{"kind": change}])
-    with pytest.raises(RegardError, match=r"^token 99 forced at step 0 is not in the vocabulary of \d+$"):
-        record(made("additive"), SOURCE, edits=[{"kind": "force", "step": 0, "token": 99}])
+        with pytest.raises(
+            RegardError, match=r"(nothing to switch off|no position encoding to switch off)$"
+        ):
+            record(random_model("additive"), SOURCE, TARGET, edits=[{"kind": change}])
+    with pytest.raises(
+        RegardError, match=r"^token 99 forced at step 0 is not in the vocabulary of \d+$"
+    ):
+        record(random_model("additive"), SOURCE, edits=[{"kind": "force", "step": 0, "token": 99}])

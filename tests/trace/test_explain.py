@@ -6,12 +6,12 @@ import random
 
 import pytest
 import torch
-from tracing.making import KINDS, TRANSFORMERS, made
 
 from regard.errors import RegardError
 from regard.trace import Trace, record
-from regard.trace.operations import row_wise as shares
-from regard.trace.operations.operation import Numbers
+from regard.trace.operations import row_wise
+from regard.trace.operations.operation import TensorStore
+from tests.trace.random_models import KINDS, TRANSFORMERS, random_model
 
 PLACES = 3  # of each tensor; with all kinds of models well over 2,000
 EDITS = [
@@ -19,7 +19,13 @@ EDITS = [
     {"kind": "knock-out", "attention": "enc.0.self", "head": 1, "by": "mean"},
     {"kind": "knock-out", "attention": "enc.1.self", "head": 0, "by": "uniform"},
     {"kind": "knock-out", "attention": "dec.0.cross", "head": 2},
-    {"kind": "row", "attention": "dec.0.self", "head": 1, "query": 1, "weights": [0.75, 0.25, 0, 0]},
+    {
+        "kind": "row",
+        "attention": "dec.0.self",
+        "head": 1,
+        "query": 1,
+        "weights": [0.75, 0.25, 0, 0],
+    },
     {"kind": "unpositioned"},
     {"kind": "unscaled"},
     {"kind": "patch", "name": "dec.0.norm3", "values": [[0.5] * 24]},
@@ -30,8 +36,8 @@ EDITS = [
 @pytest.fixture(scope="module", params=[*KINDS, "edited"])
 def trace(request) -> Trace:
     if request.param == "edited":
-        return record(made("rotary"), "zebra", "AH B N", edits=EDITS)
-    return record(made(request.param), "zebra", "AH B N")
+        return record(random_model("rotary"), "zebra", "AH B N", edits=EDITS)
+    return record(random_model(request.param), "zebra", "AH B N")
 
 
 def places(trace: Trace, name: str, count: int) -> list[tuple[int, ...]]:
@@ -48,7 +54,7 @@ def test_explain_equals_the_tensor(trace):
             if math.isinf(told.value):
                 assert told.result == told.value
             else:
-                limit = 1e-5 * max(abs(told.value), told.working.largest)
+                limit = 1e-5 * max(abs(told.value), told.computation.largest)
                 assert told.difference <= limit, f"{name}{index}: {told}"
             seen += 1
     assert seen >= PLACES * len(trace.names)
@@ -59,8 +65,11 @@ def test_operands_are_the_numbers_they_name(trace):
     for name in trace.names:
         for index in places(trace, name, 1):
             told = trace.explain(name, index)
-            lines = [one for line in told.working.lines for one in line.operands]
-            for one in [*lines, *(stage.operand for stage in told.working.stages if stage.operand)]:
+            lines = [one for line in told.computation.terms for one in line.operands]
+            for one in [
+                *lines,
+                *(stage.operand for stage in told.computation.stages if stage.operand),
+            ]:
                 kind = told.kinds.get(one.name, "constant")
                 if kind == "constant":
                     assert one.index == ()
@@ -74,7 +83,12 @@ def test_operands_come_before_what_they_make(trace):
     """Following operands always ends at ids and weights: no number explains itself by itself."""
     for name in trace.names:
         told = trace.explain(name, places(trace, name, 1)[0])
-        tensors = {one.name for line in told.working.lines for one in line.operands if one.name in trace.names}
+        tensors = {
+            one.name
+            for line in told.computation.terms
+            for one in line.operands
+            if one.name in trace.names
+        }
         own = {operand for operand in tensors if operand == name}
         assert not own or name.startswith(("enc.", "dec.")), name
         assert tensors <= set(trace.operation(name).inputs), name
@@ -103,29 +117,30 @@ def test_residuals_add_up_and_logits_are_products(trace):
 
 def test_every_operation_is_met():
     """Nothing that a program can be made of escapes the tests above."""
-    from regard.trace.operations import element_wise as single
-    from regard.trace.operations import gates
-    from regard.trace.operations import interventions as hand
-    from regard.trace.operations import matmul as sums
-    from regard.trace.operations import positional as places
-    from regard.trace.operations import row_wise as shares
+    from regard.trace.operations import element_wise, gates, interventions, matmul, row_wise
     from regard.trace.operations.operation import Operation
 
-    traces = [record(made(kind), "aba", "AH") for kind in KINDS]
-    traces += [record(made("rotary"), "zebra", "AH B N", edits=EDITS)]
-    traces += [record(made("alibi"), "zebra", "AH B N", edits=[{"kind": "unpositioned"}])]
+    traces = [record(random_model(kind), "aba", "AH") for kind in KINDS]
+    traces += [record(random_model("rotary"), "zebra", "AH B N", edits=EDITS)]
+    traces += [record(random_model("alibi"), "zebra", "AH B N", edits=[{"kind": "unpositioned"}])]
     traces += [
         record(
-            made("none"), "aba", "AH", edits=[{"kind": "patch", "name": "dec.0.cross.q", "values": [[[1.0] * 3]] * 4}]
+            random_model("none"),
+            "aba",
+            "AH",
+            edits=[{"kind": "patch", "name": "dec.0.cross.q", "values": [[[1.0] * 3]] * 4}],
         )
     ]
     met = {type(trace.operation(name)) for trace in traces for name in trace.names}
-    homes = (gates, hand, places, shares, single, sums)
+    homes = (gates, interventions, row_wise, element_wise, matmul)
     known = {
         kind
         for home in homes
         for kind in vars(home).values()
-        if isinstance(kind, type) and issubclass(kind, Operation) and kind is not Operation
+        if isinstance(kind, type)
+        and issubclass(kind, Operation)
+        and kind is not Operation
+        and kind.__module__ == home.__name__
     }
     assert known - met == set()
 
@@ -140,37 +155,43 @@ def test_it_says_where_and_travels_as_json(trace):
 
 
 def test_a_place_names_query_and_key():
-    trace = record(made("rotary"), "zebra", "AH B N")
+    trace = record(random_model("rotary"), "zebra", "AH B N")
     assert trace.explain("dec.0.cross.weights", (1, 2, 0)).place == "head 1, query 2 “B”, key 0 “z”"
     assert trace.explain("dec.0.cross.context", (1, 2, 0)).place == "head 1, target 2 “B”, dim 0"
     assert trace.explain("out.score", ()).place == "the whole answer"
 
 
 def test_wrong_places_are_said():
-    trace = record(made("rotary"), "zebra", "AH")
-    with pytest.raises(RegardError, match=r"^unknown tensor 'enc.0.self.weight'; did you mean 'enc.0.self.weights'\?$"):
+    trace = record(random_model("rotary"), "zebra", "AH")
+    with pytest.raises(
+        RegardError,
+        match=r"^unknown tensor 'enc.0.self.weight'; did you mean 'enc.0.self.weights'\?$",
+    ):
         trace.explain("enc.0.self.weight", (0, 0, 0))
     for index in ((0, 0), (4, 0, 0), (0, -1, 0), (0, 0, 99)):
-        with pytest.raises(RegardError, match=r"^enc.0.self.weights has shape \(4, 6, 6\); there is no number at"):
+        with pytest.raises(
+            RegardError, match=r"^enc.0.self.weights has shape \(4, 6, 6\); there is no number at"
+        ):
             trace.explain("enc.0.self.weights", index)
 
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_softmax_by_hand(kind):
-    trace = record(made(kind), "aba", "AH B")
+    trace = record(random_model(kind), "aba", "AH B")
     scores = trace["dec.0.self.masked"][1, 2].tolist()
     exps = [math.exp(score) for score in scores]
     told = trace.explain("dec.0.self.weights", (1, 2, 1))
     assert told.result == pytest.approx(exps[1] / sum(exps), rel=1e-12)
-    assert [line.here for line in told.working.lines] == [False, True, False]
+    assert [line.here for line in told.computation.terms] == [False, True, False]
 
 
-@pytest.mark.parametrize("norm", [shares.LayerNorm, shares.RMSNorm])
+@pytest.mark.parametrize("norm", [row_wise.LayerNormalisation, row_wise.RMSNormalisation])
 def test_the_eps_of_a_norm_counts(norm):
     """With rows of ordinary size it hides behind float32; with tiny ones it is most of the sum."""
-    weights = ("gain", "shift") if norm is shares.LayerNorm else ("gain",)
-    at = Numbers(
-        {"gain": torch.tensor([1.0, 2.0]), "shift": torch.tensor([0.5, 0.0])}, {"x": torch.tensor([[2e-3, -1e-3]])}
+    weights = ("gain", "shift") if norm is row_wise.LayerNormalisation else ("gain",)
+    at = TensorStore(
+        {"gain": torch.tensor([1.0, 2.0]), "shift": torch.tensor([0.5, 0.0])},
+        {"x": torch.tensor([[2e-3, -1e-3]])},
     )
     operation = norm(("x",), weights, 1e-5)
     for j in range(2):
