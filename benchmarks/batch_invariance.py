@@ -23,7 +23,7 @@ from regard.inference import inference_model
 from regard.models import Model
 from regard.ragged import Ragged
 from regard.search import Beam, Greedy, Search, SearchResult, batch_invariant, length_limits
-from regard.text import Corpus, ended
+from regard.text import Corpus, with_end
 from regard.train import cmudict as demo
 from regard.train.run import Job, run
 from regard.train.view import Plain
@@ -59,7 +59,7 @@ def decoded(held: bundle.Bundle, asked: list[str], size: int, search: Search, wa
     model, said = inference_model(held.model), []
     for start in range(0, len(asked), size):
         ids = [torch.tensor(held.source.encode(word), dtype=torch.long) for word in asked[start : start + size]]
-        batch = ended(Ragged.of(ids))
+        batch = with_end(Ragged.of(ids))
         said += [found.hypotheses[0].ids for found in way(search, model, batch, length_limits(batch.lengths))]
     return said
 

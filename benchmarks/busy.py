@@ -46,7 +46,7 @@ def training_step(folder: Path) -> Callable[[], int]:
     torch.manual_seed(1)
     settings = TransformerSettings(**{**PRESETS["transformer"]["tiny"], "dropout": 0.0})
     model = build(settings, len(task.source), len(task.target))
-    batches = Batches(task.pairs, batch_tokens=2_048, seed=1, limit=512)
+    batches = Batches(task.pairs, batch_tokens=2_048, seed=1, max_tokens=512)
     threads = training_threads(cpu)
     trainer = Trainer(model, batches, TrainSettings(), 1_000_000, World(1, 0, cpu), rate=7e-3, threads=threads)
 

@@ -16,7 +16,7 @@ from peers import LONGEST, Marian, TorchTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import TransformerSettings as Settings
+from regard.config import TransformerSettings as SettingsGroup
 from regard.inference import inference_model, search_all
 from regard.models import Transformer, build
 from regard.search import Beam, Greedy, SearchResult
@@ -37,7 +37,7 @@ class Contender(Protocol):
     def answers(self, found: Any) -> Ids: ...
 
 
-def random_model(settings: Settings, source: int, target: int, *, seed: int = 1) -> Transformer:
+def random_model(settings: SettingsGroup, source: int, target: int, *, seed: int = 1) -> Transformer:
     """A model as it begins."""
     torch.manual_seed(seed)
     model = build(settings, source, target).eval()
@@ -100,7 +100,7 @@ class Loop(TorchTransformer):
     """What people write first: nn.Transformer over the whole prefix at every step. Sources are read once. Its weights
     are its own, as it begins, so that all its answers have `letters` tokens."""
 
-    def __init__(self, settings: Settings, source: int, target: int, letters: int) -> None:
+    def __init__(self, settings: SettingsGroup, source: int, target: int, letters: int) -> None:
         super().__init__(settings, source, target)
         self.letters = letters
         self.eval()

@@ -123,7 +123,7 @@ def long() -> list[Check]:
     leaves, rows = (
         [random(*shape) for _ in range(3)] for shape in ((BATCH * LONG, MANY, DIM), (BATCH, MANY, LONG, DIM))
     )
-    sequences = [Ragged.even(leaf, BATCH) for leaf in leaves]
+    sequences = [Ragged.uniform(leaf, BATCH) for leaf in leaves]
     sequences = [sequences[0].like(leaf) for leaf in leaves]
 
     def made(bias: Any) -> Attention:

@@ -29,8 +29,8 @@ from training import ceiling
 
 from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.positions import POSITIONS
-from regard.text.pairs import OFFSET, VERSION, Pairs
-from regard.text.tokenizers import SYMBOLS
+from regard.text.tokenized_pairs import OFFSET, VERSION, TokenizedPairs
+from regard.text.tokenizers import SPECIAL_TOKENS
 
 SHORTEST, LONGEST = 5, 60  # tokens of a sentence, its end not counted
 SMOOTHING, CLIP = 0.1, 1.0
@@ -42,7 +42,7 @@ SAME = {"activation": "relu", "norm_order": "post", "tie_embeddings": "target"} 
 class Task:
     """Made-up pairs and the two vocabularies, of which only the sizes matter."""
 
-    pairs: Pairs
+    pairs: TokenizedPairs
     source: range
     target: range
 
@@ -52,7 +52,7 @@ def made(folder: Path, count: int, vocabulary: int) -> Task:
     random = np.random.default_rng(1)
     sources = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, count)), SHORTEST, LONGEST)
     targets = np.clip(np.rint(sources * random.lognormal(0, 0.15, count)), SHORTEST, LONGEST)
-    common = len(SYMBOLS)
+    common = len(SPECIAL_TOKENS)
     ids = common - 1 + np.exp(random.random((count, LONGEST)) * math.log(vocabulary - common + 1))
     folder.mkdir()
     counts = {"version": VERSION, "pairs": count, "dtype": "<u2", "fingerprint": {}}
@@ -62,7 +62,7 @@ def made(folder: Path, count: int, vocabulary: int) -> Task:
         np.concatenate([[0], np.cumsum(lengths)]).astype(OFFSET).tofile(folder / f"{side}.offsets")
         counts[side] = {"tokens": len(said)}
     (folder / "ids.json").write_text(json.dumps(counts))
-    return Task(Pairs.open(folder), range(vocabulary), range(vocabulary))
+    return Task(TokenizedPairs.open(folder), range(vocabulary), range(vocabulary))
 
 
 def training(precision: str, *, capture: bool = True) -> TrainSettings:

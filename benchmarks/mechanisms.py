@@ -28,7 +28,7 @@ from harness import Check, machine, report
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
 from regard.positions import POSITIONS
-from regard.text import Corpus, variants
+from regard.text import Corpus, group_references
 from regard.train import cmudict as demo
 from regard.train import metrics
 from regard.train.evaluation import decode
@@ -56,7 +56,7 @@ class Bench:
         self.folder = folder
         parts = demo.unpack(folder)
         self.train, self.dev = Corpus(parts["train"]), Corpus(parts["dev"])
-        self.questions = variants(self.dev)
+        self.questions = group_references(self.dev)
         batch_tokens = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
         self.settings = TrainSettings(**batch_tokens, seed=options.seed, evaluations=1, checkpoint_seconds=1e9)
         prepare(self.train, self.dev, TextSettings(), options.seed, folder / "data", lambda text: None)

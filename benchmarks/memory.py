@@ -88,9 +88,9 @@ def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
 
 def epochs(out: Path) -> int:
     """Plan several epochs and read some batches of each, from all over the corpus."""
-    from regard.text import Batches, Pairs
+    from regard.text import Batches, TokenizedPairs
 
-    batches = Batches(Pairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, limit=512)
+    batches = Batches(TokenizedPairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, max_tokens=512)
     tokens = 0
     for epoch in range(1, EPOCHS + 1):
         for step in range(min(BATCHES_READ, batches.steps(epoch))):

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from regard.config import TransformerSettings as Settings
 from regard.positions import Sinusoidal
-from regard.text import BEGIN, END, UNKNOWN, Batches, Pairs
+from regard.text import BEGIN, END, UNKNOWN, Batches, TokenizedPairs
 from regard.train.optimizers import optimizers
 
 LONGEST = 512  # positions the peers prepare for
@@ -155,7 +155,9 @@ def stepper(
     return step
 
 
-def bucketed(pairs: Pairs, batch_tokens: int, *, count: int, order: str = "sorted", seed: int = 1) -> list[Table]:
+def bucketed(
+    pairs: TokenizedPairs, batch_tokens: int, *, count: int, order: str = "sorted", seed: int = 1
+) -> list[Table]:
     """So many batches of the budget: of the corpus sorted by source and target length, cut and drawn at random (the
     best case); those that Regard takes; or pairs in random company, as many scripts do."""
     if order == "regard":
@@ -170,7 +172,7 @@ def bucketed(pairs: Pairs, batch_tokens: int, *, count: int, order: str = "sorte
     return [_table(pairs, groups[place]) for place in drawn]
 
 
-def _table(pairs: Pairs, indices: np.ndarray) -> Table:
+def _table(pairs: TokenizedPairs, indices: np.ndarray) -> Table:
     (sources, source_ends), (targets, target_ends) = pairs.gather(indices)
     asked = [torch.from_numpy(ids) for ids in np.split(sources, source_ends[1:-1])]
     answers = [torch.from_numpy(ids) for ids in np.split(targets, target_ends[1:-1])]

@@ -22,7 +22,7 @@ from regard import bundle
 from regard.bundle import Bundle
 from regard.config import TextSettings, TrainSettings
 from regard.pretrained import MODELS
-from regard.text import Corpus, variants
+from regard.text import Corpus, group_references
 from regard.train import cmudict as demo
 from regard.train import metrics
 from regard.train.evaluation import decode
@@ -65,7 +65,7 @@ def train(options: argparse.Namespace) -> None:
 
 def tests(held: Bundle, parts: Path) -> dict[str, float]:
     """Greedy answers to the whole test part against the dictionary: errors in per cent."""
-    questions = variants(Corpus(demo.unpack(parts)["test"]))
+    questions = group_references(Corpus(demo.unpack(parts)["test"]))
     words, device = list(questions), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     longest = 2 * max(map(len, words)) + 10
     said = decode(held.model.to(device), held.source, held.target, words, reach={"most": longest}, device=device)

@@ -12,7 +12,7 @@ from typing import Any
 
 from quality_sets import Question
 
-from regard.text.unicode import nfc
+from regard.text.tokenizers import nfc
 from regard.train import metrics
 
 Answers = Sequence[Sequence[str]]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from quality_files import Pairs, columns, lines, members, plain, table
 
-from regard.text.unicode import nfc
+from regard.text.tokenizers import nfc
 
 HELD_OUT_SEED = 2017
 SPACE = "▁"  # a space inside a word that is spelt out in letters between spaces

@@ -15,7 +15,7 @@ import torch
 from regard.config import TrainSettings, TransformerSettings
 from regard.models import build
 from regard.text import Batches
-from regard.text.pairs import Pairs
+from regard.text.tokenized_pairs import TokenizedPairs
 from regard.train.distributed import World
 from regard.train.loop import Trainer
 
@@ -52,7 +52,7 @@ class Recorded:
 
 
 def trainer(
-    pairs: Pairs,
+    pairs: TokenizedPairs,
     vocabularies: tuple[int, int],
     settings: TransformerSettings,
     train: TrainSettings,
@@ -62,7 +62,7 @@ def trainer(
     """Regard's own training, as `regard train` makes it; equal arguments give equal weights and batches."""
     torch.manual_seed(1)
     model = build(settings, *vocabularies).to(device)
-    batches = Batches(pairs, batch_tokens=batch_tokens, seed=train.seed, limit=512)
+    batches = Batches(pairs, batch_tokens=batch_tokens, seed=train.seed, max_tokens=512)
     return Trainer(model, batches, train, TOTAL, World(1, 0, device), rate=1e-3)
 
 

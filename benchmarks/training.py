@@ -25,8 +25,8 @@ from peers import PEERS, bucketed, stepper
 
 from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.models import build
-from regard.text import Batches, Corpus, Tokenizer, tokenise, train_tokenizer
-from regard.text.pairs import Pairs
+from regard.text import Batches, Corpus, Tokenizer, tokenize_corpus, train_tokenizer
+from regard.text.tokenized_pairs import TokenizedPairs
 from regard.train import cmudict as demo
 from regard.train.distributed import World
 from regard.train.loop import Trainer
@@ -45,7 +45,7 @@ class Task:
         if not (folder / "ids").exists():
             self._make(demo.unpack(folder)["train"])
         self.source, self.target = (Tokenizer.load(folder / f"{side}.json") for side in ("source", "target"))
-        self.pairs = Pairs.open(folder / "ids")
+        self.pairs = TokenizedPairs.open(folder / "ids")
 
     def _make(self, train: Path) -> None:
         corpus = Corpus(train)
@@ -53,7 +53,7 @@ class Task:
         sides = [train_tokenizer(kind, lines) for kind, lines in (("characters", sources), ("words", targets))]
         for side, tokenizer in zip(("source", "target"), sides, strict=True):
             tokenizer.save(self.folder / f"{side}.json")
-        tokenise(zip(sources, targets, strict=True), *sides, self.folder / "ids", workers=1)
+        tokenize_corpus(zip(sources, targets, strict=True), *sides, self.folder / "ids", workers=1)
 
 
 def contender(name: str, task: Task, settings: TransformerSettings, batch_tokens: int, order: str) -> tuple[Step, int]:
@@ -63,7 +63,7 @@ def contender(name: str, task: Task, settings: TransformerSettings, batch_tokens
         model = build(settings, len(task.source), len(task.target))
         train = TrainSettings(optimizer="adamw", label_smoothing=SMOOTHING, clip_norm=CLIP, warmup=0)
         world = World(1, 0, torch.device("cpu"))
-        batches = Batches(task.pairs, batch_tokens=batch_tokens, seed=1, limit=512)
+        batches = Batches(task.pairs, batch_tokens=batch_tokens, seed=1, max_tokens=512)
         trainer = Trainer(model, batches, train, 1_000_000, world, rate=1e-3)
         return (lambda: trainer.advance()[1]), _parameters(model)
     peer = PEERS[name](settings, len(task.source), len(task.target))

@@ -9,11 +9,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from regard.config import RecurrentSettings, Settings, TextSettings, TrainSettings
+from regard.config import RecurrentSettings, SettingsGroup, TextSettings, TrainSettings
 from regard.config import TransformerSettings as Transformer
 
 PAGE = Path(__file__).with_name("settings.md")
-GROUPS: dict[str, tuple[str, type[Settings]]] = {
+GROUPS: dict[str, tuple[str, type[SettingsGroup]]] = {
     "Transformer": ("model", Transformer),
     "Recurrent model": ("model", RecurrentSettings),
     "Text": ("text", TextSettings),
@@ -52,7 +52,7 @@ def row(group: str, name: str, field: FieldInfo) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def table(title: str, group: str, settings: type[Settings]) -> str:
+def table(title: str, group: str, settings: type[SettingsGroup]) -> str:
     """All settings of a group."""
     about = " ".join((settings.__doc__ or "").split())
     fields = settings.model_fields.items()

@@ -12,7 +12,7 @@ from regard.attention.masks import Inside, causal
 from regard.config import parse
 from regard.errors import RegardError
 from regard.models.dropout import Dropout
-from regard.onednn import plain_products
+from regard.onednn import bypass_onednn
 from regard.trace.edits import Edit
 
 
@@ -33,12 +33,12 @@ def test_a_switch_of_the_process_is_as_it_was_after_threads_that_overlap():
     before, inside, leave = switch.enabled, threading.Event(), threading.Event()
 
     def other():
-        with plain_products():
+        with bypass_onednn():
             inside.set()
             leave.wait(10)
 
     thread = threading.Thread(target=other)
-    with plain_products():
+    with bypass_onednn():
         thread.start()
         inside.wait(10)
         during = switch.enabled

@@ -216,12 +216,10 @@ for wrong in (
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-400:]
     prefix, precision, normaliser = done.stdout.splitlines()
-    assert prefix == "a text is needed; got ['AH']"
+    assert prefix == "text must be a str; got ['AH']"
     assert precision.startswith("unknown precision torch.bfloat16")
     assert normaliser.startswith("unknown normaliser None")
-    with pytest.raises(
-        TokenizerError, match="lines of text are needed, in a list or a file that is open; got the text"
-    ):
+    with pytest.raises(TokenizerError, match="lines must be an iterable of lines, such as a list or an open file; got"):
         train_tokenizer("words", "corpus.txt")
 
 

@@ -145,6 +145,6 @@ def test_what_is_no_text_is_one_line():
         program += f"try:\n    {ask}; print('nothing')\nexcept regard.RegardError as error:\n    print(error)\n"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     said = ended.stdout.splitlines()
-    assert said.count("a text is needed; got 5") == 5
+    assert said.count("text must be a str; got 5") == 5
     assert said[1].startswith("edits are a list of them")
     assert said[3] == "a pair of texts is needed, source and target; got 'ab'"

@@ -78,7 +78,7 @@ def test_a_bias_may_be_more_exact_than_what_it_is_added_to(kind):
 def test_a_device_may_be_given_as_torch_has_it(tmp_path):
     assert regard.load("spelling", device=torch.device("cpu")).device.type == "cpu"
     with pytest.raises(RegardError, match=r"^device 'bogus' is not here"):
-        regard.bundle.load(regard.pretrained.located("spelling"), "bogus")
+        regard.bundle.load(regard.pretrained.resolve_model("spelling"), "bogus")
 
 
 def test_a_default_of_half_the_size_is_no_matter():
@@ -102,7 +102,7 @@ def test_steps_are_as_strict_as_the_way_itself():
 
 
 def test_batches_that_do_not_fit_together():
-    with pytest.raises(ShapeError, match=r"a token has one shape in a batch; got \(3,\) and \(4,\)"):
+    with pytest.raises(ShapeError, match=r"all tokens of a batch must have the same shape; got \(3,\) and \(4,\)"):
         Ragged.of([torch.zeros(2, 3), torch.zeros(2, 4)])
 
 

@@ -8,7 +8,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.neighbors import NearestNeighbors
 
 from regard.errors import RegardError, ShapeError, UnknownName
-from regard.vectors import Vectors, cosine, plane, similarities, unit
+from regard.vectors import Vectors, cosine, pca_plane, similarities, unit
 
 ROYAL = {
     "king": [0.9, 0.8, 0.7, 0.1, 0.2],
@@ -84,7 +84,7 @@ def test_unit_has_length_one_and_leaves_zero():
 
 def test_the_plane_is_that_of_greatest_variance():
     table = torch.randn(9, 5, generator=torch.manual_seed(0))
-    places, explained = plane(table)
+    places, explained = pca_plane(table)
     truth = PCA(2).fit(table.double().numpy())
     assert explained == pytest.approx(truth.explained_variance_ratio_.tolist())
     up = [1 if axis[abs(axis).argmax()] > 0 else -1 for axis in truth.components_]  # the greatest entry is positive

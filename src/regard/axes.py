@@ -1,6 +1,6 @@
-"""The axes every tensor is written in, and a Site: one place where a query meets a key.
+"""Tensor axes and types of attention, and Site: the coordinates of a query–key pair.
 
-Dense order is (batch, head, time, dim) everywhere; a packed tensor is (token, head, dim).
+Dense tensors are (batch, head, time, dim); packed tensors are (token, head, dim).
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from torch import Tensor
 
 Queries = Float[Tensor, "batch head query dim"]
 Keys = Float[Tensor, "batch head key dim"]
-GroupedKeys = Float[Tensor, "batch group key dim"]  # a group of keys serves several heads
+GroupedKeys = Float[Tensor, "batch group key dim"]  # one key head serves a group of query heads
 GroupedValues = Float[Tensor, "batch group key out"]
 Contexts = Float[Tensor, "batch head query out"]
 Scores = Float[Tensor, "batch head query key"]
 Weights = Float[Tensor, "batch head query key"]
-Allowed = Bool[Tensor, "#batch #head #query #key"]  # True = may attend; axes of size 1 stand for all
-Offset = int | Int[Tensor, " batch"]  # where the first query of each row stands among the keys
+Allowed = Bool[Tensor, "#batch #head #query #key"]  # True = may attend; axes of size 1 broadcast
+Offset = int | Int[Tensor, " batch"]  # key position of the first query of each row
 
 
 class Site(NamedTuple):
-    """Where a query meets a key: five tensors that broadcast to (batch, head, query, key); scalars in a kernel.
+    """Coordinates of query–key pairs: tensors that broadcast to (batch, head, query, key), or
+    scalars in a kernel.
 
-    `query` and `key` are positions in their sequence. `row` is the query's place in its tensor, which differs
-    from its position only when earlier positions are in a cache.
+    `query` and `key` are positions in their sequences. `row` is the index of the query in its
+    tensor, which differs from its position only when earlier positions are in a cache.
     """
 
     batch: Tensor
@@ -37,12 +38,14 @@ class Site(NamedTuple):
 
     @classmethod
     def grid(cls, queries: Queries, keys: GroupedKeys, offset: Offset = 0) -> Site:
-        """All places of a dense attention at once, shaped to broadcast."""
+        """The coordinates of all query–key pairs of a dense attention, shaped to broadcast."""
         first = offset.view(-1, 1, 1, 1) if isinstance(offset, Tensor) else offset
         sizes = *queries.shape[:3], keys.shape[2]
-        batch, head, row, key = (_along(axis, size, queries.device) for axis, size in enumerate(sizes))
+        batch, head, row, key = (
+            _range_along(axis, size, queries.device) for axis, size in enumerate(sizes)
+        )
         return cls(batch, head, row + first, key, row)
 
 
-def _along(axis: int, size: int, device: torch.device) -> Tensor:
-    return torch.arange(size, device=device).view([size if one == axis else 1 for one in range(4)])
+def _range_along(axis: int, size: int, device: torch.device) -> Tensor:
+    return torch.arange(size, device=device).view([size if i == axis else 1 for i in range(4)])

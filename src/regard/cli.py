@@ -15,8 +15,8 @@ from regard import __version__
 from regard.commands.options import DASH, Draw, Form, Search, dashed
 from regard.commands.overrides import settings, stem
 from regard.errors import RegardError
-from regard.pretrained import located
-from regard.terminal import drain, hand_over, ready
+from regard.pretrained import resolve_model
+from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
 
 app = App(
     name="regard",
@@ -152,7 +152,7 @@ def predict(
     given = [] if texts == ("-",) else list(texts)
     inputs = Inputs(given, [str(path) for path in input or []], column)
     asked = (form or Form(), search or Search(), draw or Draw())
-    answer(Job(located(bundle), inputs, output, *asked, long=long, device=device, restart=restart))
+    answer(Job(resolve_model(bundle), inputs, output, *asked, long=long, device=device, restart=restart))
 
 
 @app.command(sort_key=4)
@@ -182,7 +182,7 @@ def evaluate(
 
     check_apart(output, [*files, *(targets or [])])
     corpus = Corpus(list(files), targets, source=source, target=target, bad_lines=bad_lines)
-    measure(located(bundle), corpus, search=search or Search(), output=output, device=device, as_json=json)
+    measure(resolve_model(bundle), corpus, search=search or Search(), output=output, device=device, as_json=json)
 
 
 @app.command(sort_key=5)
@@ -214,7 +214,7 @@ def score(
     given = [Pair(*one) for one in pair or []] or Corpus(
         list(files), targets, source=source, target=target, bad_lines=bad_lines
     )
-    judge(located(bundle), given, device=device, as_json=json)
+    judge(resolve_model(bundle), given, device=device, as_json=json)
 
 
 @app.command(sort_key=6)
@@ -228,7 +228,7 @@ def inspect(
     with _importing():
         from regard.commands.inspect import inspect as look
 
-    look(located(bundle), as_json=json)
+    look(resolve_model(bundle), as_json=json)
 
 
 @app.command(sort_key=7)
@@ -245,7 +245,7 @@ def explore(
     with _importing():
         from regard.commands.explore import explore as open_page
 
-    open_page([located(bundle) for bundle in bundles], port=port, host=host, browser=not no_browser)
+    open_page([resolve_model(bundle) for bundle in bundles], port=port, host=host, browser=not no_browser)
 
 
 @app.command(sort_key=8)
@@ -271,16 +271,16 @@ def bench(
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line as a program."""
-    ready()
+    prepare_streams()
     words = sys.argv[1:] if arguments is None else arguments
     words = [DASH if word == "-" else word for word in words]
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()  # what cannot be written is said here, not by the interpreter at its exit
     except BrokenPipeError:
-        drain(sys.stdout)
+        redirect_to_null(sys.stdout)
     except (RegardError, CycloptsError, OSError) as error:
-        hand_over(sys.stdout)  # what was answered before it
+        flush_or_discard(sys.stdout)  # what was answered before it
         print(f"regard: {error}".replace(DASH, "-").replace(repr(DASH)[1:-1], "-"), file=sys.stderr)
         sys.exit(error.exit_code if isinstance(error, RegardError) else 2)
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""Device: where a model computes."""
+"""Selection of the device on which a model runs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import torch
 from regard.errors import RegardError
 
 
-def placed(name: str | torch.device) -> torch.device:
-    """The device of that name, or the best there is for "auto"; one line if it is not here."""
+def resolve_device(name: str | torch.device) -> torch.device:
+    """The device of that name ("auto": the GPU if there is one); raises if it is not available."""
     name = str(name)
-    here = torch.cuda.is_available()
+    has_gpu = torch.cuda.is_available()
     if name == "auto":
-        name = "cuda" if here else "cpu"
-    if name.startswith("cuda") and not here:
-        raise RegardError("device 'cuda' is asked for, but torch sees no GPU; use --device cpu")
+        name = "cuda" if has_gpu else "cpu"
+    if name.startswith("cuda") and not has_gpu:
+        raise RegardError(f"device {name!r} is not available: torch finds no GPU; use --device cpu")
     try:
-        place = torch.device(name)
-        torch.empty(0, device=place, dtype=torch.uint8).numpy(force=True)  # what is not there answers nothing
+        device = torch.device(name)
+        # Only a device that exists can copy a tensor back to the host.
+        torch.empty(0, device=device, dtype=torch.uint8).numpy(force=True)
     except (RuntimeError, NotImplementedError, AssertionError):
-        raise RegardError(f"device {name!r} is not here; use cpu, or cuda where there is one") from None
-    return place
+        raise RegardError(f"device {name!r} is not available; use cpu or cuda") from None
+    return device
 
 
 def supports_bfloat16(device: torch.device) -> bool:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and on the disk before they have their name."""
+"""Atomic, durable file writes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 
-def to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk and not only in memory."""
+def fsync_path(path: Path) -> None:
+    """Flush a file's content, or a folder's entries, to the storage device."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -15,12 +15,12 @@ def to_disk(path: Path) -> None:
         os.close(handle)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text to a file that nobody ever sees half."""
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file through a temporary file and a rename: no partial file is visible."""
     partial = path.with_name(f"{path.name}.partial")
     try:
         partial.write_text(text, encoding="utf-8")
-        to_disk(partial)
+        fsync_path(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

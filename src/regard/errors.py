@@ -1,4 +1,4 @@
-"""What Regard says when it cannot go on: one line that names the thing, the value and the way out."""
+"""Errors of Regard: one line that names the object, the value and the fix."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ _debugging: ContextVar[bool] = ContextVar("regard_debugging", default=False)
 
 
 class RegardError(ValueError):
-    """Any mistake of input or setting that a person can mend. `exit_code`: that of a program which ends by it."""
+    """A user error: bad input or a bad setting. `exit_code` is the exit status of the CLI."""
 
     exit_code = 2
 
 
 class ShapeError(RegardError):
-    """Tensors whose sizes do not fit together."""
+    """Tensor shapes that do not fit together."""
 
 
 class UnknownName(RegardError):
-    """A part, setting or word that nothing goes by."""
+    """An unknown part, setting or word."""
 
 
 class BackendError(RegardError):
-    """An explicitly requested backend that cannot run this attention."""
+    """An explicitly requested backend cannot run this attention."""
 
 
 class NotANumber(RegardError):
-    """A NaN, named with its place; only raised inside `debug()`."""
+    """A NaN in the scores, with its position; only raised inside `debug()`."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The way out of an unknown name: the nearest known one, or all of them."""
+    """The fix for an unknown name: the closest known name, or all of them."""
     known = sorted(known)
-    near = get_close_matches(str(name), known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(map(repr, known))}"
+    close = get_close_matches(str(name), known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(map(repr, known))}"
 
 
 def choose(registry: Mapping[str, T], name: str, kind: str) -> T:
-    """The part called `name`, or an error with the nearest known name."""
+    """Look up a registry entry; an unknown name raises with the closest known one."""
     if not isinstance(name, str) or name not in registry:
         raise UnknownName(f"unknown {kind} {name!r}; {suggestion(name, registry)}")
     return registry[name]
@@ -50,7 +50,7 @@ def choose(registry: Mapping[str, T], name: str, kind: str) -> T:
 
 @contextmanager
 def debug() -> Iterator[None]:
-    """Look at every score while this is open: the first NaN stops with its place. Slow; for finding faults."""
+    """Check all attention scores inside this block and raise at the first NaN. Slow."""
     token = _debugging.set(True)
     try:
         yield
@@ -59,5 +59,5 @@ def debug() -> Iterator[None]:
 
 
 def debugging() -> bool:
-    """Whether a `debug()` block is open here."""
+    """Whether a `debug()` block is active in this context."""
     return _debugging.get()

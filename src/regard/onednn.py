@@ -1,4 +1,4 @@
-"""Matrix products on a CPU, without a detour."""
+"""A bypass of oneDNN for small float32 matrix products on ARM CPUs."""
 
 from __future__ import annotations
 
@@ -14,41 +14,45 @@ ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 @contextmanager
-def plain_products() -> Iterator[None]:
-    """Inside, float32 products on an ARM processor go to BLAS at once.
+def bypass_onednn() -> Iterator[None]:
+    """Inside this block, float32 matrix products on an ARM CPU use BLAS directly.
 
-    There torch sends them through oneDNN, which prepares each new shape for about 0.1 ms: several times what a small
-    product takes, and large ones gain nothing. Elsewhere nothing changes. Not for bfloat16: only oneDNN is fast in it.
+    By default torch calls oneDNN there, which spends about 0.1 ms preparing each new shape: several
+    times the cost of a small product, without a gain for large ones. No effect on other CPUs. Do
+    not use it for bfloat16, where only oneDNN is fast.
     """
     if not ARM:
         yield
         return
-    _DETOUR.close()
+    _SWITCH.disable()
     try:
         yield
     finally:
-        _DETOUR.open()
+        _SWITCH.restore()
 
 
-class _Detour:
-    """torch's switch for oneDNN, which is the process's: the first thread inside closes it, the last out opens it."""
+class _OneDnnSwitch:
+    """Reference-counted use of torch's process-wide oneDNN flag: the first thread disables it, the
+    last one restores it."""
 
     def __init__(self) -> None:
-        self.switch: Any = torch.backends.mkldnn  # torch does not say the types of its switches
-        self.lock, self.inside, self.before = Lock(), 0, True
+        self.flags: Any = torch.backends.mkldnn  # untyped in torch
+        self.lock = Lock()
+        self.users = 0
+        self.before = True
 
-    def close(self) -> None:
+    def disable(self) -> None:
         with self.lock:
-            if not self.inside:
-                self.before = self.switch.enabled
-            self.switch.enabled = False
-            self.inside += 1
+            if not self.users:
+                self.before = self.flags.enabled
+            self.flags.enabled = False
+            self.users += 1
 
-    def open(self) -> None:
+    def restore(self) -> None:
         with self.lock:
-            self.inside -= 1
-            if not self.inside:
-                self.switch.enabled = self.before
+            self.users -= 1
+            if not self.users:
+                self.flags.enabled = self.before
 
 
-_DETOUR = _Detour()
+_SWITCH = _OneDnnSwitch()

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from regard import bundle
 from regard.answer import Answer, empty
-from regard.device import placed
+from regard.device import resolve_device
 from regard.errors import RegardError, choose
 from regard.inference import ModelCache, search_all
 from regard.models import Ensemble, Model, eval_mode, is_finite
-from regard.pretrained import located
+from regard.pretrained import resolve_model
 from regard.ragged import Ragged
 from regard.search import (
     Beam,
@@ -42,7 +42,7 @@ from regard.search.attention_weights import alignment as aligned
 from regard.search.attention_weights import record_attention
 from regard.search.constraint_parsing import parse_constraints, parse_required
 from regard.search.length_batching import RATIO, length_limits
-from regard.text import UNKNOWN, begun, ended
+from regard.text import UNKNOWN, with_begin, with_end
 
 FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
 Folder = str | os.PathLike[str]
@@ -59,9 +59,9 @@ def load(
     """The pipeline of a bundle that `regard train` wrote, or of a shipped model by its name; of several, that of
     their ensemble. `long`: what to do with a source longer than any learned from: warn, refuse or allow. `precision`:
     what searches compute in; with bfloat16 a GPU is faster, and close calls fall otherwise, perhaps by their batch."""
-    place = placed(device)
+    place = resolve_device(device)
     folders = [folder] if isinstance(folder, str | os.PathLike) else folder
-    return Pipeline(_joined([bundle.load(located(one), place) for one in folders]), long=long, precision=precision)
+    return Pipeline(_joined([bundle.load(resolve_model(one), place) for one in folders]), long=long, precision=precision)
 
 
 class Pipeline:
@@ -175,7 +175,7 @@ class Pipeline:
         if not ids:
             return
         chosen = self.search(beam=beam, length=length)
-        source = ended(Ragged.of([torch.tensor(ids)])).to(self.device)
+        source = with_end(Ragged.of([torch.tensor(ids)])).to(self.device)
         settings = chosen if isinstance(chosen, Beam) else Beam(1)  # without a length penalty that is greedy search
         beams = BeamSearch(settings, self.inference_model, source, length_limits(source.lengths, **self.reach))
         shown = ""
@@ -224,8 +224,8 @@ class Pipeline:
 
     def looked(self, answer: Answer, *, alignment: bool = False, weights: bool = False) -> Answer:
         """An answer with where it looked, by one teacher-forced pass."""
-        source = ended(Ragged.of([torch.tensor(self._ids(answer.source), dtype=torch.long)]))
-        prefix = begun(Ragged.of([torch.tensor(answer.ids, dtype=torch.long)]))
+        source = with_end(Ragged.of([torch.tensor(self._ids(answer.source), dtype=torch.long)]))
+        prefix = with_begin(Ragged.of([torch.tensor(answer.ids, dtype=torch.long)]))
         with eval_mode(self.model):
             seen = record_attention(self.model, source.to(self.device), prefix.to(self.device))
         map_ = aligned(self.model, seen) if alignment else None
@@ -253,7 +253,7 @@ class Pipeline:
         encoded = [self._encoded(line) for line in sources]
         asked = [torch.tensor(ids, dtype=torch.long) for ids in encoded]
         told = [torch.tensor(self.bundle.target.encode(_text(line).strip()), dtype=torch.long) for line in targets]
-        batches = ended(Ragged.of(asked)), ended(Ragged.of(told)), begun(Ragged.of(told))
+        batches = with_end(Ragged.of(asked)), with_end(Ragged.of(told)), with_begin(Ragged.of(told))
         source, said, prefix = (batch.to(self.device) for batch in batches)
         with eval_mode(self.model):
             logps = self.model(source, prefix).values.float().log_softmax(-1)
@@ -287,13 +287,13 @@ class Pipeline:
     def _answer(self, source: str, asked: Sequence[int], found: Hypothesis) -> Answer:
         target = self.bundle.target
         tokens = [target.label(id) for id in found.ids]
-        unknown = self.bundle.source.unknown(source.strip()) if UNKNOWN in asked else []
+        unknown = self.bundle.source.unknown_symbols(source.strip()) if UNKNOWN in asked else []
         return Answer(source, target.decode(found.ids), found.ids, tokens, found.logps, found.score, unknown)
 
     def _after(self, asked: Sequence[int], said: Sequence[int]) -> Float[Tensor, " vocabulary"]:
         """The log-probabilities of what follows some tokens of an answer."""
-        source = ended(Ragged.of([torch.tensor(asked, dtype=torch.long)])).to(self.device)
-        prefix = begun(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
+        source = with_end(Ragged.of([torch.tensor(asked, dtype=torch.long)])).to(self.device)
+        prefix = with_begin(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
         with torch.no_grad(), eval_mode(self.model):
             return self.model(source, prefix).values[-1].float().log_softmax(-1)
 

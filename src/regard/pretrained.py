@@ -1,4 +1,4 @@
-"""Shipped: the small trained models that come with the package, known by their names."""
+"""The pretrained models included in the package, by name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 MODELS = Path(__file__).parent / "data/models"
 
 
-def located(folder: str | os.PathLike[str]) -> Path:
-    """Where a bundle is: the folder itself; or, where there is none, the shipped model of that name."""
+def resolve_model(folder: str | os.PathLike[str]) -> Path:
+    """The path of a bundle: the folder if it exists, else the pretrained model of that name."""
     path, name = Path(folder), os.fspath(folder)
     if path.exists() or name in ("", ".", "..") or Path(name).name != name:
         return path

@@ -1,4 +1,4 @@
-"""What people read on a terminal: numbers and times in their words, nothing that could move a cursor."""
+"""Terminal output: formatted numbers, no control characters, no errors from broken pipes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import sys
 from typing import Any, Protocol, runtime_checkable
 
-JOINERS = "\u200c\u200d"  # invisible, yet part of how words are written
+JOINERS = "\u200c\u200d"  # zero-width, but part of the spelling of some languages
 
 
 @runtime_checkable
-class Stream(Protocol):
-    """Where text can be shown: standard output or error, or a file."""
+class TextStream(Protocol):
+    """A writable text stream: standard output, standard error or a file."""
 
     def write(self, text: str, /) -> Any: ...
     def flush(self) -> Any: ...
@@ -20,58 +20,61 @@ class Stream(Protocol):
     def fileno(self) -> int: ...
 
 
-def figure(value: Any) -> str:
-    """A value as people write it."""
+def format_number(value: Any) -> str:
+    """A number with thousands separators, and two decimals for floats; other values as they are."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def duration(seconds: float) -> str:
-    """Seconds as people say them, in two units at most."""
+def format_duration(seconds: float) -> str:
+    """A duration in at most two units, such as "2 h 05 min"."""
     whole = max(0, round(seconds)) if seconds < float("inf") else 0
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    hours = whole // 3600
+    minutes, rest = whole // 60 % 60, whole % 60
     if hours:
         return f"{hours} h {minutes:02} min"
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def clean(text: str) -> str:
-    """Text that cannot move a cursor or change a colour: what is not printable becomes �."""
-    return "".join(c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text)
+def sanitize(text: str) -> str:
+    """Replace unprintable characters by �: text must not move the cursor or change colours."""
+    replacement = "\N{REPLACEMENT CHARACTER}"
+    return "".join(c if c.isprintable() or c in JOINERS else replacement for c in text)
 
 
-def tell(file: Stream, *lines: str) -> None:
-    """Write lines, clean, in letters that it can show, and at once."""
-    encoding = getattr(file, "encoding", None) or "utf-8"
+def write_lines(stream: TextStream, *lines: str) -> None:
+    """Write sanitized lines and flush; characters that the encoding lacks become question marks."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
     for line in lines:
-        file.write(clean(line).encode(encoding, "replace").decode(encoding) + "\n")
-    file.flush()
+        stream.write(sanitize(line).encode(encoding, "replace").decode(encoding) + "\n")
+    stream.flush()
 
 
-def ready() -> None:
-    """Standard streams that can be used: nowhere for one that is closed (as daemons have them), and a letter that the
-    output cannot show becomes a question mark."""
+def prepare_streams() -> None:
+    """Make the standard streams usable: open closed ones on the null device (a daemon has none),
+    and let standard output replace characters that its encoding lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open, as they all do)
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (open until the process ends)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
 
-def hand_over(file: Stream) -> None:
-    """Write out what is still held for it; nowhere, if it takes no more."""
+def flush_or_discard(stream: TextStream) -> None:
+    """Flush buffered output; discard it if the stream is closed."""
     try:
-        file.flush()
+        stream.flush()
     except (OSError, ValueError):
-        drain(file)
+        redirect_to_null(stream)
 
 
-def drain(file: Stream) -> None:
-    """Send what goes to a closed pipe nowhere, or the next to print there, and the interpreter at its exit, fails."""
+def redirect_to_null(stream: TextStream) -> None:
+    """Redirect a closed pipe to the null device; otherwise later prints and the interpreter's final
+    flush would fail."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, file.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
     except (OSError, ValueError):
         return

@@ -34,16 +34,16 @@ def test_every_token_knows_its_sequence_its_place_and_its_slot():
     layout = words().layout
     assert layout.rows.tolist() == [0, 0, 0, 2, 3, 3]
     assert layout.positions.tolist() == words().positions.tolist() == [0, 1, 2, 0, 0, 1]
-    assert layout.slots.tolist() == [0, 1, 2, 6, 9, 10]  # four rows of three
+    assert layout.padded_index.tolist() == [0, 1, 2, 6, 9, 10]  # four rows of three
 
 
 def test_even_batches_have_one_length():
-    batch = Ragged.even(torch.arange(6), 2)
+    batch = Ragged.uniform(torch.arange(6), 2)
     assert [row.tolist() for row in batch] == [[0, 1, 2], [3, 4, 5]]
-    assert batch.layout.even
-    assert Ragged.of(batch.unbind()).layout.even
-    assert not words().layout.even
-    assert Ragged(torch.zeros(0, 3), torch.tensor([0, 0, 0])).layout.even  # two empty sequences
+    assert batch.layout.is_uniform
+    assert Ragged.of(batch.unbind()).layout.is_uniform
+    assert not words().layout.is_uniform
+    assert Ragged(torch.zeros(0, 3), torch.tensor([0, 0, 0])).layout.is_uniform  # two empty sequences
 
 
 def test_like_shares_the_layout():
@@ -65,9 +65,9 @@ def test_twice_is_all_of_it_and_all_of_it_again():
 
 def test_same_cut_compares_lengths_not_values():
     batch = words()
-    assert batch.same_cut(batch.like(-batch.values))
-    assert batch.same_cut(words())
-    assert not batch.same_cut(Ragged(batch.values, torch.tensor([0, 2, 3, 4, 6])))
+    assert batch.same_lengths(batch.like(-batch.values))
+    assert batch.same_lengths(words())
+    assert not batch.same_lengths(Ragged(batch.values, torch.tensor([0, 2, 3, 4, 6])))
 
 
 def test_to_moves_values_and_offsets_and_keeps_lengths():
@@ -90,10 +90,10 @@ def test_a_batch_of_empty_sequences_is_allowed():
         ([], "offsets must start with 0; got no offsets"),
         ([1, 6], r"offsets must start with 0; got \[1\]"),
         ([-1, 6], r"offsets must start with 0; got \[-1\]"),
-        ([0, 4, 2, 6], r"offsets must not fall: offsets\[1\] is 4, offsets\[2\] is 2"),
-        ([0, -2, 6], r"offsets must not fall: offsets\[0\] is 0, offsets\[1\] is -2"),
-        ([0, 2, 5], "the last offset must be the number of tokens, 6; got 5"),
-        ([0, 2, 7], "the last offset must be the number of tokens, 6; got 7"),
+        ([0, 4, 2, 6], r"offsets must not decrease: offsets\[1\] is 4, offsets\[2\] is 2"),
+        ([0, -2, 6], r"offsets must not decrease: offsets\[0\] is 0, offsets\[1\] is -2"),
+        ([0, 2, 5], "the last offset must be the token count, 6; got 5"),
+        ([0, 2, 7], "the last offset must be the token count, 6; got 7"),
     ],
 )
 def test_bad_offsets_are_named(offsets: list[int], message: str):
@@ -108,7 +108,7 @@ def test_a_batch_of_nothing_is_an_error():
 
 def test_an_even_batch_must_divide():
     with pytest.raises(ShapeError, match=r"^this batch has 6 tokens; got values for 7$"):
-        Ragged.even(torch.arange(7), 2)
+        Ragged.uniform(torch.arange(7), 2)
 
 
 def test_padding_puts_tokens_in_rows_and_zeros_behind():
@@ -124,7 +124,7 @@ def test_padding_puts_tokens_in_rows_and_zeros_behind():
 
 
 def test_padding_copies_nothing_that_is_dense_already():
-    dense, even = torch.randn(2, 3, 4, 5), Ragged.even(torch.randn(8, 3, 5), 2)
+    dense, even = torch.randn(2, 3, 4, 5), Ragged.uniform(torch.randn(8, 3, 5), 2)
     assert pad(dense).tensor is dense
     assert pad(even).tensor.data_ptr() == even.values.data_ptr()
     assert pad(even).lengths is None

@@ -156,7 +156,7 @@ def test_wrong_devices_and_precisions_are_one_line(capsys: pytest.CaptureFixture
     assert said.startswith("regard: unknown precision 'int8'; choose from 'bfloat16'")
     if not torch.cuda.is_available():
         _, said = regard(capsys, "bench", "--device", "cuda", code=2)
-        assert said == "regard: device 'cuda' is asked for, but torch sees no GPU; use --device cpu\n"
+        assert said == "regard: device 'cuda' is not available: torch finds no GPU; use --device cpu\n"
 
 
 def test_the_clock_takes_the_middle_and_not_the_first(monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from regard.errors import RegardError
 from tests.commands.small import pairs, regard, written
 
 ASKED = {"bundle": "x"}
-BAD = "1 bad line left out: 1 missing column (first at {}:2)"
+BAD = "skipped 1 bad line: 1 missing column (first at {}:2)"
 
 
 def lines(*texts: str) -> list[Line]:

@@ -113,7 +113,7 @@ def test_a_bundle_between_its_two_renames_is_found_by_every_command(bundle, tmp_
     moved, plain = (regard(capsys, "predict", folder, "ab", "bc")[0] for folder in (tmp_path / "b", bundle))
     assert moved == plain
     assert "weights.safetensors" in regard(capsys, "inspect", tmp_path / "b")[0]
-    assert bundles.found(tmp_path / "b") == tmp_path / ".b.old"
+    assert bundles.locate(tmp_path / "b") == tmp_path / ".b.old"
 
 
 def test_an_output_that_knows_few_letters_gets_the_metrics(bundle, tmp_path):
@@ -173,7 +173,7 @@ def test_smaller_things(bundle, tmp_path, capsys):
     array = tmp_path / "pairs.json"
     array.write_text('[{"source": "a", "target": "b"}, {"source": "c", "target": "d"}]')
     _, told = regard(capsys, "evaluate", bundle, array, code=2)
-    assert "is one JSON array; write each of its pairs in a line of its own (jq -c '.[]')" in told
+    assert "is one JSON array; write one pair per line (jq -c '.[]')" in told
     (tmp_path / "out.progress").write_text('{"asked": {}}')
     (tmp_path / "out.partial").write_text("")
     _, told = regard(capsys, "predict", bundle, "--input", gold, "--output", tmp_path / "out", code=2)

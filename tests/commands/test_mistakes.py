@@ -25,7 +25,7 @@ def nothing_in(folder) -> bool:
     return not [path for path in folder.rglob("*") if path.is_file()]
 
 
-MEND = "; mend the line, or go on without it: --bad-lines skip"
+MEND = "; fix the line, or skip it with --bad-lines skip"
 BAD_DATA = {
     "missing column": (GOOD + b"lonely\n", "{}:41: 1 column only, but the target is column 2" + MEND),
     "extra column": (
@@ -34,12 +34,12 @@ BAD_DATA = {
     ),
     "broken UTF-8": (
         GOOD + b"caf\xe9 au lait\tx\n",
-        "{}:41: byte 4 of the line is 0xE9, which is no UTF-8 here" + MEND,
+        "{}:41: byte 4 of the line, 0xE9, is not valid UTF-8" + MEND,
     ),
     "empty target": (GOOD + b"a\t \nb\tb\n", "{}:41: the target is empty" + MEND),
     "empty source": (GOOD + b"\tb\n", "{}:41: the source is empty" + MEND),
     "UTF-16": ("a\tb\n".encode("utf-16"), "{} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"),
-    "one pair": (b"a\tb\n", "nothing can be held out of one source; give a held-out file, or more pairs"),
+    "one pair": (b"a\tb\n", "cannot hold out pairs of one source; give a held-out file, or more pairs"),
 }
 
 
@@ -66,18 +66,18 @@ def test_files_that_are_not_there_or_do_not_match(tmp_path, capsys):
         ),
         (
             [data, data, "--targets", data],
-            "2 source files but 1 target files; each needs its partner",
+            "2 source files but 1 target files; each needs a counterpart",
         ),
         (
             [data, "--source", "word", "--target", "2"],
-            f"{data}: its first line names no column 'word'; choose from {', '.join(map(repr, sorted(pairs()[0])))}",
+            f"{data}: the first line has no column 'word'; choose from {', '.join(map(repr, sorted(pairs()[0])))}",
         ),
         (
             [data, "--source", "1", "--target", "5"],
-            f"{data}, read as tab-separated, has 2 columns; there is no column 5 (they count from 1)",
+            f"{data}, read as tab-separated, has 2 columns; there is no column 5 (counted from 1)",
         ),
-        ([data, "--source", "1"], "the source column is 1 but no target column is named; name both or none"),
-        ([data, "--bad-lines", "ignore"], "unknown way with bad lines 'ignore'; choose from 'skip', 'stop'"),
+        ([data, "--source", "1"], "the source column is 1 but the target column is not set; set both or neither"),
+        ([data, "--bad-lines", "ignore"], "unknown bad-line policy 'ignore'; choose from 'skip', 'stop'"),
         (
             [data, "--config", tmp_path / "no.toml"],
             f"cannot read settings '{tmp_path / 'no.toml'}': No such file or directory",
@@ -117,7 +117,7 @@ SETTINGS = {
     ),
     "unknown family": (["--family", "transfomer"], "unknown family 'transfomer'; did you mean 'transformer'?"),
     "unknown size": (["--size", "huge"], "unknown size 'huge'; choose from 'auto', 'base', 'big', 'small', 'tiny'"),
-    "unknown tokeniser": (["--set", "text.source_tokenizer=word"], "unknown tokeniser 'word'; did you mean 'words'?"),
+    "unknown tokenizer": (["--set", "text.source_tokenizer=word"], "unknown tokenizer 'word'; did you mean 'words'?"),
     "unknown position": (
         ["--set", "model.position=rotery"],
         "unknown position 'rotery'; did you mean 'rotary'?",
@@ -126,7 +126,7 @@ SETTINGS = {
         ["--set", "model.width=10", "--set", "model.heads=4"],
         "model.width = 10 cannot be split into model.heads = 4",
     ),
-    "no GPU here": (["--device", "cuda"], "device 'cuda' is asked for, but torch sees no GPU; use --device cpu"),
+    "no GPU here": (["--device", "cuda"], "device 'cuda' is not available: torch finds no GPU; use --device cpu"),
 }
 
 
@@ -142,7 +142,10 @@ def test_a_wrong_setting_is_said_before_anything_is_done(tmp_path, capsys, monke
 def test_settings_files_that_are_wrong_are_named(tmp_path, capsys):
     data, toml = written(tmp_path / "pairs.tsv"), tmp_path / "my.toml"
     for content, said in (
-        ("[train\n", f"'{toml}' is no TOML: Expected ']' at the end of a table declaration (at line 1, column 7)"),
+        (
+            "[train\n",
+            f"'{toml}' is not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 7)",
+        ),
         ("[trian]\nsteps = 1\n", f"unknown setting 'trian' in {toml}; did you mean 'train'?"),
         ("steps = 1\n", f"unknown setting 'steps' in {toml}; choose from 'model', 'text', 'train'"),
     ):
@@ -154,7 +157,7 @@ def test_a_mistake_of_typing_is_one_line_too(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv")
     assert "--stpes" in refused(capsys, "train", data, "--stpes", "3")
     assert "--steps" in refused(capsys, "train", data, "--steps", "three")
-    assert refused(capsys, "train").startswith("no file of pairs is named; name them first")
+    assert refused(capsys, "train").startswith("no files of pairs given; name them first")
     assert "trian" in refused(capsys, "trian", data)
 
 

@@ -23,9 +23,9 @@ def test_folders_that_are_no_bundle(bundle, tmp_path, capsys, command):
     data = written(tmp_path / "pairs.tsv")
     name, *more = (word.format(data) for word in command)
     for folder, said in (
-        (tmp_path / "none", f"there is no bundle '{tmp_path / 'none'}'; give the folder that `regard train` wrote"),
-        (data, f"'{data}' is a file, not a bundle; give the folder that `regard train` wrote"),
-        (tmp_path, f"'{tmp_path}' is no bundle: it has no manifest.json; give the folder `regard train` wrote"),
+        (tmp_path / "none", f"there is no bundle '{tmp_path / 'none'}'; give a folder written by `regard train`"),
+        (data, f"'{data}' is a file, not a bundle; give a folder written by `regard train`"),
+        (tmp_path, f"'{tmp_path}' is not a bundle: it has no manifest.json; give a folder written by `regard train`"),
         (bundle.parent, f"'{bundle.parent}' is the folder of a run; its bundle is '{bundle}'"),
     ):
         assert refused(capsys, name, folder, *more) == said
@@ -53,14 +53,14 @@ def test_inputs_that_cannot_be_read(bundle, tmp_path, capsys):
     for words, said in (
         (["--input", tmp_path / "none"], f"cannot read '{tmp_path / 'none'}': No such file or directory"),
         (["--input", tmp_path], f"'{tmp_path}' is a folder; name the files in it"),
-        (["--input", broken], f"{broken}:2: byte 4 of the line is 0xE9, which is no UTF-8 here; mend the line"),
+        (["--input", broken], f"{broken}:2: byte 4 of the line, 0xE9, is not valid UTF-8; mend the line"),
         (
             ["--input", table, "--column", "5"],
-            f"{table}, read as tab-separated, has 2 columns; there is no column 5 (they count from 1)",
+            f"{table}, read as tab-separated, has 2 columns; there is no column 5 (counted from 1)",
         ),
         (
             ["--input", table, "--column", "word"],
-            f"{table}: its first line names no column 'word'; choose from 'abc', 'x'",
+            f"{table}: the first line has no column 'word'; choose from 'abc', 'x'",
         ),
         (
             ["--input", table, "--column", "2"],
@@ -76,7 +76,7 @@ def test_broken_text_comes_after_the_answers_before_it(bundle, tmp_path, capsys)
     data, out = tmp_path / "broken.txt", tmp_path / "out.txt"
     data.write_bytes(b"abc\n" * 70 + b"caf\xe9\n")
     said = regard(capsys, "predict", bundle, "--input", data, "--output", out, code=2)[1]
-    assert said == f"regard: {data}:71: byte 4 of the line is 0xE9, which is no UTF-8 here; mend the line\n"
+    assert said == f"regard: {data}:71: byte 4 of the line, 0xE9, is not valid UTF-8; mend the line\n"
     assert not out.exists()
     data.write_bytes(b"abc\n" * 71)
     regard(capsys, "predict", bundle, "--input", data, "--output", out)
@@ -125,7 +125,7 @@ ASKED = {
         ["--long", "cut"],
         "unknown way with long sources 'cut'; choose from 'allow', 'refuse', 'warn'",
     ),
-    "no GPU here": (["--device", "cuda"], "device 'cuda' is asked for, but torch sees no GPU; use --device cpu"),
+    "no GPU here": (["--device", "cuda"], "device 'cuda' is not available: torch finds no GPU; use --device cpu"),
     "device": (["--device", "gpu"], "unknown device 'gpu'; did you mean 'cpu'?"),
 }
 
@@ -141,14 +141,14 @@ def test_what_cannot_be_asked(bundle, tmp_path, capsys, monkeypatch, name):
 def test_pairs_that_cannot_be_read(bundle, tmp_path, capsys):
     data = tmp_path / "pairs.tsv"
     data.write_text("a\tb\nlonely\n")
-    mend = "1 column only, but the target is column 2; mend the line, or go on without it: --bad-lines skip"
+    mend = "1 column only, but the target is column 2; fix the line, or skip it with --bad-lines skip"
     for command in ("evaluate", "score"):
         assert regard(capsys, command, bundle, data, code=2)[1].endswith(f"{data}:2: {mend}\n")
         assert refused(capsys, command, bundle, data, "--source", "word", "--target", "2") == (
-            f"{data}: its first line names no column 'word'; choose from 'a', 'b'"
+            f"{data}: the first line has no column 'word'; choose from 'a', 'b'"
         )
-    assert refused(capsys, "evaluate", bundle).startswith("no file of pairs is named; name them first")
+    assert refused(capsys, "evaluate", bundle).startswith("no files of pairs given; name them first")
     way = "give files of pairs, or --pair SOURCE TARGET; one of the two"
     assert refused(capsys, "score", bundle) == refused(capsys, "score", bundle, data, "--pair", "a", "b") == way
     _, said = regard(capsys, "evaluate", bundle, data, "--bad-lines", "skip")
-    assert said == f"1 bad line left out: 1 missing column (first at {data}:2)\n"
+    assert said == f"skipped 1 bad line: 1 missing column (first at {data}:2)\n"

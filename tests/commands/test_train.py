@@ -138,7 +138,7 @@ def test_bad_lines_that_are_skipped_are_counted_and_written_aside(tmp_path, caps
     train(*arguments(data, tmp_path / "run", *ONE, "--bad-lines", "skip"))
     said = capsys.readouterr().err
     assert (
-        f"3 bad lines left out: 1 missing column (first at {data}:4), 1 broken UTF-8 (first at {data}:5), "
+        f"skipped 3 bad lines: 1 missing column (first at {data}:4), 1 broken UTF-8 (first at {data}:5), "
         f"1 empty side (first at {data}:6)\n"
     ) in said
     assert sum(learned(tmp_path / "run")) == 60

@@ -67,7 +67,7 @@ def test_one_position_at_a_time_is_all_at_once(name: str, backend: str):
     whole, cache = layer(tokens), Cache()
     rows = torch.stack(tokens.unbind())
     for t in range(6):
-        out, cache = layer.step(Ragged.even(rows[:, t], 3), cache)
+        out, cache = layer.step(Ragged.uniform(rows[:, t], 3), cache)
         close(out.values, torch.stack(whole.unbind())[:, t])
 
 
@@ -85,7 +85,7 @@ def test_rows_of_mixed_lengths_step_together(name: str):
     for t in range(2):
         places = [len(prefix) + t for prefix in prefixes]
         here = torch.stack([row[place] for row, place in zip(tokens, places, strict=True)])
-        out, cache = layer.step(Ragged.even(here, 4), cache)
+        out, cache = layer.step(Ragged.uniform(here, 4), cache)
         close(out.values, torch.stack([truth[place] for truth, place in zip(whole, places, strict=True)]))
 
 
@@ -121,9 +121,9 @@ def test_alone_is_as_in_a_batch(name: str, causal: bool, backend: str):
 def test_dense_is_as_ragged(name: str, causal: bool):
     layer = Layer(name, causal=causal)
     dense = torch.randn(3, 7, WIDTH)
-    embedded = layer.embed(Ragged.even(dense.flatten(0, 1), 3))
+    embedded = layer.embed(Ragged.uniform(dense.flatten(0, 1), 3))
     ours = layer.heads(embedded.values.view(3, 7, WIDTH), mask=layer.mask)
-    close(ours.flatten(0, 1), layer(Ragged.even(dense.flatten(0, 1), 3)).values)
+    close(ours.flatten(0, 1), layer(Ragged.uniform(dense.flatten(0, 1), 3)).values)
 
 
 @names

@@ -50,7 +50,7 @@ def test_it_ends_at_once_while_torch_is_still_loading(running, number, code):
 
 def test_mistakes_are_one_line(capsys, tmp_path):
     _, said = regard(capsys, "explore", tmp_path / "nothing", "--no-browser", code=2)
-    assert said == f"regard: there is no bundle '{tmp_path / 'nothing'}'; give the folder that `regard train` wrote\n"
+    assert said == f"regard: there is no bundle '{tmp_path / 'nothing'}'; give a folder written by `regard train`\n"
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -153,7 +153,7 @@ def test_of_a_large_vocabulary_the_tokens_and_what_lies_around_them_are_shown(vi
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 4), (3, 1), (5, 2), (4, 4)])
 def test_a_plane_is_found_however_few_vectors_there_are(rows, width):
-    places, explained = spaces.plane(torch.randn(rows, width))
+    places, explained = spaces.pca_plane(torch.randn(rows, width))
     assert places.shape == (rows, 2)
     assert len(explained) == 2
     assert 0 <= sum(explained) <= 1 + 1e-9

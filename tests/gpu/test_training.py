@@ -226,4 +226,4 @@ def test_weights_are_turned_anew_for_each_step():
 def test_these_kernels_take_what_a_model_has():
     assert fusible(torch.zeros(3, 512, device=CUDA))
     assert not fusible(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
-    assert isinstance(Captured(lambda lesson: lesson.share, batch_tokens=1000, device=CUDA).grain, int)
+    assert isinstance(Captured(lambda lesson: lesson.token_weight, batch_tokens=1000, device=CUDA).grain, int)

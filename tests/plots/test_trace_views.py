@@ -232,7 +232,7 @@ def test_a_large_vocabulary_is_shown_around_the_sentence(before, monkeypatch):
 
 @pytest.mark.parametrize("vectors", [torch.ones(1, 4), torch.tensor([[1.0], [3.0]])])
 def test_less_than_a_plane(vectors):
-    places, (first, second) = embedded.plane(vectors)
+    places, (first, second) = embedded.pca_plane(vectors)
     assert places.shape == (len(vectors), 2)
     assert (first, second) == (len(vectors) - 1, 0)
 

@@ -1,4 +1,4 @@
-"""Corpora: pairs from every format, decisions that are said, and every bad line with its place and reason."""
+"""Corpora: every format, reported decisions, and bad lines with location and reason."""
 
 import csv
 import gzip
@@ -21,12 +21,12 @@ PAIRS = [("eins", "one"), ("zwei, drei", 'two "three"'), ("größer", "bigger")]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
-    def written(name: str, content: str | bytes) -> str:
+    def write_file(name: str, content: str | bytes) -> str:
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return str(path)
 
-    return written
+    return write_file
 
 
 def tsv(pairs: list[tuple[str, str]]) -> str:
@@ -40,7 +40,9 @@ def as_csv(pairs: list[tuple[str, str]], **options: str) -> str:
 
 
 def as_json(pairs: list[tuple[str, str]]) -> str:
-    return "".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
+    return "".join(
+        json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs
+    )
 
 
 # ---- formats
@@ -51,7 +53,7 @@ NAME, HEAD = "(by its name)", "(by its first lines)"
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "description"),
     [
         ("a.tsv", tsv(PAIRS), f"tab-separated, {TWO} {NAME}"),
         ("a.txt", tsv(PAIRS), f"tab-separated, {TWO} {HEAD}"),
@@ -59,20 +61,29 @@ NAME, HEAD = "(by its name)", "(by its first lines)"
         ("a", as_csv(PAIRS), f"CSV with ',' between fields, {TWO} {HEAD}"),
         ("b.csv", as_csv(PAIRS, delimiter=";"), f"CSV with ';' between fields, {TWO} {NAME}"),
         ("a.jsonl", as_json(PAIRS), f"JSON lines, source is 'source' and target 'target' {NAME}"),
-        ("c.csv.gz", gzip.compress(as_csv(PAIRS).encode(), mtime=0), f"CSV with ',' between fields, {TWO} {NAME}"),
+        (
+            "c.csv.gz",
+            gzip.compress(as_csv(PAIRS).encode(), mtime=0),
+            f"CSV with ',' between fields, {TWO} {NAME}",
+        ),
         ("a.data", as_json(PAIRS), f"JSON lines, source is 'source' and target 'target' {HEAD}"),
     ],
 )
-def test_formats_are_found_and_said(write: Callable[..., str], name: str, content: str | bytes, said: str):
+def test_formats_are_detected_and_reported(
+    write: Callable[..., str], name: str, content: str | bytes, description: str
+):
     path = write(name, content)
     corpus = Corpus(path)
     assert list(corpus) == PAIRS
-    assert corpus.decisions == [f"{path}: {said}"]
+    assert corpus.decisions == [f"{path}: {description}"]
 
 
-def test_csv_like_python(write: Callable[..., str]):
+def test_csv_written_by_python_is_read_back(write: Callable[..., str]):
     draw = random.Random(3)
-    pairs = [tuple("x" + "".join(draw.choices('a,";\n |', k=6)) + "y" for _ in range(2)) for _ in range(300)]
+    pairs = [
+        tuple("x" + "".join(draw.choices('a,";\n |', k=6)) + "y" for _ in range(2))
+        for _ in range(300)
+    ]
     for delimiter in ",;|":
         path = write("random.csv", as_csv(pairs, delimiter=delimiter))
         assert list(Corpus(path)) == pairs
@@ -82,13 +93,20 @@ def test_parallel_files(write: Callable[..., str]):
     source, target = write("t.de", "eins\nzwei\n"), write("t.en.gz", gzip.compress(b"one\ntwo\n\n"))
     corpus = Corpus(source, target)
     assert list(corpus) == [("eins", "one"), ("zwei", "two")]
-    assert corpus.decisions == [f"{source} and {target}: line by line, sources and targets"]
+    assert corpus.decisions == [f"{source} and {target}: parallel files, line by line"]
 
 
 def test_several_files_of_several_formats(write: Callable[..., str]):
-    corpus = Corpus([write("a.tsv", tsv(PAIRS)), write("b.jsonl.gz", gzip.compress(as_json(PAIRS[:1]).encode()))])
+    corpus = Corpus(
+        [
+            write("a.tsv", tsv(PAIRS)),
+            write("b.jsonl.gz", gzip.compress(as_json(PAIRS[:1]).encode())),
+        ]
+    )
     assert list(corpus) == [*PAIRS, PAIRS[0]]
-    two = Corpus([write("1.s", "a\nb"), write("2.s", "c")], [write("1.t", "A\nB"), write("2.t", "C")])
+    two = Corpus(
+        [write("1.s", "a\nb"), write("2.s", "c")], [write("1.t", "A\nB"), write("2.t", "C")]
+    )
     assert list(two) == [("a", "A"), ("b", "B"), ("c", "C")]
 
 
@@ -99,7 +117,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch):
     assert corpus.decisions[0].startswith("standard input: tab-separated")
 
 
-def test_outer_white_space_is_no_part_of_a_text(write: Callable[..., str]):
+def test_surrounding_white_space_is_stripped(write: Callable[..., str]):
     assert list(Corpus(write("a.tsv", " a  b \t\u3000c\r\n"))) == [Pair("a  b", "c")]
 
 
@@ -121,26 +139,42 @@ def test_columns_by_name_number_and_guess(write: Callable[..., str]):
 
 def test_json_columns(write: Callable[..., str]):
     nested = write("a.jsonl", '{"id": 1, "translation": {"de": "eins", "en": "one"}}\n')
-    assert list(Corpus(nested, source="translation.de", target="translation.en")) == [("eins", "one")]
+    assert list(Corpus(nested, source="translation.de", target="translation.en")) == [
+        ("eins", "one")
+    ]
     assert list(Corpus(write("b.jsonl", '["eins", "one", 3]\n'))) == [("eins", "one")]
-    assert list(Corpus(write("c.jsonl", '["eins", "one", "un"]\n'), source=3, target=1)) == [("un", "eins")]
+    assert list(Corpus(write("c.jsonl", '["eins", "one", "un"]\n'), source=3, target=1)) == [
+        ("un", "eins")
+    ]
     assert list(Corpus(write("d.jsonl", '{"word": "a", "sound": "AH"}\n'))) == [("a", "AH")]
-    assert list(Corpus(write("e.jsonl", '{"a.b": "x", "c": "y"}\n'), source="a.b", target="c")) == [("x", "y")]
+    assert list(Corpus(write("e.jsonl", '{"a.b": "x", "c": "y"}\n'), source="a.b", target="c")) == [
+        ("x", "y")
+    ]
 
 
-NO_COLUMN = "{}, read as %s, has %s; there is no column %s (they count from 1)"
-UNSETTLED = [
+NO_COLUMN = "{}, read as %s, has %s; there is no column %s (counted from 1)"
+INVALID = [
     (
         "a.tsv",
         "src\ten\n",
         {"source": "sr", "target": "en"},
-        "{}: its first line names no column 'sr'; did you mean 'src'?",
+        "{}: the first line has no column 'sr'; did you mean 'src'?",
     ),
     ("a.tsv", "a\tb\n", {"source": 1, "target": 3}, NO_COLUMN % ("tab-separated", "2 columns", 3)),
     ("a.tsv", "a,b\n", {}, NO_COLUMN % ("tab-separated", "1 column", 2)),
     ("a.csv", "a,b\n", {"source": 0, "target": 1}, NO_COLUMN % ("CSV", "2 columns", 0)),
-    ("a.tsv", "a\tb\n", {"source": 1}, "the source column is 1 but no target column is named; name both or none"),
-    ("a.tsv", "a\tb\n", {"target": 2}, "the target column is 2 but no source column is named; name both or none"),
+    (
+        "a.tsv",
+        "a\tb\n",
+        {"source": 1},
+        "the source column is 1 but the target column is not set; set both or neither",
+    ),
+    (
+        "a.tsv",
+        "a\tb\n",
+        {"target": 2},
+        "the target column is 2 but the source column is not set; set both or neither",
+    ),
     (
         "a.tsv",
         "a\tb\n",
@@ -151,18 +185,23 @@ UNSETTLED = [
         "a.txt",
         "one column\nonly\n",
         {},
-        "{} seems to hold one column: no tabs, commas or JSON in its first lines; "
+        "{} seems to have one column: no tabs, commas or JSON in its first lines; "
         "give pairs, or a second file whose lines are the targets",
     ),
     ("a.tsv", "\n \n", {}, "{} is empty"),
-    ("a.json", '[\n["a", "b"]\n]\n', {}, "{} is not JSON lines; write each object in a line of its own (jq -c)"),
-    ("a.jsonl", '{"a": "x", "b": "y", "c": "z"}\n', {}, "{}: which of 'a', 'b', 'c' are source and target? Name both"),
+    ("a.json", '[\n["a", "b"]\n]\n', {}, "{} is not JSON lines; write one object per line (jq -c)"),
+    (
+        "a.jsonl",
+        '{"a": "x", "b": "y", "c": "z"}\n',
+        {},
+        "{}: which of 'a', 'b', 'c' are source and target? Name both",
+    ),
     ("a.jsonl", "3\n", {}, "{}: which of no columns are source and target? Name both"),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "options", "message"), UNSETTLED)
-def test_files_that_cannot_be_settled(
+@pytest.mark.parametrize(("name", "content", "options", "message"), INVALID)
+def test_invalid_columns_and_formats(
     write: Callable[..., str], name: str, content: str, options: dict[str, Any], message: str
 ):
     path = write(name, content)
@@ -173,92 +212,152 @@ def test_files_that_cannot_be_settled(
 
 def test_wrong_arguments(write: Callable[..., str]):
     path = write("a.tsv", tsv(PAIRS))
-    with pytest.raises(UnknownName, match=r"^unknown way with bad lines 'skp'; did you mean 'skip'\?$"):
+    with pytest.raises(
+        UnknownName, match=r"^unknown bad-line policy 'skp'; did you mean 'skip'\?$"
+    ):
         Corpus(path, bad_lines="skp")
     with pytest.raises(UnknownName, match=r"^unknown format 'tvs'; did you mean 'tsv'\?$"):
         Corpus(path, format="tvs")
-    with pytest.raises(CorpusError, match=r"^no file of pairs is named; name them first, for --targets"):
+    with pytest.raises(
+        CorpusError, match=r"^no files of pairs given; put them first, because --targets"
+    ):
         Corpus([])
     with pytest.raises(CorpusError, match=r"^standard input \('-'\) can be given only once$"):
         Corpus(["-", "-"])
-    with pytest.raises(CorpusError, match=r"^2 source files but 1 target files; each needs its partner$"):
+    with pytest.raises(
+        CorpusError, match=r"^2 source files but 1 target files; each needs a counterpart$"
+    ):
         Corpus([path, path], path)
-    with pytest.raises(CorpusError, match=r"^parallel files have neither columns, header nor format; leave these out$"):
+    with pytest.raises(
+        CorpusError,
+        match=r"^parallel files do not have columns, a header or a format; omit these options$",
+    ):
         Corpus(path, path, source=1, target=2)
 
 
 # ---- bad lines
 
 GOOD = "a\tb\n"
-WAY_OUT = "; mend the line, or go on without it: --bad-lines skip"
+FIX = "; fix the line, or skip it with --bad-lines skip"
 TABS, ARRAYS, OBJECTS = GOOD * 3, '["a", "b"]\n' * 3, as_json([("a", "b")]) * 3
 BAD = {
     "missing column": ("a.tsv", TABS + "only one\n", "1 column only, but the target is column 2"),
-    "extra column": ("a.tsv", TABS + "a\tb\tc\n", "3 columns where the file has 2; is a delimiter inside the text?"),
-    "broken UTF-8": ("a.tsv", TABS.encode() + b"a\xffc\td\n", "byte 2 of the line is 0xFF, which is no UTF-8 here"),
+    "extra column": (
+        "a.tsv",
+        TABS + "a\tb\tc\n",
+        "3 columns where the file has 2; is a delimiter inside the text?",
+    ),
+    "broken UTF-8": (
+        "a.tsv",
+        TABS.encode() + b"a\xffc\td\n",
+        "byte 2 of the line, 0xFF, is not valid UTF-8",
+    ),
     "empty side": ("a.tsv", TABS + "a\t \n", "the target is empty"),
     "empty source": ("a.tsv", TABS + "\tb\n", "the source is empty"),
     "empty line": ("a.tsv", TABS + "\n", "the line is empty"),
-    "broken CSV": ("a.csv", "a,b\n" * 3 + '"x"y,b\n', "a quote is out of place (',' expected after '\"')"),
-    "broken JSON": ("a.jsonl", ARRAYS + '["a", \n', "this is no JSON: Expecting value: line 1 column 7 (char 6)"),
-    "no key": ("a.jsonl", OBJECTS + '{"surce": "x"}\n', "no source: there is no 'source'; did you mean 'surce'?"),
-    "no object": ("a.jsonl", OBJECTS + "[1]\n", "no source: 'source' was asked for, but there is no object to hold it"),
-    "no array": ("a.jsonl", ARRAYS + "{}\n", "no source: column 1 was asked for, but the line is no array"),
-    "short array": ("a.jsonl", ARRAYS + '["a"]\n', "no target: column 2 was asked for, of an array of 1"),
-    "not text": ("a.jsonl", ARRAYS + '["a", 7]\n', "the target is 7, not text in quotes"),
-    "surrogate": ("a.jsonl", ARRAYS + r'["a", "\ud800"]' + "\n", "the target has half a surrogate pair"),
+    "broken CSV": (
+        "a.csv",
+        "a,b\n" * 3 + '"x"y,b\n',
+        "a quote is misplaced (',' expected after '\"')",
+    ),
+    "broken JSON": (
+        "a.jsonl",
+        ARRAYS + '["a", \n',
+        "the line is not valid JSON: Expecting value: line 1 column 7 (char 6)",
+    ),
+    "no key": (
+        "a.jsonl",
+        OBJECTS + '{"surce": "x"}\n',
+        "no source: there is no 'source'; did you mean 'surce'?",
+    ),
+    "no object": (
+        "a.jsonl",
+        OBJECTS + "[1]\n",
+        "no source: 'source' was requested, but its parent is not an object",
+    ),
+    "no array": (
+        "a.jsonl",
+        ARRAYS + "{}\n",
+        "no source: column 1 was requested, but the line is not an array",
+    ),
+    "short array": (
+        "a.jsonl",
+        ARRAYS + '["a"]\n',
+        "no target: column 2 was requested from an array of 1",
+    ),
+    "not text": ("a.jsonl", ARRAYS + '["a", 7]\n', "the target is 7, not a string"),
+    "surrogate": (
+        "a.jsonl",
+        ARRAYS + r'["a", "\ud800"]' + "\n",
+        "the target has half a surrogate pair",
+    ),
     "empty JSON line": ("a.jsonl", ARRAYS + "\n", "the line is empty"),
-    "bad UTF-8 in CSV": ("a.csv", b"a,b\n" * 3 + b"\xc3,b\n", "byte 1 of the line is 0xC3, which is no UTF-8 here"),
+    "bad UTF-8 in CSV": (
+        "a.csv",
+        b"a,b\n" * 3 + b"\xc3,b\n",
+        "byte 1 of the line, 0xC3, is not valid UTF-8",
+    ),
 }
-AS_COUNTED = {"empty source": "empty side", "no key": "missing column", "no object": "missing column"}
-AS_COUNTED |= {"no array": "missing column", "short array": "missing column", "surrogate": "broken UTF-8"}
-AS_COUNTED |= {"empty JSON line": "empty line", "bad UTF-8 in CSV": "broken UTF-8"}
+CATEGORY = {"empty source": "empty side", "no key": "missing column", "no object": "missing column"}
+CATEGORY |= {
+    "no array": "missing column",
+    "short array": "missing column",
+    "surrogate": "broken UTF-8",
+}
+CATEGORY |= {"empty JSON line": "empty line", "bad UTF-8 in CSV": "broken UTF-8"}
 
 
-def followed(content: str | bytes) -> bytes:
-    """The content with one more good line, the first again."""
+def with_good_line(content: str | bytes) -> bytes:
+    """The content and one more good line (a copy of the first)."""
     content = content.encode() if isinstance(content, str) else content
     return content + content.split(b"\n")[0] + b"\n"
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_bad_line_stops_with_its_place(write: Callable[..., str], bad: str):
+def test_bad_line_raises_with_its_location(write: Callable[..., str], bad: str):
     name, content, detail = BAD[bad]
-    path = write(name, followed(content))
+    path = write(name, with_good_line(content))
     with pytest.raises(CorpusError) as error:
         list(Corpus(path))
-    assert str(error.value) == f"{path}:4: {detail}{WAY_OUT}"
+    assert str(error.value) == f"{path}:4: {detail}{FIX}"
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_bad_line_is_skipped_counted_and_put_aside(write: Callable[..., str], bad: str, tmp_path: Path):
+def test_bad_line_is_skipped_counted_and_saved(write: Callable[..., str], bad: str, tmp_path: Path):
     name, content, detail = BAD[bad]
-    path = write(name, followed(content))
-    reason = AS_COUNTED.get(bad, bad)
-    reading = Corpus(path, bad_lines="skip").read(aside=tmp_path / "bad.txt")
+    path = write(name, with_good_line(content))
+    reason = CATEGORY.get(bad, bad)
+    reading = Corpus(path, bad_lines="skip").read(bad_lines_path=tmp_path / "bad.txt")
     assert list(reading) == [("a", "b")] * 4
     assert reading.pairs == 4
     assert reading.problems == {reason: 1}
-    assert reading.summary() == f"1 bad line left out: 1 {reason} (first at {path}:4)"
-    raw = followed(content).split(b"\n")[3]
-    assert (tmp_path / "bad.txt").read_bytes() == f"{path}:4\t{reason}: {detail}\t".encode() + raw + b"\n"
+    assert reading.summary() == f"skipped 1 bad line: 1 {reason} (first at {path}:4)"
+    raw = with_good_line(content).split(b"\n")[3]
+    assert (
+        tmp_path / "bad.txt"
+    ).read_bytes() == f"{path}:4\t{reason}: {detail}\t".encode() + raw + b"\n"
 
 
-def test_empty_lines_at_the_end_are_no_mistake(write: Callable[..., str]):
+def test_empty_lines_at_the_end_are_ignored(write: Callable[..., str]):
     assert list(Corpus(write("a.tsv", GOOD + "\n\r\n \n"))) == [("a", "b")]
     assert list(Corpus(write("a.s", "a\n\n\n"), write("a.t", "b\n\n"))) == [("a", "b")]
 
 
-def test_a_quote_that_never_closes(write: Callable[..., str]):
+def test_unclosed_quote(write: Callable[..., str]):
     path = write("a.csv", "a,b\n" * 3 + '"never,closed\n' + "a,b\n" * 50_000)
-    with pytest.raises(CorpusError, match=rf"^{path}:4: a quoted field has no end \(field larger than field limit"):
+    with pytest.raises(
+        CorpusError,
+        match=rf"^{path}:4: a quoted field is not closed \(field larger than field limit",
+    ):
         list(Corpus(path))
     short = write("b.csv", "a,b\n" * 3 + '"never,closed\na,b\n')
-    with pytest.raises(CorpusError, match=rf"^{short}:4: a quoted field has no end \(unexpected end of data\)"):
+    with pytest.raises(
+        CorpusError, match=rf"^{short}:4: a quoted field is not closed \(unexpected end of data\)"
+    ):
         list(Corpus(short))
 
 
-def test_a_line_that_is_too_long(write: Callable[..., str], monkeypatch: pytest.MonkeyPatch):
+def test_line_over_the_size_limit(write: Callable[..., str], monkeypatch: pytest.MonkeyPatch):
     path = write("a.tsv", GOOD + "x" * (17 << 20) + "\ty\n" + GOOD)
     with pytest.raises(CorpusError, match=rf"^{path}:2: the line is longer than 16 MiB"):
         list(Corpus(path))
@@ -267,59 +366,72 @@ def test_a_line_that_is_too_long(write: Callable[..., str], monkeypatch: pytest.
 
 def test_parallel_files_of_unequal_length(write: Callable[..., str]):
     long, short = write("long", "a\nb\nc\n"), write("short", "A\n")
-    said = f"{long} goes on at line 2, after the end of {short}, for 2 lines; parallel files must match line by line"
+    message = (
+        f"{long} has 2 lines more than {short}, from line 2; parallel files must match line by line"
+    )
     for files in ((long, short), (short, long)):
-        for bad_lines in ("stop", "skip"):  # which lines belong together nobody can tell
+        for bad_lines in ("stop", "skip"):  # the alignment is unknown, so skipping cannot help
             with pytest.raises(CorpusError) as error:
                 list(Corpus(*files, bad_lines=bad_lines))
-            assert str(error.value) == said
+            assert str(error.value) == message
 
 
 def test_bad_lines_of_parallel_files(write: Callable[..., str]):
     source, target = write("s", "a\nb\n\n\nc\n"), write("t", b"A\n\xff\nx\n\nC\n")
-    with pytest.raises(CorpusError, match=rf"^{source}:2: in the target file, byte 1 of the line is 0xFF"):
+    with pytest.raises(
+        CorpusError, match=rf"^{source}:2: in the target file, byte 1 of the line, 0xFF"
+    ):
         list(Corpus(source, target))
     reading = Corpus(source, target, bad_lines="skip").read()
     assert list(reading) == [("a", "A"), ("c", "C")]
     assert reading.problems == {"broken UTF-8": 1, "empty side": 1, "empty line": 1}
 
 
-def test_a_truncated_archive(write: Callable[..., str]):
+def test_truncated_archive(write: Callable[..., str]):
     packed = gzip.compress(tsv([(str(i), str(i * 7919 % 10007)) for i in range(30_000)]).encode())
     cut, whole = write("cut.tsv.gz", packed[: len(packed) // 2]), write("whole.tsv", GOOD)
-    with pytest.raises(CorpusError, match=rf"^{cut} is cut short after line [\d,]+; copy it anew$"):
+    with pytest.raises(
+        CorpusError, match=rf"^{cut} is truncated after line [\d,]+; copy it again$"
+    ):
         list(Corpus([cut, whole]))
     reading = Corpus([cut, whole], bad_lines="skip").read()
     assert list(reading)[-1] == ("a", "b")
-    assert reading.summary() == f"1 bad line left out: 1 damaged file (first at {cut})"
-    unsealed = write("unsealed.tsv.gz", gzip.compress(tsv(PAIRS).encode())[:-4])  # all there but the checksum
-    with pytest.raises(CorpusError, match=rf"^{unsealed} is cut short after line 3; copy it anew$"):
+    assert reading.summary() == f"skipped 1 bad line: 1 damaged file (first at {cut})"
+    unsealed = write(
+        "unsealed.tsv.gz", gzip.compress(tsv(PAIRS).encode())[:-4]
+    )  # complete except for the checksum
+    with pytest.raises(
+        CorpusError, match=rf"^{unsealed} is truncated after line 3; copy it again$"
+    ):
         list(Corpus(unsealed))
     assert list(Corpus(unsealed, bad_lines="skip")) == PAIRS
 
 
-def test_no_pairs_at_all(write: Callable[..., str]):
+def test_corpus_without_pairs(write: Callable[..., str]):
     path = write("a.tsv", "source\ttarget\n")
     with pytest.raises(CorpusError, match=rf"^no pairs in {path}$"):
         list(Corpus(path))
     bad = write("b.tsv", "a\t\n")
     with pytest.raises(
-        CorpusError, match=rf"^no pairs in {bad}; 1 bad line left out: 1 empty side \(first at {bad}:1\)$"
+        CorpusError,
+        match=rf"^no pairs in {bad}; skipped 1 bad line: 1 empty side \(first at {bad}:1\)$",
     ):
         list(Corpus(bad, bad_lines="skip"))
 
 
-def test_an_unfinished_reading_leaves_no_file(write: Callable[..., str], tmp_path: Path):
+def test_unfinished_pass_leaves_no_file(write: Callable[..., str], tmp_path: Path):
     path = write("a.tsv", GOOD + "bad\n" + GOOD)
-    reading = iter(Corpus(path, bad_lines="skip").read(aside=tmp_path / "bad.txt"))
+    reading = iter(Corpus(path, bad_lines="skip").read(bad_lines_path=tmp_path / "bad.txt"))
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     assert [file.name for file in tmp_path.iterdir()] == ["a.tsv"]
-    with pytest.raises(CorpusError, match=r"^cannot write bad lines to '.*no/bad.txt': No such file or directory$"):
-        list(Corpus(path, bad_lines="skip").read(aside=tmp_path / "no/bad.txt"))
+    with pytest.raises(
+        CorpusError, match=r"^cannot write bad lines to '.*no/bad.txt': No such file or directory$"
+    ):
+        list(Corpus(path, bad_lines="skip").read(bad_lines_path=tmp_path / "no/bad.txt"))
 
 
-def test_fingerprints_tell_data_and_settings_apart(write: Callable[..., str]):
+def test_fingerprint_covers_data_and_settings(write: Callable[..., str]):
     path = write("a.tsv", GOOD * 2)
     first = Corpus(path).fingerprint()
     assert first == Corpus(path).fingerprint()
@@ -331,7 +443,7 @@ def test_fingerprints_tell_data_and_settings_apart(write: Callable[..., str]):
     assert Corpus(path).fingerprint()["a.tsv"] != first["a.tsv"]
 
 
-def test_the_same_file_by_another_path_is_the_same_data(write: Callable[..., str], tmp_path: Path, monkeypatch):
+def test_fingerprint_ignores_folders(write: Callable[..., str], tmp_path: Path, monkeypatch):
     write("a.tsv", GOOD)
     (tmp_path / "more").mkdir()
     (tmp_path / "more/a.tsv").write_text(GOOD * 2)
@@ -343,7 +455,7 @@ def test_the_same_file_by_another_path_is_the_same_data(write: Callable[..., str
 
 
 @pytest.mark.parametrize("rest", ['"x",y\n' * 2, "c,d\n" * 2, "c,d\n" * 40_000])
-def test_a_stray_quote_takes_no_other_line_with_it(write: Callable[..., str], tmp_path: Path, rest: str):
+def test_stray_quote_affects_only_its_line(write: Callable[..., str], tmp_path: Path, rest: str):
     path = write("a.csv", "a,b\n" * 3 + '"what,is this\n' + rest)
     reading = Corpus(path, bad_lines="skip").read(tmp_path / "bad.txt")
     assert len(list(reading)) == 3 + rest.count("\n")
@@ -351,9 +463,11 @@ def test_a_stray_quote_takes_no_other_line_with_it(write: Callable[..., str], tm
     assert (tmp_path / "bad.txt").read_text().endswith('\t"what,is this\n')
 
 
-def test_lines_that_end_in_carriage_returns_alone_are_refused(write: Callable[..., str]):
+def test_bare_carriage_returns_are_rejected(write: Callable[..., str]):
     path = write("a.tsv", b"a\tb\rc\td\r")
-    with pytest.raises(CorpusError, match=rf"^{path} ends lines in carriage returns alone; mend it: tr "):
+    with pytest.raises(
+        CorpusError, match=rf"^{path} uses bare carriage returns as line ends; convert it: tr "
+    ):
         Corpus(path)
     assert list(Corpus(write("b.tsv", b"a\tb\r\nc\td\r"))) == [("a", "b"), ("c", "d")]
     assert list(Corpus(write("c.tsv", b"a\tb"))) == [("a", "b")]

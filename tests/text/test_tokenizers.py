@@ -1,4 +1,4 @@
-"""Tokenisers: exact round trips, honest unknowns, true places, and a file that the library reads without us."""
+"""Tokenizers: lossless round trips, unknown symbols, spans, and standard tokenizer.json files."""
 
 import json
 import random
@@ -10,8 +10,7 @@ import tokenizers
 
 from regard.errors import UnknownName
 from regard.text import BEGIN, END, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
-from regard.text.tokenizers import BYTES, SYMBOLS, TokenizerError
-from regard.text.unicode import nfc, origins
+from regard.text.tokenizers import BYTE_TOKENS, SPECIAL_TOKENS, TokenizerError, nfc, source_spans
 
 LINES = [
     "the cat sat on the mat, the cat did",
@@ -23,7 +22,7 @@ LINES = [
     "tab\tand\nline feed, \u2028 and \N{NO-BREAK SPACE} too",
     "<0x0A> <s> </s> < unknown > ▁ Ġ",
 ]
-# What texts are made of in the random tests: all of it is in LINES, in other orders and decompositions.
+# Parts of random texts: all are in LINES, in other orders and decompositions.
 SCRAPS = [
     "e\u0308",
     "o\u0308",
@@ -62,7 +61,7 @@ def exact(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def texts(seed: int, count: int = 300) -> list[str]:
-    """Random texts of the scraps and of single characters of LINES."""
+    """Random texts from SCRAPS and single characters of LINES."""
     draw = random.Random(seed)
     stuff = [*SCRAPS * 3, *"".join(LINES)]
     return ["".join(draw.choices(stuff, k=draw.randrange(12))) for _ in range(count)]
@@ -70,14 +69,14 @@ def texts(seed: int, count: int = 300) -> list[str]:
 
 def test_characters_by_hand():
     tokenizer = train_tokenizer("characters", ["banana"])
-    assert tokenizer.encode("nab") == [4, 3, 5]  # after the symbols, the frequent first: a n b
+    assert tokenizer.encode("nab") == [4, 3, 5]  # after the special tokens, by frequency: a n b
     assert tokenizer.decode([5, 3, 4, 3]) == "bana"
     assert len(tokenizer) == 6
 
 
 def test_words_by_hand():
     tokenizer = train_tokenizer("words", ["HH AH0 L OW1", "AH0  L"])
-    assert tokenizer.encode("L AH0  HH ") == [4, 3, 5]  # AH0 and L twice, in the alphabet's order; then HH, OW1
+    assert tokenizer.encode("L AH0  HH ") == [4, 3, 5]  # AH0 and L (twice), then HH and OW1
     assert tokenizer.decode([BEGIN, 6, 3, END]) == "OW1 AH0"
 
 
@@ -90,27 +89,39 @@ def test_bytes_by_hand():
 def test_bpe_by_hand():
     tokenizer = train_tokenizer("bpe", ["aaab aab aab"], size=3 + 256 + 6)
     labels = [tokenizer.label(id) for id in range(259, len(tokenizer))]
-    # a+a stands 4 times; then " "+aa twice (as aa+b, but the lower ids come first); then " aa"+b twice
+    # a+a occurs 4 times; then " "+aa twice (as aa+b, but the lower ids come first); then " aa"+b twice
     assert labels == [" ", "a", "b", "aa", " aa", " aab"]
-    assert [tokenizer.label(id) for id in tokenizer.encode("aabaaa b aab")] == ["aa", "b", "aa", "a", " ", "b", " aab"]
+    assert [tokenizer.label(id) for id in tokenizer.encode("aabaaa b aab")] == [
+        "aa",
+        "b",
+        "aa",
+        "a",
+        " ",
+        "b",
+        " aab",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_digits_and_signs_stand_apart_from_letters(kind: str):
+def test_digits_and_punctuation_are_separate_tokens(kind: str):
     tokenizer = train_tokenizer(kind, ["in 1984, (so) he said"] * 30, size=400)
     assert [piece.text.strip() for piece in tokenizer.pieces("1984")] == ["1", "9", "8", "4"]
-    letters = {character.isalpha() for id in range(259, len(tokenizer)) for character in tokenizer.label(id).strip()}
+    letters = {
+        character.isalpha()
+        for id in range(259, len(tokenizer))
+        for character in tokenizer.label(id).strip()
+    }
     assert letters == {True, False}
     for id in range(259, len(tokenizer)):
         assert len({character.isalpha() for character in tokenizer.label(id).strip()}) <= 1
 
 
-def test_symbols_have_fixed_ids(tokenizer: Tokenizer):
+def test_special_tokens_have_fixed_ids(tokenizer: Tokenizer):
     assert (UNKNOWN, BEGIN, END) == (0, 1, 2)
-    assert [tokenizer.label(id) for id in range(3)] == list(SYMBOLS)
+    assert [tokenizer.label(id) for id in range(3)] == list(SPECIAL_TOKENS)
 
 
-def test_kind_is_known_from_the_file(tokenizer: Tokenizer, tmp_path: Path):
+def test_kind_is_inferred_from_the_file(tokenizer: Tokenizer, tmp_path: Path):
     tokenizer.save(tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert again.kind == tokenizer.kind
@@ -120,7 +131,7 @@ def test_kind_is_known_from_the_file(tokenizer: Tokenizer, tmp_path: Path):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_decode_undoes_encode(exact: Tokenizer, seed: int):
+def test_decode_inverts_encode(exact: Tokenizer, seed: int):
     for text in [*LINES, *texts(seed)]:
         ids = exact.encode(text)
         assert exact.decode(ids) == unicodedata.normalize("NFC", text)
@@ -128,33 +139,35 @@ def test_decode_undoes_encode(exact: Tokenizer, seed: int):
         assert not {UNKNOWN, BEGIN, END} & set(ids)
 
 
-def test_words_come_back_with_single_spaces():
+def test_words_are_decoded_with_single_spaces():
     tokenizer = trained("words")
     for line in LINES:
-        assert tokenizer.decode(tokenizer.encode(line)) == " ".join(unicodedata.normalize("NFC", line).split())
+        assert tokenizer.decode(tokenizer.encode(line)) == " ".join(
+            unicodedata.normalize("NFC", line).split()
+        )
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
-def test_any_character_survives_where_bytes_stand_in(kind: str):
+def test_byte_fallback_preserves_any_character(kind: str):
     tokenizer = train_tokenizer(kind, ["only latin letters here"] * 5, size=300)
     draw = random.Random(5)
     known = [chr(c) for c in range(0x30000) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
     for _ in range(200):
         text = "".join(draw.choices(known, k=8)) + " letters"
         assert tokenizer.decode(tokenizer.encode(text)) == unicodedata.normalize("NFC", text)
-        assert tokenizer.unknown(text) == []
+        assert tokenizer.unknown_symbols(text) == []
 
 
 def test_unknown_symbols_are_reported():
     characters = train_tokenizer("characters", ["abc"])
-    assert characters.unknown("a€bcx€") == ["€", "x", "€"]
+    assert characters.unknown_symbols("a€bcx€") == ["€", "x", "€"]
     assert characters.decode(characters.encode("a€b")) == "a\N{REPLACEMENT CHARACTER}b"
     words = train_tokenizer("words", ["HH AH0"])
-    assert words.unknown("HH  ZH AH0 OY") == ["ZH", "OY"]
-    assert words.unknown("HH AH0") == []
+    assert words.unknown_symbols("HH  ZH AH0 OY") == ["ZH", "OY"]
+    assert words.unknown_symbols("HH AH0") == []
 
 
-def test_the_library_alone_reads_the_file(tokenizer: Tokenizer, tmp_path: Path):
+def test_library_reads_the_file_alone(tokenizer: Tokenizer, tmp_path: Path):
     path = str(tmp_path / "tokenizer.json")
     tokenizer.save(path)
     alone = tokenizers.Tokenizer.from_file(path)
@@ -166,22 +179,22 @@ def test_the_library_alone_reads_the_file(tokenizer: Tokenizer, tmp_path: Path):
             assert alone.decode(ids) == tokenizer.decode(ids)
 
 
-def test_no_text_is_read_as_a_symbol(tokenizer: Tokenizer):
-    for symbol in SYMBOLS:
+def test_text_never_encodes_to_special_tokens(tokenizer: Tokenizer):
+    for symbol in SPECIAL_TOKENS:
         ids = tokenizer.encode(f"{symbol} x{symbol}")
         assert not {BEGIN, END} & set(ids)
         assert tokenizer.kind not in EXACT or tokenizer.decode(ids) == f"{symbol} x{symbol}"
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
-def test_no_text_is_read_as_the_name_of_a_byte(kind: str):
+def test_text_never_encodes_to_named_byte_tokens(kind: str):
     tokenizer = train_tokenizer(kind, ["<0x0A> <0x0A>x <0x0A>"] * 50, size=400)
-    for text in (*BYTES, "<0x0A><0x0A> <0x0A>"):
+    for text in (*BYTE_TOKENS, "<0x0A><0x0A> <0x0A>"):
         assert tokenizer.decode(tokenizer.encode(text)) == text
     assert 3 + 0x0A not in tokenizer.encode("<0x0A>")
 
 
-def test_pieces_point_into_the_text_as_it_was():
+def test_pieces_have_spans_in_the_original_text():
     text = "ne\u0301 \u1112\u1161\u11abx"  # né, 한 from three jamo, x
     characters = train_tokenizer("characters", ["né x"])
     assert characters.pieces(text) == [
@@ -212,11 +225,11 @@ def test_pieces_cover_the_text(exact: Tokenizer):
                 assert piece.text in unicodedata.normalize("NFC", text[piece.start : piece.end])
 
 
-def test_laid_out_ids_point_into_their_text(tokenizer: Tokenizer):
+def test_decoded_pieces_have_spans_in_the_text(tokenizer: Tokenizer):
     for text in LINES:
         ids = [BEGIN, *tokenizer.encode(text), END]
         written = tokenizer.decode(ids)
-        pieces = tokenizer.laid_out(ids)
+        pieces = tokenizer.decode_pieces(ids)
         assert (pieces[0].start, pieces[0].end) == (0, 0)
         assert (pieces[-1].start, pieces[-1].end) == (len(written), len(written))
         for piece in pieces[1:-1]:
@@ -224,46 +237,55 @@ def test_laid_out_ids_point_into_their_text(tokenizer: Tokenizer):
                 assert written[piece.start : piece.end] == piece.text
 
 
-def test_laid_out_half_characters():
+def test_decoded_pieces_of_partial_characters():
     bytes_ = train_tokenizer("bytes", [])
     euro = bytes_.encode("€")
-    assert [(p.start, p.end) for p in bytes_.laid_out([*euro, *bytes_.encode("x")])] == [(0, 1)] * 3 + [(1, 2)]
+    assert [(p.start, p.end) for p in bytes_.decode_pieces([*euro, *bytes_.encode("x")])] == [
+        (0, 1)
+    ] * 3 + [(1, 2)]
     assert bytes_.decode(euro[:2]) == "\N{REPLACEMENT CHARACTER}"
 
 
-def test_origins_by_hand():
-    assert origins("abc") == [(0, 1), (1, 2), (2, 3)]
-    assert origins("ae\u0301\u0302b") == [(0, 1), (1, 4), (1, 4), (4, 5)]  # é and a second mark
-    assert origins("q\u0307\u0323") == [(0, 3)] * 3  # marks trade places
-    assert origins("\u1112\u1161\u11ab\u1112") == [(0, 3), (3, 4)]
-    assert origins("") == []
+def test_source_spans_by_hand():
+    assert source_spans("abc") == [(0, 1), (1, 2), (2, 3)]
+    assert source_spans("ae\u0301\u0302b") == [
+        (0, 1),
+        (1, 4),
+        (1, 4),
+        (4, 5),
+    ]  # é and a second mark
+    assert source_spans("q\u0307\u0323") == [(0, 3)] * 3  # marks are reordered
+    assert source_spans("\u1112\u1161\u11ab\u1112") == [(0, 3), (3, 4)]
+    assert source_spans("") == []
 
 
-def test_origins_fit_the_normal_text():
+def test_source_spans_cover_the_text():
     for text in texts(13):
-        stretches = origins(text)
-        assert len(stretches) == len(unicodedata.normalize("NFC", text))
-        assert "".join(text[a:b] for a, b in sorted(set(stretches))) == text
+        spans = source_spans(text)
+        assert len(spans) == len(unicodedata.normalize("NFC", text))
+        assert "".join(text[a:b] for a, b in sorted(set(spans))) == text
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe"])
-def test_training_is_repeatable_whatever_the_order(kind: str):
+def test_training_is_independent_of_line_order(kind: str):
     first, again = (train_tokenizer(kind, lines) for lines in (LINES * 3, iter(LINES[::-1] * 3)))
     assert first.fingerprint == again.fingerprint
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe", "unigram"])
-def test_size_is_kept_and_the_frequent_stay(kind: str):
+def test_size_limit_keeps_frequent_tokens(kind: str):
     size = 290 if kind in ("bpe", "unigram") else 8
     tokenizer = train_tokenizer(kind, ["e e e e t t t a a a o o i i n n rare"] * 3, size=size)
     assert len(tokenizer) <= size
     assert UNKNOWN not in tokenizer.encode("e t a")
 
 
-def test_thousands_of_characters_leave_room_for_pieces():
+def test_large_alphabets_leave_room_for_subwords():
     draw = random.Random(0)
     han = [chr(0x4E00 + i) for i in range(3000)]
-    lines = ["".join(draw.choices(han, [1 / (i + 1) for i in range(3000)], k=20)) for _ in range(400)]
+    lines = [
+        "".join(draw.choices(han, [1 / (i + 1) for i in range(3000)], k=20)) for _ in range(400)
+    ]
     for kind in ("bpe", "unigram"):
         tokenizer = train_tokenizer(kind, lines, size=1000)
         assert len(tokenizer) <= 1000
@@ -274,26 +296,31 @@ def test_thousands_of_characters_leave_room_for_pieces():
 @pytest.mark.parametrize(
     ("kind", "lines", "size", "message"),
     [
-        ("bpe", ["a"], 259, "a bpe tokeniser needs a size of at least 260; got 259"),
-        ("words", ["a"], 3, "a words tokeniser needs a size of at least 4; got 3"),
-        ("characters", [], None, "no text to learn characters from; give lines that are not empty"),
-        ("unigram", ["", ""], None, "no text to learn unigram from; give lines that are not empty"),
-        ("words", [" "], None, "no text to learn words from; give lines that are not empty"),
+        ("bpe", ["a"], 259, "a bpe tokenizer needs a size of at least 260; got 259"),
+        ("words", ["a"], 3, "a words tokenizer needs a size of at least 4; got 3"),
+        ("characters", [], None, "no text to train characters on; give lines that are not empty"),
+        ("unigram", ["", ""], None, "no text to train unigram on; give lines that are not empty"),
+        ("words", [" "], None, "no text to train words on; give lines that are not empty"),
     ],
 )
-def test_what_cannot_be_trained(kind: str, lines: list[str], size: int | None, message: str):
+def test_invalid_training(kind: str, lines: list[str], size: int | None, message: str):
     with pytest.raises(TokenizerError, match=f"^{message}$"):
         train_tokenizer(kind, lines, size=size)
 
 
 def test_unknown_kind():
-    with pytest.raises(UnknownName, match=r"^unknown tokeniser 'character'; did you mean 'characters'\?$"):
+    with pytest.raises(
+        UnknownName, match=r"^unknown tokenizer 'character'; did you mean 'characters'\?$"
+    ):
         train_tokenizer("character", ["a"])
 
 
 def test_ids_out_of_range(tokenizer: Tokenizer):
     size = len(tokenizer)
-    with pytest.raises(TokenizerError, match=rf"^id {size} is not in this vocabulary of {size} \(0 to {size - 1}\)$"):
+    with pytest.raises(
+        TokenizerError,
+        match=rf"^id {size} is not in this vocabulary of {size} \(0 to {size - 1}\)$",
+    ):
         tokenizer.decode([3, size])
     with pytest.raises(TokenizerError, match=r"^id -1 is not in this vocabulary"):
         tokenizer.label(-1)
@@ -302,29 +329,42 @@ def test_ids_out_of_range(tokenizer: Tokenizer):
 
 
 def test_half_a_surrogate_pair(tokenizer: Tokenizer):
-    with pytest.raises(TokenizerError, match=r"is not Unicode text: half a surrogate pair; read it as UTF-8$"):
+    with pytest.raises(
+        TokenizerError,
+        match=r"is not valid Unicode: it has half a surrogate pair; decode it as UTF-8$",
+    ):
         tokenizer.encode("a\ud800")
 
 
-def test_files_that_are_no_tokenisers(tmp_path: Path):
+def test_invalid_tokenizer_files(tmp_path: Path):
     path = tmp_path / "tokenizer.json"
-    with pytest.raises(TokenizerError, match=r"^cannot read tokeniser '.*tokenizer.json': No such file or directory$"):
+    with pytest.raises(
+        TokenizerError,
+        match=r"^cannot read tokenizer '.*tokenizer.json': No such file or directory$",
+    ):
         Tokenizer.load(path)
     trained("bpe").save(path)
     whole = path.read_text()
     path.write_text(whole[: len(whole) // 2])
-    with pytest.raises(TokenizerError, match=r"^'.*tokenizer.json' is no whole tokenizer.json \(.*\); copy it anew$"):
+    with pytest.raises(
+        TokenizerError,
+        match=r"^'.*tokenizer.json' is not a valid tokenizer.json \(.*\); copy it again$",
+    ):
         Tokenizer.load(path)
     path.write_bytes(b"\xff\x00")
-    with pytest.raises(TokenizerError, match=r"is no whole tokenizer.json"):
+    with pytest.raises(TokenizerError, match=r"is not a valid tokenizer.json"):
         Tokenizer.load(path)
-    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "a": 1}, unk_token="<pad>")).save(str(path))
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "a": 1}, unk_token="<pad>")).save(
+        str(path)
+    )
     with pytest.raises(
-        TokenizerError, match=r"is not one of Regard's tokenisers: its id 0 is '<pad>', not '< unknown >'"
+        TokenizerError, match=r"is not a Regard tokenizer: id 0 is '<pad>', not '< unknown >'"
     ):
         Tokenizer.load(path)
     altered = json.loads(whole)
     altered["normalizer"] = None
     path.write_text(json.dumps(altered))
-    with pytest.raises(TokenizerError, match=r"was altered: parts of it are missing; copy it anew$"):
+    with pytest.raises(
+        TokenizerError, match=r"was altered: parts of it are missing; copy it again$"
+    ):
         Tokenizer.load(path)

@@ -10,8 +10,8 @@ from regard.config import TrainSettings, TransformerSettings
 from regard.errors import RegardError
 from regard.models import build
 from regard.ragged import Ragged
-from regard.text import Batch, Batches, Shape
-from regard.text.bucketing import plan
+from regard.text import Batch, Batches, StaticShape
+from regard.text.bucketing import plan_batches
 from regard.train.distributed import World
 from regard.train.graph_step import Captured
 from regard.train.loop import Trainer
@@ -81,14 +81,14 @@ def test_shapes_are_few_however_many_batches_come():
     random = np.random.default_rng(1)
     source = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, 60_000)), 5, 60).astype(np.int64)
     target = np.clip(np.rint(source * random.lognormal(0, 0.15, 60_000)), 5, 60).astype(np.int64)
-    captured = Captured(lambda lesson: lesson.share, batch_tokens=12_000, device=CPU, replay=False)
+    captured = Captured(lambda lesson: lesson.token_weight, batch_tokens=12_000, device=CPU, replay=False)
     seen, steps, after = set(), 0, []
     for epoch in range(4):
-        made = plan(source, target, batch_tokens=12_000, seed=1, epoch=epoch)
+        made = plan_batches(source, target, batch_tokens=12_000, seed=1, epoch=epoch)
         for step in range(len(made)):
             sides = [_blank(lengths[made.batch(step)]) for lengths in (source, target)]
             batch = Batch(*sides, torch.arange(len(sides[0])), 1, 1, 1)
-            seen.add(Shape.of(batch, captured.grain))
+            seen.add(StaticShape.from_batch(batch, captured.grain))
             steps += 1
         after.append(len(seen))
     assert steps > 1_000
@@ -130,7 +130,7 @@ def test_memory_that_runs_out_between_two_optimizers_ends_the_run(monkeypatch: p
 
 def test_the_next_batch_is_prepared_while_this_one_is_learned():
     batches = Three()
-    ahead = Ahead(batches, lambda batch: (Shape(1, 1, 1, 16, 16), batch.source.values))
+    ahead = Ahead(batches, lambda batch: (StaticShape(1, 1, 1, 16, 16), batch.source.values))
     epoch, step, batch, prepared = ahead.take(0, 2)
     assert (epoch, step) == (0, 2)
     assert prepared is not None

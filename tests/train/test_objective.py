@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from regard.config import TransformerSettings
 from regard.models import build
 from regard.ragged import Ragged
-from regard.text import BEGIN, END, Batch, split
+from regard.text import BEGIN, END, Batch, split_batch
 from regard.train.objective import Objective
 
 VOCABULARY = 9
@@ -65,7 +65,7 @@ def test_smoothing_gives_a_share_of_the_target_to_every_symbol_alike(model):
 
 def test_parts_of_a_step_add_up_to_the_whole(model):
     objective, whole = Objective(model, label_smoothing=0.1), batch()
-    first, second = split(whole)
+    first, second = split_batch(whole)
     torch.testing.assert_close(objective(first) + objective(second), objective(whole))
     for ours, theirs in zip(
         gradients(model, objective(first), objective(second)), gradients(model, objective(whole)), strict=True

@@ -56,10 +56,10 @@ def test_ones_own_held_out_part_is_asked_and_all_the_rest_learned(tmp_path):
 def test_held_out_sources_that_are_learned_from_are_said(tmp_path):
     (tmp_path / "one").mkdir()
     held = [(PAIRS[3][0], "another answer"), ("never seen", "x"), *[PAIRS[5]] * 2]
-    said = "2 of 3 held-out sources are learned from, too: there memory is measured as well"
+    said = "2 of 3 held-out sources also occur in the training data; they partly measure memorisation"
     assert said in prepared(tmp_path / "one", held=held).decisions
     assert said in prepared(tmp_path / "one", held=held).decisions  # when the run goes on, too
-    assert "learned from, too" not in " ".join(prepared(tmp_path, held=[("never seen", "x")]).decisions)
+    assert "also occur in the training data" not in " ".join(prepared(tmp_path, held=[("never seen", "x")]).decisions)
 
 
 def test_held_out_sources_beyond_the_limit_are_not_asked_and_that_is_said(tmp_path):
@@ -179,7 +179,7 @@ def test_when_every_pair_is_too_long_the_limit_can_be_raised_in_place(tmp_path):
 def test_bad_lines_that_were_left_out_are_said(tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS) + "alone\n")
     made = prepared(tmp_path, bad_lines="skip")
-    said = f"1 bad line left out: 1 missing column (first at {tmp_path / 'pairs.tsv'}:81)"
+    said = f"skipped 1 bad line: 1 missing column (first at {tmp_path / 'pairs.tsv'}:81)"
     assert said in made.decisions
 
 
@@ -217,7 +217,7 @@ def test_a_preparation_that_was_killed_at_its_end_is_done_again_whatever_was_ask
 
 
 def test_an_unknown_tokeniser_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(RegardError, match="unknown tokeniser 'byte'; did you mean 'bytes'"):
+    with pytest.raises(RegardError, match="unknown tokenizer 'byte'; did you mean 'bytes'"):
         prepared(tmp_path, text=TextSettings(target_tokenizer="byte"))
     assert not (tmp_path / "data").exists()
 

@@ -40,7 +40,7 @@ def test_the_hungriest_steps_have_the_most_pairs_and_the_longest(tmp_path):
     data = prepare(
         Corpus(written(tmp_path / "pairs.tsv", lines)), None, TextSettings(), 1, tmp_path / "data", lambda _: None
     )
-    batches = Batches(data.pairs, batch_tokens=600, seed=1, limit=data.limit)
+    batches = Batches(data.pairs, batch_tokens=600, seed=1, max_tokens=data.limit)
     tried = _hungriest(batches)
     every = list(batches.epoch(0))
     assert max(len(batch) for batch in tried) == max(len(batch) for batch in every)

@@ -10,7 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from regard.terminal import clean, duration
+from regard.terminal import format_duration, sanitize
 from regard.train.view import Guarded, Live, Pace, Plain, View, live
 from tests.terminal import shown
 
@@ -254,8 +254,8 @@ def test_a_dumb_terminal_gets_lines(monkeypatch):
 
 def test_durations_as_people_say_them():
     said = {0: "0 s", 59.4: "59 s", 59.6: "1 min 00 s", 3599: "59 min 59 s", 7325: "2 h 02 min", -1: "0 s"}
-    assert {seconds: duration(seconds) for seconds in said} == said
+    assert {seconds: format_duration(seconds) for seconds in said} == said
 
 
 def test_joiners_survive_and_bidirectional_overrides_do_not():
-    assert clean("می\u200cخواهم \u202eabc\n") == "می\u200cخواهم �abc�"
+    assert sanitize("می\u200cخواهم \u202eabc\n") == "می\u200cخواهم �abc�"

@@ -168,7 +168,7 @@ def check(queries: Sequences, keys: Sequences, values: Sequences) -> None:
         raise ShapeError(f"queries come in {q['batch']} sequences, keys in {k['batch']}, values in {v['batch']}")
     if k["time"] != v["time"]:
         raise ShapeError(f"each key needs one value; got {k['time']} keys and {v['time']} values")
-    if isinstance(keys, Ragged) and isinstance(values, Ragged) and not keys.same_cut(values):
+    if isinstance(keys, Ragged) and isinstance(values, Ragged) and not keys.same_lengths(values):
         raise ShapeError("keys and values must be cut into the same sequences; their offsets differ")
     if k["heads"] != v["heads"]:
         raise ShapeError(f"keys come in {k['heads']} groups but values in {v['heads']}; give both the same number")

@@ -31,15 +31,15 @@ def pad(sequences: Sequences) -> Padded:
     if isinstance(sequences, Tensor):
         return Padded(sequences)
     values, layout = sequences.values, sequences.layout
-    table = values if layout.even else _spread(values, layout.slots, len(layout) * layout.longest)
+    table = values if layout.is_uniform else _spread(values, layout.padded_index, len(layout) * layout.longest)
     dense = table.view(len(layout), layout.longest, *values.shape[1:]).transpose(1, 2)
-    return Padded(dense, None if layout.even else layout.lengths)
+    return Padded(dense, None if layout.is_uniform else layout.lengths)
 
 
 def unpad(dense: Float[Tensor, "batch head time dim"], layout: Layout) -> Ragged:
     """Dense rows back as a ragged batch; what stood in the padding is dropped."""
     table = dense.transpose(1, 2).flatten(0, 1)
-    return Ragged.arranged(table if layout.even else _collect(table, layout.slots), layout)
+    return Ragged.from_layout(table if layout.is_uniform else _collect(table, layout.padded_index), layout)
 
 
 class _Spread(torch.autograd.Function):

@@ -1,15 +1,26 @@
-"""A bundle: one folder that carries all that a trained model needs, with a checksum of every file.
+"""A bundle: one folder with everything a trained model needs, and a checksum of every file.
 
-weights.safetensors      each parameter once; tied ones are tied again by building the model
-config.json              format version, resolved settings of the model, vocabulary sizes
+weights.safetensors      each parameter once; building the model ties shared ones again
+config.json              format version, resolved model settings, vocabulary sizes
 source.tokenizer.json    and target.tokenizer.json, or one shared.tokenizer.json
-card.json                data, sizes, metrics, commands, versions: what people want to know
-manifest.json            size and sha256 of the others
+card.json                model card: data, sizes, metrics, commands, versions
+manifest.json            size and sha256 of the other files
 
-Loading runs no code from the folder: it reads JSON and safetensors, and nothing is unpickled.
+Loading runs no code from the folder: it reads JSON and safetensors, and unpickles nothing.
 """
 
-from regard.bundle.bundle import Bundle, check_place, found, load, save
+from regard.bundle.bundle import Bundle, load, save
+from regard.bundle.contents import BundleContents, check_destination, locate, read_contents
 from regard.bundle.manifest import MANIFEST, BundleError
 
-__all__ = ["MANIFEST", "Bundle", "BundleError", "check_place", "found", "load", "save"]
+__all__ = [
+    "MANIFEST",
+    "Bundle",
+    "BundleContents",
+    "BundleError",
+    "check_destination",
+    "load",
+    "locate",
+    "read_contents",
+    "save",
+]

@@ -1,4 +1,5 @@
-"""Bundle: saved whole or not at all, loaded whole or with one line that says what is wrong."""
+"""Bundle: a trained model with its tokenizers, settings and card; saved atomically, verified on
+load."""
 
 from __future__ import annotations
 
@@ -9,10 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
-from regard import config
-from regard.bundle import weights
+from regard.bundle.contents import (
+    VERSION,
+    BundleContents,
+    FamilySettings,
+    check_destination,
+    read_contents,
+    sibling,
+)
 from regard.bundle.manifest import (
     CARD,
     CONFIG,
@@ -22,52 +31,56 @@ from regard.bundle.manifest import (
     TARGET,
     WEIGHTS,
     BundleError,
-    foreign,
-    listed,
-    manifest,
-    read_json,
-    verify,
+    build_manifest,
+    invalid_file,
     write_json,
 )
-from regard.bundle.weights import Settings
-from regard.device import placed
-from regard.disk import to_disk
+from regard.device import resolve_device
+from regard.disk import fsync_path
 from regard.errors import RegardError
-from regard.models import Model
+from regard.models import Model, build
 from regard.text.tokenizers import Tokenizer
 
-VERSION = 1
+DTYPES = {
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
+Shapes = dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A model with its tokenisers, its settings and its card. With a shared vocabulary `source is target`."""
+    """A model, its tokenizers, settings and card. With a shared vocabulary `source is target`."""
 
     model: Model
     source: Tokenizer
     target: Tokenizer
-    settings: Settings
+    settings: FamilySettings
     card: dict[str, Any]
 
 
 def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
-    """Write a bundle whole or not at all; an older bundle of that name stays until the new one is on the disk."""
-    check_place(folder)
+    """Write a bundle atomically; an existing bundle stays until the new one is complete."""
+    check_destination(folder)
     home = Path(os.path.realpath(folder))
-    partial, old = _beside(home, "partial"), _beside(home, "old")
+    partial, old = sibling(home, "partial"), sibling(home, "old")
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        _clear(home, partial, old)
+        _recover(home, partial, old)
         partial.mkdir()
-        _fill(partial, bundle)
+        _write_files(partial, bundle)
         if home.exists():
             home.rename(old)
         partial.rename(home)
-        to_disk(home.parent)
+        fsync_path(home.parent)
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         what = getattr(error, "strerror", None) or str(error)
-        raise BundleError(f"cannot write bundle {str(folder)!r}: {what}; mend that and save again") from None
+        raise BundleError(
+            f"cannot write bundle {str(folder)!r}: {what}; fix the cause and save again"
+        ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         if old.exists() and not home.exists():
@@ -75,104 +88,107 @@ def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
 
 
 def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> Bundle:
-    """The bundle in a folder, its model in eval mode. Every damage is one line that names the file."""
-    place, home = placed(device), found(Path(folder))
-    files = listed(home)
-    settings, sizes, shared = _configured(home, files)
-    names = [SHARED] if shared else [SOURCE, TARGET]
-    for name in (WEIGHTS, CARD, *names):
-        verify(home, name, files)
+    """Load a bundle, with its model in eval mode; an error names the damaged file."""
+    target_device = resolve_device(device)
+    contents = read_contents(folder)
+    model = load_model(contents).to(target_device).eval()
+    return Bundle(model, contents.source, contents.target, contents.settings, contents.card)
+
+
+def load_model(contents: BundleContents) -> Model:
+    """Build the model of a bundle with its stored weights."""
     try:
-        tokenizers = [Tokenizer.load(home / name) for name in names]
+        with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random state
+            model = build(contents.settings, *contents.vocabulary_sizes)
     except RegardError as error:
-        raise BundleError(str(error)) from None
-    source, target = tokenizers[0], tokenizers[-1]
-    for name, tokenizer, size in zip((names[0], names[-1]), (source, target), sizes, strict=True):
-        if len(tokenizer) != size:
-            raise foreign(home / name, f"it has {len(tokenizer):,} ids where {CONFIG} says {size:,}")
-    card = read_json(home / CARD)
-    return Bundle(weights.read(home, settings, sizes).to(place).eval(), source, target, settings, card)
+        raise invalid_file(contents.home / CONFIG, str(error)) from None
+    path = contents.weights
+    try:
+        with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+            stored = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            mismatch = find_mismatch(shapes(unique_parameters(model)), stored)
+            dtypes = {part.get_dtype() for part in slices.values()}
+            if mismatch or len(dtypes) != 1 or not dtypes <= set(DTYPES):
+                raise invalid_file(path, mismatch or f"its types are {', '.join(sorted(dtypes))}")
+            for name, tensor in unique_parameters(model).items():
+                tensor.data = file.get_tensor(name).clone()  # keeps the stored dtype
+    except SafetensorError as error:
+        raise invalid_file(path, f"it is not a valid safetensors file ({error})") from None
+    return model
 
 
-def check_place(folder: str | os.PathLike[str]) -> None:
-    """Raise unless a bundle may be saved here: nothing is there, an empty folder, or a bundle and nothing else."""
-    home = Path(os.path.realpath(folder))
-    if not home.exists():
-        return
-    if not home.is_dir():
-        raise BundleError(f"cannot save a bundle as {str(folder)!r}: it is a file; choose another name")
-    own = {WEIGHTS, CONFIG, CARD, MANIFEST, SOURCE, TARGET, SHARED}
-    strangers = sorted(path.name for path in home.iterdir() if path.name not in own)
-    if strangers:
-        raise BundleError(
-            f"saving a bundle as {str(folder)!r} would remove {strangers[0]!r}, which is no part of a bundle; "
-            f"move it away or choose another folder"
-        )
-
-
-def _beside(home: Path, role: str) -> Path:
-    """Where a new bundle grows, or an old one waits; hidden, on the same disk, so that a rename is enough."""
-    return home.with_name(f".{home.name}.{role}")
-
-
-def _clear(home: Path, partial: Path, old: Path) -> None:
-    """Put right what a killed save left behind."""
+def _recover(home: Path, partial: Path, old: Path) -> None:
+    """Restore or remove what a killed save left behind."""
     if old.exists() and not home.exists():
         old.rename(home)
-    for orphan in (partial, old):
-        if orphan.exists():
-            shutil.rmtree(orphan)
+    for leftover in (partial, old):
+        if leftover.exists():
+            shutil.rmtree(leftover)
 
 
-def found(folder: Path) -> Path:
-    """The folder; or the one it was just moved to, should a save have been killed between its two renames."""
-    if folder.is_dir():
-        return folder
-    old = _beside(Path(os.path.realpath(folder)), "old")
-    if old.is_dir() and not folder.exists():
-        return old
-    if folder.exists():
-        raise BundleError(f"{str(folder)!r} is a file, not a bundle; give the folder that `regard train` wrote")
-    raise BundleError(f"there is no bundle {str(folder)!r}; give the folder that `regard train` wrote")
-
-
-def _fill(folder: Path, bundle: Bundle) -> None:
-    """All files of a bundle, the manifest last."""
-    shared = bundle.source is bundle.target or bundle.source.fingerprint == bundle.target.fingerprint
-    sizes = {"source": len(bundle.source), "target": len(bundle.target)}
-    weights.write(folder, bundle.model, bundle.settings, (sizes["source"], sizes["target"]))
+def _write_files(folder: Path, bundle: Bundle) -> None:
+    """Write all files of a bundle, the manifest last."""
+    source, target = bundle.source, bundle.target
+    shared = source is target or source.fingerprint == target.fingerprint
+    sizes = {"source": len(source), "target": len(target)}
+    _write_weights(folder, bundle)
     settings = bundle.settings.model_dump(mode="json")
-    write_json(folder / CONFIG, {"version": VERSION, "model": settings, "vocabulary": sizes, "shared": shared})
+    values = {"version": VERSION, "model": settings, "vocabulary": sizes, "shared": shared}
+    write_json(folder / CONFIG, values)
     try:
         write_json(folder / CARD, bundle.card)
     except (TypeError, ValueError) as error:
-        raise BundleError(f"the card of this bundle is no JSON: {error}; give strings, numbers and lists") from None
-    bundle.source.save(folder / (SHARED if shared else SOURCE))
-    if not shared:
-        bundle.target.save(folder / TARGET)
-    write_json(folder / MANIFEST, manifest(folder))
-    for path in (*folder.iterdir(), folder):
-        to_disk(path)
-
-
-def _configured(home: Path, files: dict[str, Any]) -> tuple[Settings, tuple[int, int], bool]:
-    """Settings, vocabulary sizes and whether they are one vocabulary, of a version that is understood."""
-    verify(home, CONFIG, files)
-    values = read_json(home / CONFIG)
-    version = values.get("version")
-    if isinstance(version, int) and version > VERSION:
         raise BundleError(
-            f"{str(home / CONFIG)!r} is of format {version}, newer than the {VERSION} known here; "
-            "upgrade with pip install -U regard"
+            f"the card of this bundle is not JSON: {error}; use strings, numbers and lists"
+        ) from None
+    source.save(folder / (SHARED if shared else SOURCE))
+    if not shared:
+        target.save(folder / TARGET)
+    write_json(folder / MANIFEST, build_manifest(folder))
+    for path in (*folder.iterdir(), folder):
+        fsync_path(path)
+
+
+def _write_weights(folder: Path, bundle: Bundle) -> None:
+    """Write the weights; raises if the model does not match its settings and tokenizers."""
+    weights = unique_parameters(bundle.model)
+    with torch.device("meta"):  # shapes only
+        expected = build(bundle.settings, len(bundle.source), len(bundle.target))
+    mismatch = find_mismatch(shapes(unique_parameters(expected)), shapes(weights))
+    dtypes = {tensor.dtype for tensor in weights.values()}
+    if not mismatch and (len(dtypes) != 1 or not dtypes <= set(DTYPES.values())):
+        found = ", ".join(sorted(map(str, dtypes)))
+        mismatch = f"its weights must have one floating-point type, not {found}"
+    if mismatch:
+        raise BundleError(
+            f"this model does not match its settings and tokenizers: {mismatch}; "
+            "give the settings and tokenizers it was built with"
         )
-    try:
-        if version != VERSION:
-            raise RegardError(f"its version is {version!r}, not {VERSION}")
-        settings = config.parse(config.ModelSettings, values["model"], "model")
-        sizes = values["vocabulary"]["source"], values["vocabulary"]["target"]
-        if not all(isinstance(size, int) and 0 < size < 1 << 31 for size in sizes):
-            raise RegardError(f"its vocabulary sizes are {sizes}")
-        return settings, sizes, bool(values["shared"])
-    except (RegardError, KeyError, TypeError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise foreign(home / CONFIG, what) from None
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    save_file(tensors, folder / WEIGHTS)
+
+
+def unique_parameters(model: Model) -> dict[str, Tensor]:
+    """Each parameter under its first name; tied and shared parameters appear once."""
+    named: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        named.setdefault(id(tensor), (name, tensor))
+    return dict(named.values())
+
+
+def find_mismatch(expected: Shapes, given: Shapes) -> str | None:
+    """The first difference in names or shapes, in words."""
+    for name in sorted({*expected, *given}):
+        if name not in given:
+            return f"tensor {name!r} is missing"
+        if name not in expected:
+            return f"tensor {name!r} belongs to another model"
+        if expected[name] != given[name]:
+            return f"tensor {name!r} has shape {given[name]}, not {expected[name]}"
+    return None
+
+
+def shapes(tensors: dict[str, Tensor]) -> Shapes:
+    """The shape of each tensor."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""The files of a bundle: their names, their checksums, and what is said of one that is not whole."""
+"""The files of a bundle: names, checksums, JSON, and the errors for missing or altered files."""
 
 from __future__ import annotations
 
@@ -9,71 +9,86 @@ from typing import Any
 
 from regard.errors import RegardError
 
-WEIGHTS, CONFIG, CARD, MANIFEST = "weights.safetensors", "config.json", "card.json", "manifest.json"
-SOURCE, TARGET, SHARED = "source.tokenizer.json", "target.tokenizer.json", "shared.tokenizer.json"
+WEIGHTS = "weights.safetensors"
+CONFIG = "config.json"
+CARD = "card.json"
+MANIFEST = "manifest.json"
+SOURCE = "source.tokenizer.json"
+TARGET = "target.tokenizer.json"
+SHARED = "shared.tokenizer.json"
 
 
 class BundleError(RegardError):
-    """A folder that is no whole bundle, or cannot become one."""
+    """A folder that is not a valid bundle, or cannot be saved as one."""
 
 
-def listed(home: Path) -> dict[str, Any]:
-    """What the manifest says of each file."""
+def read_manifest(home: Path) -> dict[str, Any]:
+    """The manifest's entry for each file."""
     if not (home / MANIFEST).is_file():
-        raise BundleError(f"{str(home)!r} is no bundle: it has no {MANIFEST}; give the folder `regard train` wrote")
+        raise BundleError(
+            f"{str(home)!r} is not a bundle: it has no {MANIFEST}; "
+            "give a folder written by `regard train`"
+        )
     files = read_json(home / MANIFEST).get("files")
     if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
-        raise foreign(home / MANIFEST, "it lists no files")
+        raise invalid_file(home / MANIFEST, "it lists no files")
     return files
 
 
-def verify(home: Path, name: str, listed: dict[str, Any]) -> None:
-    """Raise unless the file is the one that was saved."""
-    path, entry = home / name, listed.get(name)
+def verify_file(home: Path, name: str, files: dict[str, Any]) -> None:
+    """Raise unless the size and checksum of a file match the manifest."""
+    path, entry = home / name, files.get(name)
     if entry is None:
-        raise foreign(home / MANIFEST, f"it does not list {name!r}")
+        raise invalid_file(home / MANIFEST, f"it does not list {name!r}")
     try:
-        size, found = path.stat().st_size, sha256(path)
+        size, checksum = path.stat().st_size, sha256(path)
     except OSError as error:
-        raise unreadable(path, error) from None
-    if size != entry.get("bytes"):
-        raise BundleError(f"{str(path)!r} has {size} bytes instead of {entry.get('bytes')}; copy the bundle again")
-    if found != entry.get("sha256"):
+        raise unreadable_file(path, error) from None
+    expected = entry.get("bytes")
+    if size != expected:
+        raise BundleError(
+            f"{str(path)!r} has {size} bytes instead of {expected}; copy the bundle again"
+        )
+    if checksum != entry.get("sha256"):
         raise BundleError(f"{str(path)!r} was altered: its sha256 differs; copy the bundle again")
 
 
-def manifest(folder: Path) -> dict[str, Any]:
-    """What the manifest has to say of the files that are there."""
-    files = sorted(folder.iterdir())
-    return {"files": {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}}
+def build_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of the files in a folder."""
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(folder.iterdir())
+    }
+    return {"files": files}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The names and values of a file."""
+    """Read a JSON object."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_file(path, error) from None
     except (ValueError, RecursionError):
-        raise foreign(path, "it is no whole JSON") from None
+        raise invalid_file(path, "it is not valid JSON") from None
     if not isinstance(values, dict):
-        raise foreign(path, "it holds no names with values")
+        raise invalid_file(path, "it is not a JSON object")
     return values
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Names and values as a file that people can read."""
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    """Write a JSON object, indented for people."""
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
-def unreadable(path: Path, error: OSError) -> BundleError:
-    """That the system does not hand a file out."""
+def unreadable_file(path: Path, error: OSError) -> BundleError:
+    """The error for a file that the system cannot read."""
     return BundleError(f"cannot read {str(path)!r}: {error.strerror}; copy the bundle again")
 
 
-def foreign(path: Path, why: str) -> BundleError:
-    """That a file is not what this bundle had there."""
-    return BundleError(f"{str(path)!r} does not belong in this bundle: {why}; copy the bundle again")
+def invalid_file(path: Path, reason: str) -> BundleError:
+    """The error for a file whose content does not belong to the bundle."""
+    return BundleError(f"{str(path)!r} is invalid in this bundle: {reason}; copy the bundle again")
 
 
 def sha256(path: Path) -> str:

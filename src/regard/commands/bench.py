@@ -16,9 +16,9 @@ from rich.table import Table
 from regard.attention import BACKENDS, causal, everything
 from regard.commands.bench_cases import Case, Finding, cases, measure
 from regard.commands.timing import copy_rate, matmul_rate, timer
-from regard.device import placed
+from regard.device import resolve_device
 from regard.errors import choose
-from regard.onednn import plain_products
+from regard.onednn import bypass_onednn
 
 TOLERATED = 1.1  # times as slow as the fastest: what nobody would notice
 PASSES = ("forward", "forward and backward")
@@ -44,10 +44,10 @@ class Machine(NamedTuple):
 def bench(*, device: str = "auto", precision: str | None = None, masked: bool = False, as_json: bool = False) -> None:
     """Measure, and print tables for people or one JSON object."""
     choose({"auto": 0, "cpu": 0, "cuda": 0}, device, "device")
-    place = placed(device).type
+    place = resolve_device(device).type
     precision = precision or ("bfloat16" if place == "cuda" else "float32")
     choose(PRECISIONS, precision, "precision")
-    with plain_products() if precision == "float32" else nullcontext():  # as in training
+    with bypass_onednn() if precision == "float32" else nullcontext():  # as in training
         machine, found = measured(place, precision, list(cases(place, causal if masked else everything)))
     if as_json:
         records = [{**record(one), "of_ceiling": machine.share(one)} for one in found]

@@ -104,7 +104,7 @@ def measure(case: Case, device: str, dtype: torch.dtype, *, back: bool, clock: T
     sequences = [queries.like(leaf) for leaf in leaves]
     with torch.set_grad_enabled(back):
         auto = fastest(
-            case.made("auto").to(device, dtype), example_of(queries), case.mask, uneven=not queries.layout.even
+            case.made("auto").to(device, dtype), example_of(queries), case.mask, uneven=not queries.layout.is_uniform
         )
         found = Finding(case, back, auto)
         for name in BACKENDS:

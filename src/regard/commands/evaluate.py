@@ -21,7 +21,7 @@ from regard.commands.progress import Progress
 from regard.commands.text_table import table
 from regard.errors import RegardError
 from regard.pipeline import Pipeline
-from regard.text import Corpus, variants
+from regard.text import Corpus, group_references
 from regard.train import metrics
 
 MEANING = {
@@ -75,7 +75,7 @@ def evaluate(
     pipeline = opened(folder, device=device, long="allow", precision=search.precision)
     with nullcontext() if output is None else _Answers(output) as kept:
         reading = corpus.read()
-        questions = variants(reading)
+        questions = group_references(reading)
         with Progress(lambda: len(questions)) as progress:
             if reading.problems:
                 progress.say(reading.summary())

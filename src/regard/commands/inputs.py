@@ -14,10 +14,19 @@ from typing import Any, NamedTuple
 
 from regard.errors import RegardError
 from regard.pipeline import FIRST_LINES, MOST_LINES
-from regard.text.column_choice import Wanted
-from regard.text.detect import detect
-from regard.text.files import BUFFER, LONGEST_LINE, UTF8_MARK, CorpusError, File, damage, file, lines, unpacked
-from regard.text.row_format import Row, decoded
+from regard.text.corpus import detect_format
+from regard.text.files import (
+    BUFFER_BYTES,
+    MAX_LINE_BYTES,
+    UTF8_BOM,
+    CorpusError,
+    File,
+    decompress,
+    open_file,
+    read_lines,
+    report_damage,
+)
+from regard.text.row_format import ColumnRequest, ParsedRow, decode_line
 
 STANDARD_INPUT = "standard input"
 
@@ -44,10 +53,10 @@ class Inputs:
         if "-" in files and len(files) > 1:
             raise RegardError("standard input ('-') cannot be one of several inputs; give it alone")
         self._texts, self._stream = texts, stream
-        self._files = [] if stream else [file(name) for name in files]
+        self._files = [] if stream else [open_file(name) for name in files]
         self._column = column
         if column is not None:
-            self._tables = [detect(one, Wanted(column, column))[0] for one in self._files]
+            self._tables = [detect_format(one, ColumnRequest(column, column))[0] for one in self._files]
 
     @property
     def live(self) -> bool:
@@ -57,7 +66,7 @@ class Inputs:
     def windows(self) -> Windows:
         """The lines, as many together as are there and are worth waiting for."""
         if self._stream:
-            return _arriving(unpacked(sys.stdin.buffer, STANDARD_INPUT))
+            return _arriving(decompress(sys.stdin.buffer, STANDARD_INPUT))
         if self._texts:
             return _grown(Line(f"text {n}", text.strip()) for n, text in enumerate(self._texts, 1))
         return _grown(line for number in range(len(self._files)) for line in self._read(number))
@@ -74,10 +83,10 @@ class Inputs:
     def _read(self, number: int) -> Iterator[Line]:
         one = self._files[number]
         if self._column is None:
-            for at, raw in lines(one):
+            for at, raw in read_lines(one):
                 yield _line(one.name, at, raw)
             return
-        for row in self._tables[number].rows(lines(one)):
+        for row in self._tables[number].rows(read_lines(one)):
             if row.problem not in ("", "empty line", "empty side"):
                 raise CorpusError(f"{one.name}:{row.line}: {row.detail}; mend the line")
             yield Line(f"{one.name}:{row.line}", row.source)
@@ -97,9 +106,9 @@ def _arriving(stream: Any) -> Windows:
     while True:
         chunk = _chunk(stream, number)
         if not number and not rest:
-            chunk = chunk.removeprefix(UTF8_MARK)
+            chunk = chunk.removeprefix(UTF8_BOM)
         rest += chunk
-        if len(rest) > LONGEST_LINE and b"\n" not in chunk:
+        if len(rest) > MAX_LINE_BYTES and b"\n" not in chunk:
             _line(STANDARD_INPUT, number + 1, bytes(rest))  # says that it is too long
         whole = len(rest) if not chunk else rest.rfind(b"\n") + 1
         if whole:
@@ -114,20 +123,20 @@ def _arriving(stream: Any) -> Windows:
 
 def _chunk(stream: Any, number: int) -> bytes:
     """What is there now, after so many lines; nothing at the end."""
-    with damage(STANDARD_INPUT, lambda: number):
-        return stream.read1(BUFFER)
+    with report_damage(STANDARD_INPUT, lambda: number):
+        return stream.read1(BUFFER_BYTES)
 
 
 def _line(name: str, number: int, raw: bytes) -> Line:
-    text = decoded(number, raw)
-    if isinstance(text, Row):
+    text = decode_line(number, raw)
+    if isinstance(text, ParsedRow):
         raise CorpusError(f"{name}:{number}: {text.detail}; mend the line")
     return Line(f"{name}:{number}", text.strip())
 
 
 def _counted(one: File) -> int:
     count, last = 0, b"\n"
-    with one.open() as stored, unpacked(stored, one.name) as stream:
-        while block := stream.read1(BUFFER):
+    with one.open() as stored, decompress(stored, one.name) as stream:
+        while block := stream.read1(BUFFER_BYTES):
             count, last = count + block.count(b"\n"), block[-1:]
     return count + (last != b"\n")

@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from regard.bundle import found
+from regard.bundle import locate
 from regard.commands.loading import opened
 from regard.commands.text_table import table
 from regard.models import Model
-from regard.terminal import duration, figure
+from regard.terminal import format_duration, format_number
 from regard.text import Tokenizer
 
 
@@ -24,7 +24,7 @@ def inspect(folder: Path, *, as_json: bool = False) -> None:
         "card": made.card,
         "model": made.settings.model_dump(mode="json"),
         "tokenizers": {"source": _tokenizer(made.source), "target": _tokenizer(made.target)},
-        "files": {path.name: path.stat().st_size for path in sorted(found(folder).iterdir()) if path.is_file()},
+        "files": {path.name: path.stat().st_size for path in sorted(locate(folder).iterdir()) if path.is_file()},
         "parameters": parameters(made.model),
     }
     facts["tokenizers"]["shared"] = made.source is made.target
@@ -63,14 +63,14 @@ def _card(card: dict[str, Any]) -> list[str]:
         lines.append(f"task: {card['task']}")
     numbers = {n: v for n, v in card.get("metrics", {}).items() if isinstance(v, int | float)}
     if numbers:
-        measured = ", ".join(f"{name} {figure(value)}" for name, value in numbers.items())
+        measured = ", ".join(f"{name} {format_number(value)}" for name, value in numbers.items())
         asked = f" on {card['held_out']:,} held-out questions" if "held_out" in card else ""
         lines.append(f"measured: {measured}{asked}")
     if "pairs" in card:
         lines.append(f"learned from: {card['pairs']:,} pairs")
     lines += [f"data: {name}" for name in card.get("data", {}) if "reading" not in name]
     if "steps" in card:
-        took = f" in {duration(card['seconds'])}" if "seconds" in card else ""
+        took = f" in {format_duration(card['seconds'])}" if "seconds" in card else ""
         lines.append(f"steps: {card['steps']:,} of {card.get('of', card['steps']):,}{took}")
     if "longest" in card:
         longest = card["longest"]

@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from regard import search
-from regard.bundle import MANIFEST, found
+from regard.bundle import MANIFEST, locate
 from regard.commands.options import Draw, Form, Search
 from regard.errors import RegardError, choose
 from regard.pipeline import PRECISIONS, Pipeline, load
@@ -30,7 +30,7 @@ def opened(folder: Path, *, device: str = "auto", long: str = "warn", precision:
 
 def fingerprint(folder: Path) -> str:
     """What identifies a bundle: the sha256 of its manifest, which holds those of all its files."""
-    return hashlib.sha256((found(folder) / MANIFEST).read_bytes()).hexdigest()
+    return hashlib.sha256((locate(folder) / MANIFEST).read_bytes()).hexdigest()
 
 
 def chosen(pipeline: Pipeline, form: Form, asked: Search, draw: Draw) -> search.Search:

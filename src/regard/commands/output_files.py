@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 from regard.commands.inputs import Line, Windows
-from regard.disk import to_disk
+from regard.disk import fsync_path
 from regard.errors import RegardError
 
 EVERY = 1.0  # seconds between notes of what is on the disk: no more work than that is done twice after a kill
@@ -136,7 +136,7 @@ class Kept(Output):
             self._partial.replace(self._path)
             self._finished = True
             self._progress.unlink()
-            to_disk(self._path.parent)
+            fsync_path(self._path.parent)
         except OSError as error:
             raise self._failed(error) from None
 
@@ -214,7 +214,7 @@ class Kept(Output):
         }
         fresh = self._progress.with_name(f".{self._progress.name}")
         fresh.write_text(json.dumps(note))
-        to_disk(fresh)
+        fsync_path(fresh)
         fresh.replace(self._progress)
         self._noted = time.monotonic()
 

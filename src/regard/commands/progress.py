@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from regard.terminal import duration, tell
+from regard.terminal import format_duration, write_lines
 
 PATIENCE = {True: 1.0, False: 10.0}  # seconds before the first word, on a terminal and elsewhere
 EVERY = {True: 0.2, False: 30.0}
@@ -56,7 +56,7 @@ class Progress:
             self._file.write(f"\r\x1b[K{self._words[: width - 1]}")
             self._file.flush()
         else:
-            tell(self._file, self._words)
+            write_lines(self._file, self._words)
         self._next = self._clock() + EVERY[self._terminal]
 
     def words(self) -> str:
@@ -64,7 +64,7 @@ class Progress:
         rate = (self._done - self._first) / max(1e-9, self._clock() - self._start)
         if self._total is None:
             return f"{self._done:,} lines, {rate:,.0f} lines/s"
-        left = duration(max(0, self._total - self._done) / max(1e-9, rate))
+        left = format_duration(max(0, self._total - self._done) / max(1e-9, rate))
         share = 100 * self._done / max(1, self._total)
         return f"{self._done:,} of {self._total:,} lines ({share:.0f} %), {rate:,.0f} lines/s, {left} left"
 
@@ -78,7 +78,7 @@ class Progress:
         """A line that should not be missed."""
         if self._terminal and self._words:
             self._file.write("\r\x1b[K")
-        tell(self._file, text)
+        write_lines(self._file, text)
 
     def __enter__(self) -> Progress:
         self._catching.__enter__()
@@ -97,4 +97,4 @@ class Progress:
             took = self._clock() - self._start
             fresh = self._done - self._first
             rate = fresh / max(1e-9, took)
-            self.say(f"{fresh:,} lines in {duration(took)}, {rate:,.0f} lines/s")
+            self.say(f"{fresh:,} lines in {format_duration(took)}, {rate:,.0f} lines/s")

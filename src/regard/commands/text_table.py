@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.terminal import clean
+from regard.terminal import sanitize
 
 LONGEST = 60
 
@@ -24,5 +24,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) 
 
 
 def _short(text: str) -> str:
-    text = clean(text)
+    text = sanitize(text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

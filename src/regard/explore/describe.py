@@ -58,7 +58,7 @@ def tokenised(bundle: Bundle, asked: Tokenise) -> dict[str, Any]:
     text = asked.text.strip() if asked.side == "source" else asked.text
     shift = asked.text.index(text)
     pieces = [piece._replace(start=piece.start + shift, end=piece.end + shift) for piece in tokenizer.pieces(text)]
-    return {"tokens": tokens(pieces), "unknown": tokenizer.unknown(text)}
+    return {"tokens": tokens(pieces), "unknown": tokenizer.unknown_symbols(text)}
 
 
 def tokens(pieces: Sequence[Piece]) -> list[dict[str, Any]]:

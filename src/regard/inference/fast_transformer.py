@@ -113,7 +113,7 @@ class FastTransformer(InferenceModel[Transformer]):
     def encode(self, source: Ragged) -> EncodedSources:
         """A contextual vector for each source token."""
         layout = source.layout
-        lengths = None if layout.even else layout.lengths
+        lengths = None if layout.is_uniform else layout.lengths
         padding = self._padding(layout, lengths)
         vectors = self._encode(source.values, layout, lengths, padding)
         return EncodedSources(vectors, layout, lengths, padding)
@@ -170,7 +170,7 @@ class FastTransformer(InferenceModel[Transformer]):
     ) -> Vectors:
         """All encoder layers; `lengths` where the rows of the layout differ in length."""
         x = self.tables[0].index_select(0, ids)
-        if (added := self.added_positions[0]) is not None and layout.even:
+        if (added := self.added_positions[0]) is not None and layout.is_uniform:
             x.view(len(layout), layout.longest, -1).add_(self._added(added, 0, layout.longest))
         elif added is not None:
             x.add_(self._added(added, 0, layout.longest).index_select(0, layout.positions))
@@ -217,7 +217,7 @@ class FastTransformer(InferenceModel[Transformer]):
             padded = Padded(q, lengths), Padded(k, lengths), Padded(v, lengths)
             context = _attend(block.self_attention, *padded, block.self_attention.mask, 0)
         flat = context.transpose(1, 2).reshape(len(layout) * layout.longest, -1)
-        return flat if layout.even else flat.index_select(0, layout.slots)
+        return flat if layout.is_uniform else flat.index_select(0, layout.padded_index)
 
     def _attend_past(self, block: Block, x: Vectors, slot: Tensor, keys_values: Sequence[Tensor], time: int) -> Vectors:
         """Decoder self-attention: writes this position's key and value to the cache, then attends."""
@@ -295,7 +295,7 @@ def _attend(
 def _pad_tokens(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Tensor, "source time ..."]:
     """Tokens as rows of one length. Shorter rows continue with the next row's tokens, which the padding
     mask hides: gathering everywhere is faster than writing into zeros."""
-    if not layout.even:
+    if not layout.is_uniform:
         times = torch.arange(layout.longest, device=tokens.device)
         places = (layout.offsets[:-1, None] + times).clamp_(max=layout.tokens - 1)
         tokens = tokens.index_select(0, places.flatten())

@@ -44,7 +44,7 @@ def search_all(
         ids = torch.tensor([id for place in places for id in ended[place]], device=device)
         ends = [0, *accumulate(len(ended[place]) for place in places)]
         layout = Layout(torch.tensor(ends, device=device), len(ended[places[-1]]), len(ids))
-        source = Ragged.arranged(ids, layout)  # valid by construction, so not validated again
+        source = Ragged.from_layout(ids, layout)  # valid by construction, so not validated again
         limits = length_limits(source.lengths, most, ratio)
         with search_threads(len(places), ids.device).use():
             results |= zip(places, batch_invariant(search, model, source, limits), strict=True)

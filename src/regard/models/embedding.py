@@ -68,4 +68,4 @@ class Output(nn.Module):
 
 def ids_of(tokens: Int[Tensor, " row"]) -> Ragged:
     """One token a row, as a batch."""
-    return Ragged.even(tokens, len(tokens))
+    return Ragged.uniform(tokens, len(tokens))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from regard.config import PRESETS, RecurrentSettings, Settings, TransformerSettings
+from regard.config import PRESETS, RecurrentSettings, SettingsGroup, TransformerSettings
 from regard.errors import choose
 from regard.models.contract import Model
 from regard.models.recurrent import Recurrent
@@ -19,7 +19,7 @@ from regard.models.transformer import Transformer
 class Family:
     """A kind of model: what describes it, what builds it, and sizes to start from."""
 
-    settings: type[Settings]
+    settings: type[SettingsGroup]
     model: type[Model]
     presets: dict[str, dict[str, Any]]
 

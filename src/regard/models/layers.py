@@ -135,7 +135,7 @@ class DecoderLayer(nn.Module):
         return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values))), grown
 
     def _attend_memory(self, queries: Ragged, memory: Cache) -> Ragged:
-        return self.cross_attention.recall(Ragged.even(queries.values, memory.rows), memory)
+        return self.cross_attention.recall(Ragged.uniform(queries.values, memory.rows), memory)
 
 
 def initialise(module: nn.Module, depth: int) -> None:

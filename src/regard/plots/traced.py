@@ -8,10 +8,10 @@ from torch import Tensor
 
 from regard.plots.labels import step_labels, token_labels
 from regard.text import BEGIN, END, UNKNOWN
-from regard.text.tokenizers import SYMBOLS
+from regard.text.tokenizers import SPECIAL_TOKENS
 from regard.trace import AttentionBlock, Trace
 
-SIGNS = {SYMBOLS[BEGIN]: "▶", SYMBOLS[END]: "■", SYMBOLS[UNKNOWN]: "<unknown>"}
+SIGNS = {SPECIAL_TOKENS[BEGIN]: "▶", SPECIAL_TOKENS[END]: "■", SPECIAL_TOKENS[UNKNOWN]: "<unknown>"}
 
 
 def texts(trace: Trace, side: str) -> list[str]:

@@ -1,15 +1,15 @@
-"""Text in, ids out: corpora, tokenisers, ids on disk and the batches a training step reads."""
+"""Text to ids: corpora, tokenizers, tokenized pairs on disk and the batches of training steps."""
 
-from regard.text.batching import Batch, Batches, begun, ended, split
-from regard.text.bpe_dropout import Respelling
+from regard.text.batching import Batch, Batches, split_batch, with_begin, with_end
+from regard.text.bpe_dropout import BpeDropout
 from regard.text.corpus import Corpus
-from regard.text.corpus_stats import Survey, survey
-from regard.text.heldout import Overlap, Split, variants
-from regard.text.ids import tokenise
-from regard.text.pairs import Pairs
-from regard.text.reading import Pair, Reading
-from regard.text.static_batch import Lesson, Shape, filled, opened
-from regard.text.tokenizer_choice import Choice, auto, default_size
+from regard.text.corpus_stats import CorpusStats, collect_stats
+from regard.text.corpus_tokenization import tokenize_corpus
+from regard.text.heldout import HeldOutSplit, Overlap, group_references
+from regard.text.reading import CorpusReader, Pair
+from regard.text.static_batch import StaticShape, TrainingBatch, pack_batch, unpack_batch
+from regard.text.tokenized_pairs import TokenizedPairs
+from regard.text.tokenizer_choice import TokenizerChoice, choose_tokenizer, default_vocabulary_size
 from regard.text.tokenizer_training import TOKENIZERS, train_tokenizer
 from regard.text.tokenizers import BEGIN, END, UNKNOWN, Piece, Tokenizer
 
@@ -20,28 +20,28 @@ __all__ = [
     "UNKNOWN",
     "Batch",
     "Batches",
-    "Choice",
+    "BpeDropout",
     "Corpus",
-    "Lesson",
+    "CorpusReader",
+    "CorpusStats",
+    "HeldOutSplit",
     "Overlap",
     "Pair",
-    "Pairs",
     "Piece",
-    "Reading",
-    "Respelling",
-    "Shape",
-    "Split",
-    "Survey",
+    "StaticShape",
+    "TokenizedPairs",
     "Tokenizer",
-    "auto",
-    "begun",
-    "default_size",
-    "ended",
-    "filled",
-    "opened",
-    "split",
-    "survey",
-    "tokenise",
+    "TokenizerChoice",
+    "TrainingBatch",
+    "choose_tokenizer",
+    "collect_stats",
+    "default_vocabulary_size",
+    "group_references",
+    "pack_batch",
+    "split_batch",
+    "tokenize_corpus",
     "train_tokenizer",
-    "variants",
+    "unpack_batch",
+    "with_begin",
+    "with_end",
 ]

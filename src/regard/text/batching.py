@@ -1,4 +1,4 @@
-"""Batches: what a training step reads, found from (seed, epoch, step, world size, rank) alone."""
+"""Batches: the training batch of each step, from (seed, epoch, step, world size, rank) alone."""
 
 from __future__ import annotations
 
@@ -11,123 +11,136 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from regard.ragged import Layout, Ragged
-from regard.text.bpe_dropout import Respelling
-from regard.text.bucketing import BatchError, Plan, plan
-from regard.text.pairs import Gathered, Pairs
+from regard.text.bpe_dropout import BpeDropout
+from regard.text.bucketing import BatchError, BatchPlan, plan_batches
+from regard.text.tokenized_pairs import FlatIds, TokenizedPairs
 from regard.text.tokenizers import BEGIN, END
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The ids of some pairs, without begin and end, and which pairs they are.
+    """The ids of some pairs, without begin and end tokens, and the indices of the pairs.
 
-    `step_pairs` and `step_tokens` count the pairs and target tokens of the whole step, over all ranks and parts: what a
-    sum of losses is divided by so that the step is the same however it was cut up. `step_sources`: its source tokens.
+    The `step_…` fields count the pairs, target tokens and source tokens of the whole step, over all
+    ranks and parts. Dividing a sum of losses by them gives the same step however it is divided.
     """
 
     source: Ragged
     target: Ragged
     indices: Int64[Tensor, " batch"]
     step_pairs: int
-    step_tokens: int
-    step_sources: int
+    step_target_tokens: int
+    step_source_tokens: int
 
     def __len__(self) -> int:
         return len(self.indices)
 
     @property
-    def read(self) -> int:
-        """All tokens of the whole step, ends included."""
-        return self.step_sources + self.step_tokens + 2 * self.step_pairs
+    def total_tokens(self) -> int:
+        """All tokens of the whole step, including end tokens."""
+        return self.step_source_tokens + self.step_target_tokens + 2 * self.step_pairs
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device."""
-        return replace(
-            self, source=self.source.to(device), target=self.target.to(device), indices=self.indices.to(device)
-        )
+        """The batch on another device."""
+        source, target = self.source.to(device), self.target.to(device)
+        return replace(self, source=source, target=target, indices=self.indices.to(device))
 
 
 class Batches:
-    """All batches of all epochs. With `world` processes each step's batch is dealt out among them by `rank`: together
-    they see exactly what one process would at the same (global) budget.
+    """The batches of all epochs. With several processes, the pairs of a step are distributed over
+    the ranks: together they process the same pairs as one process with the same `batch_tokens`.
 
-    `budget` is source and target tokens to a step, `limit` the most tokens a side may have (longer pairs are left out
-    and counted in `plan(epoch).over_long`). Where a side is `respelt`, a step gets some more tokens than the budget. A
-    rank may get no pair at all when a step has fewer pairs than ranks.
+    `batch_tokens` is the number of source and target tokens per step; `bpe_dropout` (per side) adds
+    some. Pairs with more than `max_tokens` on a side are skipped and counted in
+    `plan(epoch).too_long`. A rank has an empty batch if a step has fewer pairs than ranks.
     """
 
     def __init__(
         self,
-        pairs: Pairs,
+        pairs: TokenizedPairs,
         *,
         batch_tokens: int,
         seed: int,
-        limit: int | None = None,
-        world: int = 1,
+        max_tokens: int | None = None,
+        world_size: int = 1,
         rank: int = 0,
-        respelt: Sequence[Respelling | None] = (None, None),
+        bpe_dropout: Sequence[BpeDropout | None] = (None, None),
     ) -> None:
-        if not 0 <= rank < world:
-            raise BatchError(f"rank {rank} is not one of {world} (they count from 0)")
+        if not 0 <= rank < world_size:
+            raise BatchError(f"rank must be from 0 to {world_size - 1}; got {rank}")
         self.pairs = pairs
         self.batch_tokens = batch_tokens
         self.seed = seed
-        self.limit = limit
-        self.world = world
+        self.max_tokens = max_tokens
+        self.world_size = world_size
         self.rank = rank
-        self.respelt = tuple(respelt)
-        self._latest: tuple[int, Plan] | None = None
+        self.bpe_dropout = tuple(bpe_dropout)
+        self._latest: tuple[int, BatchPlan] | None = None
 
-    def plan(self, epoch: int) -> Plan:
-        """The plan of an epoch; the latest is kept, for steps come one after another. Threads may ask side by side."""
+    def plan(self, epoch: int) -> BatchPlan:
+        """The plan of an epoch; the latest one is cached. Safe to call from several threads."""
         latest = self._latest
         if latest is None or latest[0] != epoch:
-            latest = self._latest = None  # let the old one go before there are two
-            lengths = self.pairs.source_lengths, self.pairs.target_lengths
-            made = plan(*lengths, batch_tokens=self.batch_tokens, seed=self.seed, epoch=epoch, limit=self.limit)
-            latest = self._latest = epoch, made
+            latest = self._latest = None  # release the old plan before making a new one
+            plan = plan_batches(
+                self.pairs.source_lengths,
+                self.pairs.target_lengths,
+                batch_tokens=self.batch_tokens,
+                seed=self.seed,
+                epoch=epoch,
+                max_tokens=self.max_tokens,
+            )
+            latest = self._latest = epoch, plan
         return latest[1]
 
-    def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
-        """Which step this is, and this rank's part of it; past the end of an epoch, the next one's first."""
+    def next_batch(self, epoch: int, step: int) -> tuple[int, int, Batch]:
+        """Epoch, step and batch of this rank; after the last step, the first of the next epoch."""
         if step >= self.steps(epoch):
             epoch, step = epoch + 1, 0
         return epoch, step, self.at(epoch, step)
 
     def steps(self, epoch: int) -> int:
-        """How many steps an epoch has."""
+        """The number of steps of an epoch."""
         return len(self.plan(epoch))
 
     def at(self, epoch: int, step: int) -> Batch:
-        """This rank's part of a step."""
-        whole = self.plan(epoch).batch(step)
-        mine = whole[self.rank :: self.world]  # the batch is sorted by length, so every rank gets about as many tokens
-        source, target = map(_ragged, self._read(mine, epoch))
-        counts = [len(side.values) for side in (source, target)] if self.world == 1 else self._tokens(whole, epoch)
-        return Batch(source, target, torch.from_numpy(mine), len(whole), counts[1], counts[0])
+        """The batch of this rank at a step."""
+        step_indices = self.plan(epoch).batch(step)
+        # A step is sorted by length, so all ranks get about as many tokens.
+        indices = step_indices[self.rank :: self.world_size]
+        source, target = map(_ragged, self._gather(indices, epoch))
+        if self.world_size == 1:
+            source_tokens, target_tokens = len(source.values), len(target.values)
+        else:
+            source_tokens, target_tokens = self._count_tokens(step_indices, epoch)
+        rows = torch.from_numpy(indices)
+        return Batch(source, target, rows, len(step_indices), target_tokens, source_tokens)
 
-    def _read(self, indices: Int64[np.ndarray, " batch"], epoch: int) -> list[Gathered]:
-        """Both sides of these pairs, as they are spelt in this epoch."""
-        both = zip(self.pairs.gather(indices), self.respelt, strict=True)
-        return [side if spell is None else spell(side, indices, epoch) for side, spell in both]
+    def _gather(self, indices: Int64[np.ndarray, " batch"], epoch: int) -> list[FlatIds]:
+        """Both sides of these pairs, with this epoch's BPE-dropout."""
+        sides = zip(self.pairs.gather(indices), self.bpe_dropout, strict=True)
+        return [ids if dropout is None else dropout(ids, indices, epoch) for ids, dropout in sides]
 
-    def _tokens(self, whole: Int64[np.ndarray, " batch"], epoch: int) -> list[int]:
-        """The source and target tokens of a step, over all ranks."""
-        if self.respelt == (None, None):
-            return [int(lengths[whole].sum()) for lengths in (self.pairs.source_lengths, self.pairs.target_lengths)]
-        return [len(ids) for ids, _ in self._read(whole, epoch)]
+    def _count_tokens(self, indices: Int64[np.ndarray, " batch"], epoch: int) -> list[int]:
+        """The source and target tokens of these pairs."""
+        if self.bpe_dropout == (None, None):
+            sides = self.pairs.source_lengths, self.pairs.target_lengths
+            return [int(lengths[indices].sum()) for lengths in sides]
+        return [len(ids) for ids, _ in self._gather(indices, epoch)]
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from step `start` on."""
+        """The batches of an epoch from step `start`."""
         for step in range(start, self.steps(epoch)):
             yield self.at(epoch, step)
 
 
-def split(batch: Batch) -> tuple[Batch, Batch]:
-    """Two halves of about as many tokens, for when the whole does not fit in memory."""
+def split_batch(batch: Batch) -> tuple[Batch, Batch]:
+    """Two halves with about as many tokens, for a batch that does not fit in memory."""
     if len(batch) < 2:
         tokens = len(batch.source.values) + len(batch.target.values)
-        raise BatchError(f"a batch of one pair ({tokens:,} tokens) cannot be split; lower the limit of length")
+        raise BatchError(
+            f"a batch of one pair ({tokens:,} tokens) cannot be split; lower text.max_tokens"
+        )
     first, second = (
         replace(
             batch,
@@ -140,24 +153,24 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     return first, second
 
 
-def begun(ids: Ragged) -> Ragged:
-    """Every sequence with the begin symbol before it: what a decoder reads."""
-    return _with(ids, BEGIN, before=True)
+def with_begin(ids: Ragged) -> Ragged:
+    """Every sequence with the begin token prepended: the decoder's input."""
+    return _with_token(ids, BEGIN, before=True)
 
 
-def ended(ids: Ragged) -> Ragged:
-    """Every sequence with the end symbol after it: what an encoder reads and a decoder must say."""
-    return _with(ids, END, before=False)
+def with_end(ids: Ragged) -> Ragged:
+    """Every sequence with the end token appended: the encoder's input and the decoder's labels."""
+    return _with_token(ids, END, before=False)
 
 
-def _with(ids: Ragged, symbol: int, *, before: bool) -> Ragged:
-    """The symbol stands wherever no id was put."""
-    values = ids.values.new_full((len(ids.values) + len(ids),), symbol)
-    places = torch.arange(len(ids.values), device=values.device) + ids.layout.rows + before
+def _with_token(ids: Ragged, token: int, *, before: bool) -> Ragged:
+    values = ids.values.new_full((len(ids.values) + len(ids),), token)
+    positions = torch.arange(len(ids.values), device=values.device) + ids.layout.rows + before
     offsets = ids.offsets + torch.arange(len(ids) + 1, device=values.device)
-    return Ragged.arranged(values.index_copy_(0, places, ids.values), Layout(offsets, ids.longest + 1, len(values)))
+    layout = Layout(offsets, ids.longest + 1, len(values))
+    return Ragged.from_layout(values.index_copy_(0, positions, ids.values), layout)
 
 
-def _ragged(gathered: Gathered) -> Ragged:
-    values, ends = gathered
-    return Ragged(torch.from_numpy(values), torch.from_numpy(ends))
+def _ragged(ids: FlatIds) -> Ragged:
+    values, offsets = ids
+    return Ragged(torch.from_numpy(values), torch.from_numpy(offsets))

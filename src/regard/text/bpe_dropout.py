@@ -1,9 +1,9 @@
-"""Respelling: while learning, a piece falls now and then into the two that it was merged from, and they may in turn.
+"""BPE-dropout (Provilkov et al. 2020) on ids: random merges are undone while training.
 
-So a text is spelt in other ways each epoch, and small pieces are met in the company of words that are usually written
-whole: against learning little text by heart. It is BPE-dropout (Provilkov et al. 2020) from the other end: not merges
-that are left out, but merges taken back, so ids on disk are all that is needed. What falls is computed from (seed,
-epoch, text, place), whoever reads it.
+A token is split at random into the two tokens it was merged from, and these may be split in turn,
+so a text is segmented differently in each epoch. This regularises training on little text. Undoing
+merges, instead of omitting them, needs only the ids on disk. The result is a pure function of
+(seed, epoch, text, position).
 """
 
 from __future__ import annotations
@@ -11,48 +11,64 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Int, Int64, UInt64
 
-from regard.text.pairs import Gathered
-from regard.text.shuffle import keyed, mixed
+from regard.text.bucketing import hash_key, splitmix64
+from regard.text.tokenized_pairs import FlatIds
 
-NONE = -1
-Respelt = tuple[Int64[np.ndarray, " piece"], Int64[np.ndarray, " ends"]]
+NO_MERGE = -1
+SplitIds = tuple[Int64[np.ndarray, " part"], Int64[np.ndarray, " ends"]]
 
 
-class Respelling:
-    """`halves[id]` are the two pieces an id falls into, NONE where it does not, by `chance`. No text gets more than
-    `longest` ids: one that would stays whole."""
+class BpeDropout:
+    """Splits tokens with a given `probability`; `merge_parts[id]` are the two parts of a token
+    (NO_MERGE: none). A text that would exceed `max_tokens` ids is not changed."""
 
-    def __init__(self, halves: Int[np.ndarray, "vocabulary 2"], *, chance: float, seed: int, longest: int) -> None:
-        self.halves, self.seed, self.longest = halves, seed, longest
-        self.below = np.uint64(min(int(chance * 2**64), 2**64 - 1))
+    def __init__(
+        self,
+        merge_parts: Int[np.ndarray, "vocabulary 2"],
+        *,
+        probability: float,
+        seed: int,
+        max_tokens: int,
+    ) -> None:
+        self.merge_parts = merge_parts
+        self.seed = seed
+        self.max_tokens = max_tokens
+        self.threshold = np.uint64(min(int(probability * 2**64), 2**64 - 1))
 
-    def __call__(self, gathered: Gathered, texts: Int64[np.ndarray, " text"], epoch: int) -> Respelt:
-        """The ids of these texts, spelt as they are in this epoch, and where each starts, and the end."""
-        fall = self._fallen(gathered, texts, epoch, np.ones(len(texts), bool))
-        long = np.diff(fall[1]) > self.longest
-        return self._fallen(gathered, texts, epoch, ~long) if long.any() else fall
+    def __call__(self, ids: FlatIds, texts: Int64[np.ndarray, " text"], epoch: int) -> SplitIds:
+        """The ids and offsets of these texts, segmented for this epoch."""
+        split = self._split(ids, texts, epoch, np.ones(len(texts), bool))
+        too_long = np.diff(split[1]) > self.max_tokens
+        return self._split(ids, texts, epoch, ~too_long) if too_long.any() else split
 
-    def _fallen(
-        self, gathered: Gathered, texts: Int64[np.ndarray, " text"], epoch: int, may: Bool[np.ndarray, " text"]
-    ) -> Respelt:
-        ids, ends = gathered
-        lengths = np.diff(ends)
-        owners = np.repeat(np.arange(len(texts)), lengths)
-        places = (np.arange(len(ids)) - ends[owners]).astype(np.uint64)
-        fate = mixed(mixed(texts.astype(np.uint64)[owners] + keyed(self.seed, epoch), 0) + places, 1)
-        fresh = np.flatnonzero(may[owners])  # what has not been asked yet
-        while len(falling := fresh[self._falls(ids[fresh], fate[fresh])]):
+    def _split(
+        self,
+        flat: FlatIds,
+        texts: Int64[np.ndarray, " text"],
+        epoch: int,
+        allowed: Bool[np.ndarray, " text"],
+    ) -> SplitIds:
+        ids, offsets = flat
+        owners = np.repeat(np.arange(len(texts)), np.diff(offsets))
+        positions = (np.arange(len(ids)) - offsets[owners]).astype(np.uint64)
+        text_hashes = splitmix64(texts.astype(np.uint64)[owners] + hash_key(self.seed, epoch), 0)
+        hashes = splitmix64(text_hashes + positions, 1)
+        new = np.flatnonzero(allowed[owners])  # tokens that have not been considered yet
+        while len(splitting := new[self._splits(ids[new], hashes[new])]):
             counts = np.ones(len(ids), np.int64)
-            counts[falling] = 2
-            halves, parent = self.halves[ids[falling]], fate[falling]
-            ids, owners, fate = (np.repeat(row, counts) for row in (ids, owners, fate))
-            first = falling + np.arange(len(falling))  # where the halves of a piece come to stand
-            ids[first], ids[first + 1] = halves[:, 0], halves[:, 1]
-            fate[first], fate[first + 1] = mixed(parent, 2), mixed(parent, 3)
-            fresh = np.stack([first, first + 1], 1).ravel()
-        return ids, np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(texts)))])
+            counts[splitting] = 2
+            parts, parents = self.merge_parts[ids[splitting]], hashes[splitting]
+            ids, owners = np.repeat(ids, counts), np.repeat(owners, counts)
+            hashes = np.repeat(hashes, counts)
+            first = splitting + np.arange(len(splitting))  # index of the first part of each token
+            ids[first], ids[first + 1] = parts[:, 0], parts[:, 1]
+            hashes[first], hashes[first + 1] = splitmix64(parents, 2), splitmix64(parents, 3)
+            new = np.stack([first, first + 1], 1).ravel()
+        lengths = np.bincount(owners, minlength=len(texts))
+        return ids, np.concatenate([[0], np.cumsum(lengths)])
 
-    def _falls(
-        self, ids: Int64[np.ndarray, " token"], fate: UInt64[np.ndarray, " token"]
+    def _splits(
+        self, ids: Int64[np.ndarray, " token"], hashes: UInt64[np.ndarray, " token"]
     ) -> Bool[np.ndarray, " token"]:
-        return (self.halves[ids, 0] != NONE) & (mixed(fate, 4) < self.below)
+        has_parts = self.merge_parts[ids, 0] != NO_MERGE
+        return has_parts & (splitmix64(hashes, 4) < self.threshold)

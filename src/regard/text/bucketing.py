@@ -1,8 +1,9 @@
-"""Plan: which pairs make which batch in an epoch; a pure function of lengths, budget, seed and epoch.
+"""Length bucketing: the batches of an epoch, as a function of lengths, batch size, seed and epoch.
 
-Pairs are shuffled, cut into chunks, sorted by length within each chunk, packed into batches under a token budget, and
-the batches are shuffled. So a batch holds like lengths (a backend that must pad pads little), yet meets other company
-each epoch. The shuffle is computed, not drawn: nothing depends on a random generator's state or version.
+Pairs are shuffled, split into chunks, sorted by length within each chunk and packed into batches of
+a given number of tokens, and the batches are shuffled. A batch therefore has similar lengths (a
+backend that pads wastes little) but different pairs in each epoch. The shuffle is a keyed
+permutation and does not depend on the state or version of a random generator.
 """
 
 from __future__ import annotations
@@ -11,105 +12,150 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int, Int32, Int64
+from jaxtyping import Int, Int32, Int64, UInt64
 
 from regard.errors import RegardError
-from regard.text.shuffle import keyed, shuffled
 
-CHUNK_BATCHES = 512  # lengths within a batch differ by about a 512th of all: most batches have one length a side
-CHUNKS = 3  # at least, where the corpus allows: sorted as a whole, rare lengths would meet the same company each epoch
-SMALLEST_CHUNK, LARGEST_CHUNK = 1 << 10, 1 << 17
+CHUNK_BATCHES = 512  # most batches then have one length per side
+MIN_CHUNKS = 3  # if sorted as a whole, rare lengths would meet the same pairs in every epoch
+SMALLEST_CHUNK = 1 << 10
+LARGEST_CHUNK = 1 << 17
+MASK = (1 << 64) - 1
+ROUNDS = 4
+Lengths = Int[np.ndarray, " pair"]
 
 
 class BatchError(RegardError):
-    """Batches that cannot be made as asked."""
+    """Batches that cannot be made as requested."""
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """One epoch: `order` lists the pairs, batch i is `order[starts[i]:starts[i + 1]]`, step s takes batch `steps[s]`.
-
-    `over_long` pairs have a side longer than the limit and are left out.
+class BatchPlan:
+    """The batches of an epoch: batch i is `order[starts[i]:starts[i + 1]]`, step s is batch
+    `steps[s]`. `too_long` counts the skipped pairs with a side over `max_tokens`.
     """
 
     order: Int32[np.ndarray, " kept"]
     starts: Int64[np.ndarray, " ends"]
     steps: Int64[np.ndarray, " step"]
-    over_long: int
+    too_long: int
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def batch(self, step: int) -> Int64[np.ndarray, " batch"]:
-        """The pairs of a step, the short before the long."""
+        """The pairs of a step, sorted by length."""
         if not 0 <= step < len(self):
             raise BatchError(f"step {step:,} is not in this epoch of {len(self):,} steps (from 0)")
-        which = self.steps[step]
-        return self.order[self.starts[which] : self.starts[which + 1]].astype(np.int64)
+        batch = self.steps[step]
+        return self.order[self.starts[batch] : self.starts[batch + 1]].astype(np.int64)
 
 
-def plan(
-    source_lengths: Int[np.ndarray, " pair"],
-    target_lengths: Int[np.ndarray, " pair"],
+def plan_batches(
+    source_lengths: Lengths,
+    target_lengths: Lengths,
     *,
     batch_tokens: int,
     seed: int,
     epoch: int,
-    limit: int | None = None,
-) -> Plan:
-    """The batches of an epoch, each of at most `budget` source and target tokens; a longer pair is a batch by itself.
+    max_tokens: int | None = None,
+) -> BatchPlan:
+    """The batches of an epoch, each with at most `batch_tokens` source and target tokens.
 
-    Pairs with more than `limit` tokens on a side are left out.
+    A pair with more is a batch by itself. Pairs with more than `max_tokens` on a side are skipped.
     """
     if batch_tokens < 1:
-        raise BatchError(f"a batch needs a budget of at least 1 token; got {batch_tokens}")
+        raise BatchError(f"batch_tokens must be at least 1; got {batch_tokens}")
     if len(source_lengths) >= 1 << 31:
-        raise BatchError(f"{len(source_lengths):,} pairs are more than one plan can hold (2³¹); split the corpus")
-    kept = _within(source_lengths, target_lengths, limit)
+        pairs = f"{len(source_lengths):,} pairs"
+        raise BatchError(f"{pairs} are more than one plan supports (2³¹); split the corpus")
+    kept = _within_limit(source_lengths, target_lengths, max_tokens)
     count = len(source_lengths) if kept is None else len(kept)
     if not count:
-        raise BatchError(f"no pair has at most {limit} tokens on each side; raise the limit")
-    size = _chunk(source_lengths, target_lengths, batch_tokens)
-    key = keyed(seed, epoch)
+        raise BatchError(f"no pair has at most {max_tokens} tokens on each side; raise the limit")
+    size = _chunk_size(source_lengths, target_lengths, batch_tokens)
+    key = hash_key(seed, epoch)
     order = np.empty(count, np.int32)
     starts: list[int] = [0]
     for start in range(0, count, size):
-        places = shuffled(np.arange(start, min(start + size, count), dtype=np.uint64), count, key).astype(np.int64)
-        pairs = places if kept is None else kept[places]
-        source, target = source_lengths[pairs].astype(np.int64), target_lengths[pairs].astype(np.int64)
+        chunk = np.arange(start, min(start + size, count), dtype=np.uint64)
+        pairs = permute(chunk, count, key).astype(np.int64)
+        if kept is not None:
+            pairs = kept[pairs]
+        source = source_lengths[pairs].astype(np.int64)
+        target = target_lengths[pairs].astype(np.int64)
         ranks = np.lexsort((source, target, np.maximum(source, target)))
         order[start : start + len(pairs)] = pairs[ranks]
-        starts += _packed((source + target)[ranks], batch_tokens, start)
-    batches = len(starts) - 1
-    steps = shuffled(np.arange(batches, dtype=np.uint64), batches, keyed(seed, epoch, 1)).astype(np.int64)
-    return Plan(order, np.array(starts, np.int64), steps, len(source_lengths) - count)
+        starts += _batch_ends((source + target)[ranks], batch_tokens, start)
+    batches = np.arange(len(starts) - 1, dtype=np.uint64)
+    steps = permute(batches, len(batches), hash_key(seed, epoch, 1)).astype(np.int64)
+    return BatchPlan(order, np.array(starts, np.int64), steps, len(source_lengths) - count)
 
 
-def _within(
-    source_lengths: Int[np.ndarray, " pair"], target_lengths: Int[np.ndarray, " pair"], limit: int | None
+def _within_limit(
+    source_lengths: Lengths, target_lengths: Lengths, max_tokens: int | None
 ) -> Int32[np.ndarray, " kept"] | None:
-    """The pairs within the limit; None when that is all of them."""
-    if limit is None or max(source_lengths.max(initial=0), target_lengths.max(initial=0)) <= limit:
+    """The pairs with at most `max_tokens` per side; None if all have."""
+    longest = max(source_lengths.max(initial=0), target_lengths.max(initial=0))
+    if max_tokens is None or longest <= max_tokens:
         return None
-    return np.flatnonzero((source_lengths <= limit) & (target_lengths <= limit)).astype(np.int32)
+    kept = (source_lengths <= max_tokens) & (target_lengths <= max_tokens)
+    return np.flatnonzero(kept).astype(np.int32)
 
 
-def _chunk(
-    source_lengths: Int[np.ndarray, " pair"], target_lengths: Int[np.ndarray, " pair"], batch_tokens: int
-) -> int:
-    """How many pairs are sorted together."""
+def _chunk_size(source_lengths: Lengths, target_lengths: Lengths, batch_tokens: int) -> int:
+    """The number of pairs that are sorted together."""
     pairs = len(source_lengths)
-    mean = (source_lengths.sum(dtype=np.int64) + target_lengths.sum(dtype=np.int64)) / pairs
-    alike = min(CHUNK_BATCHES * batch_tokens / max(1.0, mean), -(-pairs // CHUNKS))
-    return int(np.clip(alike, SMALLEST_CHUNK, LARGEST_CHUNK))
+    tokens = source_lengths.sum(dtype=np.int64) + target_lengths.sum(dtype=np.int64)
+    size = min(CHUNK_BATCHES * batch_tokens / max(1.0, tokens / pairs), -(-pairs // MIN_CHUNKS))
+    return int(np.clip(size, SMALLEST_CHUNK, LARGEST_CHUNK))
 
 
-def _packed(tokens: Int64[np.ndarray, " pair"], batch_tokens: int, start: int) -> list[int]:
-    """Where batches end when each takes as many pairs in a row as the budget allows, one at least."""
+def _batch_ends(tokens: Int64[np.ndarray, " pair"], batch_tokens: int, start: int) -> list[int]:
+    """The ends of batches that take as many consecutive pairs as fit, at least one."""
     sums = np.cumsum(tokens).tolist()
-    ends, end, spent = [], 0, 0
+    ends: list[int] = []
+    end = spent = 0
     while end < len(sums):
         end = max(end + 1, bisect_right(sums, spent + batch_tokens, lo=end))
         spent = sums[end - 1]
         ends.append(start + end)
     return ends
+
+
+def permute(
+    indices: UInt64[np.ndarray, " index"], count: int, key: np.uint64
+) -> UInt64[np.ndarray, " index"]:
+    """The images of indices under a permutation of 0 … count − 1 selected by `key`.
+
+    A Feistel network on the next power of four (Luby and Rackoff 1988); results outside the range
+    are mapped again until they are inside.
+    """
+    half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
+    low = (np.uint64(1) << half) - np.uint64(1)
+    indices = indices.copy()
+    outside = np.ones(len(indices), bool)
+    while outside.any():
+        values = indices[outside]
+        left, right = values >> half, values & low
+        for number in range(ROUNDS):
+            left, right = right, left ^ (splitmix64(right + key, number) & low)
+        indices[outside] = (left << half) | right
+        outside[outside] = indices[outside] >= count
+    return indices
+
+
+def hash_key(*numbers: int) -> np.uint64:
+    """A key from several numbers."""
+    key = np.zeros(1, np.uint64)
+    for number in numbers:
+        key = splitmix64(key, number)
+    return np.uint64(key[0])
+
+
+def splitmix64(values: UInt64[np.ndarray, " index"], salt: int) -> UInt64[np.ndarray, " index"]:
+    """splitmix64 (Steele et al. 2014): each result bit depends on all bits of value and salt."""
+    bits = values + np.uint64((salt + 1) * 0x9E3779B97F4A7C15 & MASK)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Corpus: pairs of source and target text from files of any common shape, one at a time."""
+"""Corpus: a stream of source–target pairs from files in any common format, which is detected."""
 
 from __future__ import annotations
 
@@ -9,22 +9,40 @@ from functools import partial
 from pathlib import PurePath
 
 from regard.errors import choose
-from regard.text.column_choice import Wanted
-from regard.text.detect import detect
-from regard.text.files import CorpusError, File, file, lines
-from regard.text.parallel import parallel
-from regard.text.reading import Pair, Part, Reading
-from regard.text.row_format import Row
+from regard.text.files import CorpusError, DamagedFile, File, open_file, read_lines
+from regard.text.pair_formats import (
+    CsvFormat,
+    JsonLinesFormat,
+    TsvFormat,
+    likely_delimiter,
+    modal_width,
+)
+from regard.text.reading import CorpusPart, CorpusReader, Pair, read_parallel
+from regard.text.row_format import ColumnRequest, Line, ParsedRow, RowFormat
 
-BAD_LINES = {"stop": "a bad line is an error", "skip": "bad lines are counted and left out"}
+BAD_LINES = {"stop": "a bad line is an error", "skip": "bad lines are skipped and counted"}
+FORMATS: dict[str, type[RowFormat]] = {"tsv": TsvFormat, "csv": CsvFormat, "jsonl": JsonLinesFormat}
+SUFFIXES = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst", ".zstd")
+HEAD_LINES = 100
+HEAD_BYTES = 1 << 20
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 class Corpus:
-    """Pairs in one file or several; with `targets`, each file's lines are sources and those of its partner targets.
+    """Pairs in one or more files. With `targets`, the lines of each file are sources, and the lines
+    of its counterpart are targets.
 
-    Files may be plain, gzip, xz or zstandard; "-" is standard input. `decisions` says how each file is read. Columns go
-    by name or by number from 1. Nothing is held in memory: every `read()` is a new pass over the files.
+    Files may be plain, gzip, xz or zstandard; "-" is standard input. Columns are selected by name
+    or by number from 1. `decisions` lists how each file is read. Nothing is kept in memory: every
+    `read()` is a new pass over the files.
     """
 
     def __init__(
@@ -38,68 +56,134 @@ class Corpus:
         format: str | None = None,
         bad_lines: str = "stop",
     ) -> None:
-        choose(BAD_LINES, bad_lines, "way with bad lines")
+        choose(BAD_LINES, bad_lines, "bad-line policy")
         self.bad_lines = bad_lines
-        wanted = Wanted(source, target, header)
-        names, partners = _listed(files), None if targets is None else _listed(targets)
+        request = ColumnRequest(source, target, header)
+        names, counterparts = _as_list(files), None if targets is None else _as_list(targets)
         if not names:
             raise CorpusError(
-                "no file of pairs is named; name them first, for --targets and --held-out take all names that follow"
+                "no files of pairs given; put them first, because --targets and --held-out take "
+                "all names that follow"
             )
-        if (names + (partners or [])).count("-") > 1:
+        if (names + (counterparts or [])).count("-") > 1:
             raise CorpusError("standard input ('-') can be given only once")
-        if partners is not None and (len(names) != len(partners) or source or target or header or format):
-            if len(names) != len(partners):
-                raise CorpusError(f"{len(names)} source files but {len(partners)} target files; each needs its partner")
-            raise CorpusError("parallel files have neither columns, header nor format; leave these out")
-        self.files = [file(name) for name in names]
+        if counterparts is not None and len(names) != len(counterparts):
+            raise CorpusError(
+                f"{len(names)} source files but {len(counterparts)} target files; "
+                "each needs a counterpart"
+            )
+        if counterparts is not None and (source or target or header or format):
+            raise CorpusError(
+                "parallel files do not have columns, a header or a format; omit these options"
+            )
+        self.files = [open_file(name) for name in names]
         self.decisions: list[str] = []
-        self._ways: list[str] = []
-        self._parts: list[Part] = []
-        if partners is None:
-            for one in self.files:
-                found, way = detect(one, wanted, format)
-                self.decisions.append(f"{one.name}: {way}")
-                self._ways.append(f"{_last(one)}: {way}")
-                self._parts.append((one.name, partial(_rows, found.rows, one)))
+        self._descriptions: list[str] = []
+        self._parts: list[CorpusPart] = []
+        if counterparts is None:
+            for file in self.files:
+                found, description = detect_format(file, request, format)
+                self.decisions.append(f"{file.name}: {description}")
+                self._descriptions.append(f"{_file_name(file)}: {description}")
+                self._parts.append((file.name, partial(_parse_file, found.rows, file)))
             return
-        for one, name in zip(list(self.files), partners, strict=True):
-            other = file(name)
+        for file, name in zip(list(self.files), counterparts, strict=True):
+            other = open_file(name)
             self.files.append(other)
-            way = "line by line, sources and targets"
-            self.decisions.append(f"{one.name} and {other.name}: {way}")
-            self._ways.append(f"{_last(one)} and {_last(other)}: {way}")
-            self._parts.append((one.name, partial(parallel, one, other)))
+            description = "parallel files, line by line"
+            self.decisions.append(f"{file.name} and {other.name}: {description}")
+            both = f"{_file_name(file)} and {_file_name(other)}"
+            self._descriptions.append(f"{both}: {description}")
+            self._parts.append((file.name, partial(read_parallel, file, other)))
 
-    def read(self, aside: str | os.PathLike[str] | None = None) -> Reading:
-        """One pass over all pairs. Bad lines that are skipped are written to the file `aside`."""
-        return Reading(self._parts, self.bad_lines == "skip", aside)
+    def read(self, bad_lines_path: str | os.PathLike[str] | None = None) -> CorpusReader:
+        """One pass over all pairs. Skipped lines are written to `bad_lines_path`."""
+        return CorpusReader(self._parts, self.bad_lines == "skip", bad_lines_path)
 
     def __iter__(self) -> Iterator[Pair]:
         return iter(self.read())
 
     def fingerprint(self) -> dict[str, str]:
-        """The sha256 of each file as it is stored, by its name, and how the files are read. Folders do not count: the
-        same file is the same data wherever it lies, and however one says where."""
-        prints = {"reading": "; ".join([*self._ways, f"bad lines: {self.bad_lines}"])}
-        for one in self.files:
-            name = _last(one)
-            while name in prints:
+        """The sha256 of each stored file by its base name, and how the files are read.
+
+        Folders do not count: a file that was moved is still the same data.
+        """
+        reading = "; ".join([*self._descriptions, f"bad lines: {self.bad_lines}"])
+        fingerprint = {"reading": reading}
+        for file in self.files:
+            name = _file_name(file)
+            while name in fingerprint:
                 name += "'"
-            with one.open() as stored:
-                prints[name] = hashlib.file_digest(stored, "sha256").hexdigest()
-        return prints
+            with file.open() as stored:
+                fingerprint[name] = hashlib.file_digest(stored, "sha256").hexdigest()
+        return fingerprint
 
 
-def _rows(read: Callable[[Iterator[tuple[int, bytes]]], Iterator[Row]], one: File) -> Iterator[Row]:
-    return read(lines(one))
+def detect_format(
+    file: File, request: ColumnRequest, format: str | None = None
+) -> tuple[RowFormat, str]:
+    """The requested or detected format of a file, and a description that says how it was chosen."""
+    head = read_head(file)
+    if not head:
+        raise CorpusError(f"{file.name} is empty")
+    if format is not None:
+        kind, reason = format, "as requested"
+    else:
+        kind, reason = _format_by_name(file.name), "by its name"
+        if not kind:
+            kind, reason = _format_by_content(file.name, head), "by its first lines"
+    found = choose(FORMATS, kind, "format").from_head(file.name, head, request)
+    return found, f"{found.description} ({reason})"
 
 
-def _last(one: File) -> str:
-    return PurePath(one.name).name
+def read_head(file: File) -> list[Line]:
+    """The first lines that are not blank."""
+    head: list[Line] = []
+    size = 0
+    try:
+        for number, line in read_lines(file):
+            if line.strip():
+                head.append((number, line))
+            size += len(line)
+            if number >= HEAD_LINES or size > HEAD_BYTES:
+                break
+    except DamagedFile:
+        if not head:
+            raise
+    return head
 
 
-def _listed(paths: Paths) -> list[str]:
+def _format_by_name(name: str) -> str:
+    path = PurePath(name)
+    if path.suffix.lower() in COMPRESSED_SUFFIXES:
+        path = path.with_suffix("")
+    return SUFFIXES.get(path.suffix.lower(), "")
+
+
+def _format_by_content(name: str, head: Sequence[Line]) -> str:
+    if head[0][1].lstrip()[:1] in (b"{", b"["):
+        return "jsonl"
+    if sum(b"\t" in line for _, line in head) > len(head) / 2:
+        return "tsv"
+    if modal_width(likely_delimiter(head)[1]) > 1:
+        return "csv"
+    raise CorpusError(
+        f"{name} seems to have one column: no tabs, commas or JSON in its first lines; "
+        "give pairs, or a second file whose lines are the targets"
+    )
+
+
+def _parse_file(
+    parse: Callable[[Iterator[Line]], Iterator[ParsedRow]], file: File
+) -> Iterator[ParsedRow]:
+    return parse(read_lines(file))
+
+
+def _file_name(file: File) -> str:
+    return PurePath(file.name).name
+
+
+def _as_list(paths: Paths) -> list[str]:
     if isinstance(paths, str | os.PathLike):
         return [os.fspath(paths)]
     return [os.fspath(path) for path in paths]

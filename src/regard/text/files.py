@@ -1,4 +1,4 @@
-"""Lines of bytes from files plain or compressed, and from standard input."""
+"""Lines of bytes from plain or compressed files and from standard input."""
 
 from __future__ import annotations
 
@@ -20,132 +20,145 @@ from typing import Any
 
 from regard.errors import RegardError
 
-LONGEST_LINE = 1 << 24
-BUFFER = 1 << 20
-GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
-UTF8_MARK, UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+MAX_LINE_BYTES = 1 << 24
+BUFFER_BYTES = 1 << 20
+GZIP = b"\x1f\x8b"
+XZ = b"\xfd7zXZ\x00"
+ZSTD = b"\x28\xb5\x2f\xfd"
+UTF8_BOM = b"\xef\xbb\xbf"
+UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class CorpusError(RegardError):
-    """A corpus that cannot be read as it is."""
+    """A corpus that cannot be read."""
 
 
 class DamagedFile(CorpusError):
-    """A compressed file that ends too soon or does not fit its own checksum."""
+    """A compressed file that is truncated or fails its checksum."""
 
 
 class File(ABC):
-    """Something that can be read from its start any number of times."""
+    """A file that can be read from its start any number of times."""
 
     name: str
 
     @abstractmethod
     def open(self) -> io.BufferedReader:
-        """The bytes as they are stored."""
+        """Open the stored bytes."""
 
 
-class OnDisk(File):
+class DiskFile(File):
     """A regular file."""
 
     def __init__(self, path: str) -> None:
-        self.name, self._path = legible(path), path
+        self.name = printable_name(path)
+        self._path = path
 
     def open(self) -> io.BufferedReader:
-        """The bytes as they are stored."""
+        """Open the stored bytes."""
         try:
-            return io.BufferedReader(io.FileIO(self._path), BUFFER)
+            return io.BufferedReader(io.FileIO(self._path), BUFFER_BYTES)
         except OSError as error:
             raise CorpusError(f"cannot read {self.name!r}: {error.strerror}") from None
 
 
-class Spooled(File):
-    """A stream, such as standard input, kept in a nameless temporary file because a corpus is read more than once."""
+class SpooledFile(File):
+    """A stream copied to an anonymous temporary file, because a corpus is read more than once."""
 
     def __init__(self, name: str, stream: Any) -> None:
         self.name = name
-        self._kept = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with this object, and has no name to leave)
-        weakref.finalize(self, self._kept.close)
-        shutil.copyfileobj(stream, self._kept, BUFFER)
-        self._kept.flush()
+        self._copy = tempfile.TemporaryFile()  # noqa: SIM115 (closed by the finalizer)
+        weakref.finalize(self, self._copy.close)
+        shutil.copyfileobj(stream, self._copy, BUFFER_BYTES)
+        self._copy.flush()
 
     def open(self) -> io.BufferedReader:
-        """The bytes as they came."""
-        return io.BufferedReader(_Positional(self._kept.fileno()), BUFFER)
+        """Open the bytes of the stream."""
+        return io.BufferedReader(_PositionalReader(self._copy.fileno()), BUFFER_BYTES)
 
 
-def legible(name: str) -> str:
-    """A name that can be written down; what in it is no UTF-8 cannot."""
+def printable_name(name: str) -> str:
+    """A file name with bytes that are not UTF-8 replaced, so that it can be printed."""
     return os.fsencode(name).decode(errors="replace")
 
 
-def file(path: str | os.PathLike[str]) -> File:
-    """The file of this path; "-" is standard input. What can be read only once (a pipe) is spooled."""
+def open_file(path: str | os.PathLike[str]) -> File:
+    """The file at a path; "-" is standard input. Pipes can be read only once, and are spooled."""
     path = os.fspath(path)
     if path == "-":
-        return Spooled("standard input", sys.stdin.buffer)
+        return SpooledFile("standard input", sys.stdin.buffer)
     if Path(path).is_dir():
         raise CorpusError(f"{path!r} is a folder; name the files in it")
     if Path(path).exists() and not Path(path).is_file():
         with open(path, "rb") as stream:
-            return Spooled(path, stream)
-    found = OnDisk(path)
-    found.open().close()
-    return found
+            return SpooledFile(path, stream)
+    file = DiskFile(path)
+    file.open().close()
+    return file
 
 
-def unpacked(stored: Any, name: str) -> io.BufferedReader:
-    """The file's text as bytes, decompressed if its first bytes say so, whatever its name says."""
+def decompress(stored: Any, name: str) -> io.BufferedReader:
+    """The content of a file, decompressed according to its first bytes (not its name)."""
     first = stored.peek(6)[:6]
     if first.startswith(GZIP):
-        return io.BufferedReader(_Partly(gzip.GzipFile(fileobj=stored)), BUFFER)
+        return io.BufferedReader(_PartialReader(gzip.GzipFile(fileobj=stored)), BUFFER_BYTES)
     if first.startswith(XZ):
-        return io.BufferedReader(_Partly(lzma.LZMAFile(stored)), BUFFER)
+        return io.BufferedReader(_PartialReader(lzma.LZMAFile(stored)), BUFFER_BYTES)
     if first.startswith(ZSTD):
-        return io.BufferedReader(_Zstd(stored, name), BUFFER)
-    if first.startswith(UTF16_MARKS):
+        return io.BufferedReader(_ZstdReader(stored, name), BUFFER_BYTES)
+    if first.startswith(UTF16_BOMS):
         raise CorpusError(f"{name} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8")
     return stored
 
 
-def lines(file: File) -> Iterator[tuple[int, bytes]]:
-    """The file's lines with their numbers from 1, without line end or byte-order mark.
+def read_lines(file: File) -> Iterator[tuple[int, bytes]]:
+    """The numbered lines of a file (from 1), without line ends and byte-order mark.
 
-    Only a line feed (with or without a carriage return) ends a line, so that parallel files stay parallel whatever
-    other separators Unicode knows. A line over LONGEST_LINE comes cut to one byte more, for the reader to refuse.
+    Only LF or CRLF ends a line, so that parallel files stay aligned whatever other separators
+    Unicode defines. A line over MAX_LINE_BYTES is cut to one byte more, and the caller rejects it.
     """
     number = 0
     with (
         file.open() as stored,
-        unpacked(stored, file.name) as stream,
-        damage(file.name, lambda: number),
+        decompress(stored, file.name) as stream,
+        report_damage(file.name, lambda: number),
     ):
-        while line := stream.readline(LONGEST_LINE + 1):
+        while line := stream.readline(MAX_LINE_BYTES + 1):
             rest = line
-            while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
-                rest = stream.readline(LONGEST_LINE + 1)
+            while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+                rest = stream.readline(MAX_LINE_BYTES + 1)
             number += 1
             if number == 1:
-                line = line.removeprefix(UTF8_MARK)
+                line = line.removeprefix(UTF8_BOM)
                 if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
-                    raise CorpusError(f"{file.name} ends lines in carriage returns alone; mend it: tr '\\r' '\\n'")
+                    raise CorpusError(
+                        f"{file.name} uses bare carriage returns as line ends; "
+                        "convert it: tr '\\r' '\\n'"
+                    )
             yield number, line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 @contextmanager
-def damage(name: str, number: Callable[[], int]) -> Iterator[None]:
-    """What goes wrong while reading, said in one line, with the line that was read last."""
+def report_damage(name: str, last_line: Callable[[], int]) -> Iterator[None]:
+    """Turn read errors into one line that names the file and the last line read."""
     try:
         yield
     except EOFError:
-        raise DamagedFile(f"{name} is cut short after line {number():,}; copy it anew") from None
+        raise DamagedFile(
+            f"{name} is truncated after line {last_line():,}; copy it again"
+        ) from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise DamagedFile(f"{name} is damaged after line {number():,} ({error}); copy it anew") from None
+        raise DamagedFile(
+            f"{name} is damaged after line {last_line():,} ({error}); copy it again"
+        ) from None
     except OSError as error:
-        raise CorpusError(f"cannot read {name!r} after line {number():,}: {error.strerror}") from None
+        raise CorpusError(
+            f"cannot read {name!r} after line {last_line():,}: {error.strerror}"
+        ) from None
 
 
-class _Positional(io.RawIOBase):
-    """Reads an open file from its start without moving the position that others share."""
+class _PositionalReader(io.RawIOBase):
+    """Reads an open file from its start without moving its shared position."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -161,29 +174,30 @@ class _Positional(io.RawIOBase):
         return len(read)
 
 
-class _Partly(io.RawIOBase):
-    """Hands out what is there before it stumbles over damage; the library's own buffering would lose it."""
+class _PartialReader(io.RawIOBase):
+    """Returns all data before a damaged block; the library's own buffering would lose it."""
 
-    def __init__(self, unpacking: gzip.GzipFile | lzma.LZMAFile) -> None:
-        self._unpacking = unpacking
+    def __init__(self, decompressor: gzip.GzipFile | lzma.LZMAFile) -> None:
+        self._decompressor = decompressor
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        read = self._unpacking.read1(len(buffer))
+        read = self._decompressor.read1(len(buffer))
         buffer[: len(read)] = read
         return len(read)
 
 
-class _Zstd(io.RawIOBase):
-    """Zstandard frames one after another; unlike zstandard's own reader it notices when the last is cut short."""
+class _ZstdReader(io.RawIOBase):
+    """Concatenated Zstandard frames; unlike zstandard's own reader, it detects a truncated
+    frame."""
 
     def __init__(self, stored: io.BufferedReader, name: str) -> None:
         self._stored = stored
-        self._module = _zstd(name)
+        self._module = _zstd_module(name)
         self._frame: Any = None
-        self._packed = b""
+        self._compressed = b""
         self._ready = b""
 
     def readable(self) -> bool:
@@ -191,8 +205,8 @@ class _Zstd(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
-            self._packed = self._packed or self._stored.read(1 << 14)
-            if not self._packed:
+            self._compressed = self._compressed or self._stored.read(1 << 14)
+            if not self._compressed:
                 if self._frame is not None:
                     raise EOFError
                 return 0
@@ -201,18 +215,19 @@ class _Zstd(io.RawIOBase):
                 if hasattr(self._frame, "decompressobj"):
                     self._frame = self._frame.decompressobj()
             try:
-                self._ready, self._packed = self._frame.decompress(self._packed), b""
+                self._ready = self._frame.decompress(self._compressed)
+                self._compressed = b""
             except self._module.ZstdError as error:
                 raise zlib.error(f"zstandard: {error}") from None
             if self._frame.eof:
-                self._packed, self._frame = self._frame.unused_data, None
+                self._compressed, self._frame = self._frame.unused_data, None
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
 
 
-def _zstd(name: str) -> Any:
-    """Python's own decompressor where there is one (3.14), else the package."""
+def _zstd_module(name: str) -> Any:
+    """The standard library's decompressor (Python 3.14 and later) or the zstandard package."""
     for module in ("compression.zstd", "zstandard"):
         try:
             return importlib.import_module(module)

@@ -1,5 +1,8 @@
-"""Lessons: what a model reads and must say in a step. For a GPU they are filled up so that shapes repeat: a step of a
-known shape can be recorded once and replayed."""
+"""Teacher-forced training batches, as they are or with static shapes.
+
+A static batch is padded with extra sequences so that shapes repeat, and a training step can be
+captured as a CUDA graph once per shape.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +15,36 @@ from torch import Tensor
 
 from regard.kernels import IGNORED
 from regard.ragged import Layout, Ragged
-from regard.text.batching import Batch, begun, ended
+from regard.text.batching import Batch, with_begin, with_end
 from regard.text.tokenizers import END
 
-LONGEST = 128  # of a sequence in a lesson that is filled up
+MAX_LENGTH = 128  # of a sequence in a static batch
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
-    """Sources, the prefixes a decoder reads, what it must say after each of their tokens, and how much each counts."""
+class TrainingBatch:
+    """Sources, decoder inputs (`prefix`), the label of each decoder position, and the weight of a
+    token's loss."""
 
     source: Ragged
     prefix: Ragged
-    right: Int64[Tensor, " token"]
-    share: Float[Tensor, ""]
+    labels: Int64[Tensor, " token"]
+    token_weight: Float[Tensor, ""]
 
     @classmethod
-    def of(cls, batch: Batch) -> Lesson:
-        """The lesson of a batch as it is: every token counts the same share of its step."""
+    def from_batch(cls, batch: Batch) -> TrainingBatch:
+        """The training batch of a batch as it is; every token of a step has the same weight."""
         source, target = batch.source, batch.target
-        share = 1 / (batch.step_tokens + batch.step_pairs)
-        if not len(batch):  # a rank with nothing to do still takes part in the exchange, with a pair of nothing
-            source, target, share = Ragged.of([source.values]), Ragged.of([source.values]), 0.0
-        counted = torch.full((), share, device=source.values.device)
-        return cls(ended(source), begun(target), ended(target).values, counted)
+        weight = 1 / (batch.step_target_tokens + batch.step_pairs)
+        if not len(batch):  # a rank without pairs still joins the gradient exchange: an empty pair
+            source = target = Ragged.of([source.values])
+            weight = 0.0
+        token_weight = torch.full((), weight, device=source.values.device)
+        return cls(with_end(source), with_begin(target), with_end(target).values, token_weight)
 
 
-class Shape(NamedTuple):
-    """The sizes of a lesson that is filled up: tokens, sequences, and what the longest may have."""
+class StaticShape(NamedTuple):
+    """The sizes of a static batch: tokens per side, sequences, and maximum lengths."""
 
     source: int
     target: int
@@ -48,63 +53,79 @@ class Shape(NamedTuple):
     target_longest: int
 
     @classmethod
-    def of(cls, batch: Batch, grain: int) -> Shape | None:
-        """The next sizes that hold a batch, tokens in multiples of a grain; None where a sequence is too long."""
-        pairs, longest = len(batch), [_tile(side.longest + 1) for side in (batch.source, batch.target)]
-        if not pairs or max(longest) > LONGEST:
+    def from_batch(cls, batch: Batch, multiple: int) -> StaticShape | None:
+        """The smallest static shape that fits, with tokens in multiples of `multiple`; None if a
+        sequence is too long."""
+        pairs, sides = len(batch), (batch.source, batch.target)
+        longest = [_round_length(side.longest + 1) for side in sides]
+        if not pairs or max(longest) > MAX_LENGTH:
             return None
-        tokens = [len(side.values) + pairs for side in (batch.source, batch.target)]
-        sizes = [-(-count // grain) * grain for count in tokens]
-        filling = max(-(-(size - count) // long) for size, count, long in zip(sizes, tokens, longest, strict=True))
-        return cls(sizes[0], sizes[1], _rows(pairs + filling), *longest)
+        tokens = [len(side.values) + pairs for side in sides]
+        sizes = [-(-count // multiple) * multiple for count in tokens]
+        padding = max(
+            -(-(size - count) // length)
+            for size, count, length in zip(sizes, tokens, longest, strict=True)
+        )
+        return cls(sizes[0], sizes[1], _round_rows(pairs + padding), *longest)
 
     @property
-    def numbers(self) -> int:
-        """How many numbers describe such a lesson."""
+    def size(self) -> int:
+        """The number of integers in a packed batch."""
         return self.source + 2 * self.target + 2 * (self.pairs + 1)
 
 
-def filled(batch: Batch, shape: Shape, *, pinned: bool = False) -> Int64[Tensor, " number"]:
-    """A batch as one row of numbers, with pairs added of which nothing is learned. `opened` reads it."""
-    flat = torch.empty(shape.numbers, dtype=torch.int64, pin_memory=pinned)
-    source, prefix, right, asked, told = flat.split(_cuts(shape))
-    target = ended(batch.target).values
-    for room, values, rest in (
-        (source, ended(batch.source).values, END),
-        (prefix, begun(batch.target).values, END),
-        (right, target, IGNORED),
+def pack_batch(
+    batch: Batch, shape: StaticShape, *, pinned: bool = False
+) -> Int64[Tensor, " number"]:
+    """A batch as one flat tensor, padded with sequences that do not contribute to the loss.
+
+    `unpack_batch` is the inverse.
+    """
+    flat = torch.empty(shape.size, dtype=torch.int64, pin_memory=pinned)
+    source, prefix, labels, source_offsets, target_offsets = flat.split(_section_sizes(shape))
+    for section, values, fill in (
+        (source, with_end(batch.source).values, END),
+        (prefix, with_begin(batch.target).values, END),
+        (labels, with_end(batch.target).values, IGNORED),
     ):
-        room[: len(values)] = values
-        room[len(values) :] = rest
-    for ends, side, size, longest in (
-        (asked, batch.source, shape.source, shape.source_longest),
-        (told, batch.target, shape.target, shape.target_longest),
+        section[: len(values)] = values
+        section[len(values) :] = fill
+    pairs = len(batch)
+    for offsets, side, size, longest in (
+        (source_offsets, batch.source, shape.source, shape.source_longest),
+        (target_offsets, batch.target, shape.target, shape.target_longest),
     ):
-        pairs = len(batch)
-        torch.add(side.offsets, torch.arange(pairs + 1), out=ends[: pairs + 1])
-        fillers = torch.arange(1, shape.pairs - pairs + 1) * longest + ends[pairs]
-        ends[pairs + 1 :] = fillers.clamp_(max=size)
+        torch.add(side.offsets, torch.arange(pairs + 1), out=offsets[: pairs + 1])
+        padding = torch.arange(1, shape.pairs - pairs + 1) * longest + offsets[pairs]
+        offsets[pairs + 1 :] = padding.clamp_(max=size)
     return flat
 
 
-def opened(flat: Int64[Tensor, " number"], shape: Shape, share: Float[Tensor, ""]) -> Lesson:
-    """The lesson that lies in a row of numbers."""
-    source, prefix, right, asked, told = flat.split(_cuts(shape))
-    sources = Layout(asked, shape.source_longest, shape.source)
-    prefixes = Layout(told, shape.target_longest, shape.target)
-    return Lesson(Ragged.arranged(source, sources), Ragged.arranged(prefix, prefixes), right, share)
+def unpack_batch(
+    flat: Int64[Tensor, " number"], shape: StaticShape, token_weight: Float[Tensor, ""]
+) -> TrainingBatch:
+    """The training batch in a packed tensor (views, no copies)."""
+    source, prefix, labels, source_offsets, target_offsets = flat.split(_section_sizes(shape))
+    source_layout = Layout(source_offsets, shape.source_longest, shape.source)
+    target_layout = Layout(target_offsets, shape.target_longest, shape.target)
+    return TrainingBatch(
+        Ragged.from_layout(source, source_layout),
+        Ragged.from_layout(prefix, target_layout),
+        labels,
+        token_weight,
+    )
 
 
-def _cuts(shape: Shape) -> list[int]:
+def _section_sizes(shape: StaticShape) -> list[int]:
     return [shape.source, shape.target, shape.target, shape.pairs + 1, shape.pairs + 1]
 
 
-def _tile(longest: int) -> int:
-    """The next power of two."""
+def _round_length(longest: int) -> int:
+    """The next power of two, at least 16."""
     return max(16, 1 << (longest - 1).bit_length())
 
 
-def _rows(count: int) -> int:
-    """The next of 1, 1.5, 2, 3, 4, 6, 8 …: empty sequences cost little, and few sizes are few recordings."""
+def _round_rows(count: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12 …: padding is cheap, and few sizes need few CUDA graphs."""
     power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if count <= power * 3 // 4 else power

@@ -1,4 +1,4 @@
-"""Looks at one side of a corpus, chooses its tokeniser and says why."""
+"""Automatic choice of the tokenizer for one side of a corpus, with the reason."""
 
 from __future__ import annotations
 
@@ -11,43 +11,54 @@ from itertools import chain
 
 from regard.errors import choose
 from regard.text.tokenizer_training import TOKENIZERS
-from regard.text.tokenizers import BYTES, SYMBOLS, TokenizerError
-from regard.text.unicode import nfc
+from regard.text.tokenizers import BYTE_TOKENS, SPECIAL_TOKENS, TokenizerError, nfc
 
-# Words of text up to which a vocabulary serves; what low-resource translation found best (Ding et al. 2019; Sennrich
-# and Zhang 2019) at the small end, what large systems use at the other.
+# (words of text, vocabulary size): small sizes as found best for low-resource translation (Ding et
+# al. 2019; Sennrich and Zhang 2019), large ones as in large systems.
 SIZES = ((100_000, 2_000), (1_000_000, 4_000), (5_000_000, 8_000), (50_000_000, 16_000))
 LARGEST = 32_000
-UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI")
+UNSPACED_SCRIPTS = (
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+    "YI",
+)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A kind of tokeniser, its vocabulary size (None: as many as there are) and why, in a sentence."""
+class TokenizerChoice:
+    """A kind of tokenizer, its vocabulary size (None: all symbols) and the reason in a sentence."""
 
     kind: str
     size: int | None
     reason: str
 
 
-def auto(lines: Iterable[str], *, total: int | None = None) -> Choice:
-    """The tokeniser that suits these lines: a whole side, or a sample of a side of `total` lines."""
-    side = Side([nfc(line) for line in lines], total)
+def choose_tokenizer(lines: Iterable[str], *, total: int | None = None) -> TokenizerChoice:
+    """The tokenizer for these lines: a whole side, or a sample of a side of `total` lines."""
+    side = SideStats([nfc(line) for line in lines], total)
     if not side.characters:
-        raise TokenizerError("no text to choose a tokeniser by; give lines that are not empty")
-    return next(choice for choice in (_symbols(side), _characters(side), _subwords(side)) if choice)
+        raise TokenizerError("no text to choose a tokenizer from; give lines that are not empty")
+    return _choose_words(side) or _choose_characters(side) or _choose_subwords(side)
 
 
-def default_size(kind: str, lines: Iterable[str], *, total: int | None = None) -> int | None:
-    """The vocabulary size of a kind that a person chose: by the amount of text for pieces, None for the others."""
-    choose(TOKENIZERS, kind, "tokeniser")
+def default_vocabulary_size(
+    kind: str, lines: Iterable[str], *, total: int | None = None
+) -> int | None:
+    """The vocabulary size of a given kind: by the amount of text for subwords, else None."""
+    choose(TOKENIZERS, kind, "tokenizer")
     if kind not in ("bpe", "unigram"):
         return None
-    return _size(Side([nfc(line) for line in lines], total))
+    return _subword_size(SideStats([nfc(line) for line in lines], total))
 
 
-class Side:
-    """What there is to know of one side of a corpus from its lines."""
+class SideStats:
+    """Statistics of one side of a corpus."""
 
     def __init__(self, lines: list[str], total: int | None) -> None:
         self.lines = lines
@@ -56,93 +67,104 @@ class Side:
         self.symbols = Counter(chain.from_iterable(map(str.split, lines)))
 
     @cached_property
-    def length(self) -> float:
-        """Characters to a line."""
+    def characters_per_line(self) -> float:
+        """Mean characters per line."""
         return self.characters.total() / len(self.lines)
 
     @cached_property
-    def count(self) -> float:
-        """Space-separated symbols to a line."""
+    def symbols_per_line(self) -> float:
+        """Mean space-separated symbols per line."""
         return self.symbols.total() / len(self.lines)
 
     @cached_property
     def unseen(self) -> float:
-        """The chance that the next symbol is a new one: those seen once over all (Good and Turing's estimate)."""
-        return sum(count == 1 for count in self.symbols.values()) / max(1, self.symbols.total())
+        """The probability that the next symbol is new (Good–Turing estimate)."""
+        once = sum(count == 1 for count in self.symbols.values())
+        return once / max(1, self.symbols.total())
 
     @cached_property
     def unspaced(self) -> bool:
-        """Whether the writing puts no spaces between its words."""
+        """Whether the script does not separate words by spaces."""
         letters = {c: n for c, n in self.characters.items() if c.isalpha()}
-        bare = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(UNSPACED))
-        return bare > 0.3 * max(1, sum(letters.values()))
+        unspaced = sum(
+            n for c, n in letters.items() if unicodedata.name(c, "").startswith(UNSPACED_SCRIPTS)
+        )
+        return unspaced > 0.3 * max(1, sum(letters.values()))
 
     @property
-    def said(self) -> str:
-        """How much was looked at."""
+    def description(self) -> str:
+        """The number of lines that were examined."""
         if len(self.lines) == self.total:
             return f"{self.total:,} line{'s' * (self.total != 1)}"
         return f"{len(self.lines):,} of {self.total:,} lines"
 
 
-def _symbols(side: Side) -> Choice | None:
-    """A closed set of symbols between spaces: phones, tags, actions, spelt-out letters."""
+def _choose_words(side: SideStats) -> TokenizerChoice | None:
+    """For a closed set of space-separated symbols: phones, tags, actions, spelled-out letters."""
     distinct, used = len(side.symbols), side.symbols.total()
-    if side.count < 1.5 or distinct < 2:
+    if side.symbols_per_line < 1.5 or distinct < 2:
         return None
-    width = sum(len(symbol) * count for symbol, count in side.symbols.items()) / used
-    numbers = sum(count for symbol, count in side.symbols.items() if symbol.isdecimal() and len(symbol) > 1)
+    mean_length = sum(len(symbol) * count for symbol, count in side.symbols.items()) / used
+    numbers = sum(
+        count for symbol, count in side.symbols.items() if symbol.isdecimal() and len(symbol) > 1
+    )
     closed = distinct <= 2_000 and side.unseen <= 0.01
-    short = distinct <= 500 and side.unseen <= 0.1 and width <= 2.5
-    spelt = width <= 1.2 and distinct <= 20_000
-    if numbers > 0.05 * used or not (closed or short or spelt):
+    short = distinct <= 500 and side.unseen <= 0.1 and mean_length <= 2.5
+    spelled = mean_length <= 1.2 and distinct <= 20_000
+    if numbers > 0.05 * used or not (closed or short or spelled):
         return None
-    reason = f"{distinct:,} different space-separated symbols in {side.said}, so each is one token"
-    return Choice("words", None, f"words: {reason}")
+    counts = f"{distinct:,} different space-separated symbols in {side.description}"
+    return TokenizerChoice("words", None, f"words: {counts}, so each is one token")
 
 
-def _characters(side: Side) -> Choice | None:
-    """Short things, such as words and names; or too little text to learn pieces from."""
-    distinct = len(side.characters)
-    amount = side.length * side.total
-    held = f"lines average {side.length:.1f} characters and hold {distinct:,} different ones"
-    running = side.length > 24 or side.count >= 4 or (side.unspaced and distinct > 200 and side.length > 10)
-    if not running:
-        return Choice("characters", None, f"characters: {held}")
-    if amount < 50_000 and distinct < 1_000:
-        return Choice("characters", None, f"characters: {held}; {side.said} are too little text to learn pieces from")
+def _choose_characters(side: SideStats) -> TokenizerChoice | None:
+    """For short texts such as words and names, or too little text to train subwords."""
+    distinct, length = len(side.characters), side.characters_per_line
+    counts = f"lines average {length:.1f} characters and have {distinct:,} different ones"
+    unspaced_text = side.unspaced and distinct > 200 and length > 10
+    running_text = length > 24 or side.symbols_per_line >= 4 or unspaced_text
+    if not running_text:
+        return TokenizerChoice("characters", None, f"characters: {counts}")
+    if length * side.total < 50_000 and distinct < 1_000:
+        little = f"{side.description} are too little text to train subwords"
+        return TokenizerChoice("characters", None, f"characters: {counts}; {little}")
     return None
 
 
-def _subwords(side: Side) -> Choice:
-    """Running text."""
-    size = _size(side)
-    spaces = "without spaces between words" if side.unspaced else f"of {side.count:.1f} words to a line"
-    amount = f"about {_rounded(_words(side)):,} words in all"
-    return Choice("bpe", size, f"bpe of {size:,}: {side.said} of running text {spaces}, {amount}")
+def _choose_subwords(side: SideStats) -> TokenizerChoice:
+    """For running text."""
+    size = _subword_size(side)
+    spacing = f"with {side.symbols_per_line:.1f} words per line"
+    if side.unspaced:
+        spacing = "without spaces between words"
+    words = f"about {_round_to_two_digits(_count_words(side)):,} words in total"
+    reason = f"bpe of {size:,}: {side.description} of running text {spacing}, {words}"
+    return TokenizerChoice("bpe", size, reason)
 
 
-def _words(side: Side) -> float:
-    """Words in the whole side; where no spaces tell, a word is taken to have two and a half characters."""
-    return side.total * (side.length / 2.5 if side.unspaced else side.count)
+def _count_words(side: SideStats) -> float:
+    """Words in the whole side; without spaces, a word counts as 2.5 characters."""
+    per_line = side.characters_per_line / 2.5 if side.unspaced else side.symbols_per_line
+    return side.total * per_line
 
 
-def _size(side: Side) -> int:
+def _subword_size(side: SideStats) -> int:
     if not side.lines:
         return SIZES[0][1]
-    words = _words(side)
+    words = _count_words(side)
     size = next((size for most, size in SIZES if words <= most), LARGEST)
-    # Writing with thousands of characters needs room for them and as much again for pieces.
-    needed, seen, enough = 0, 0, 0.999 * side.characters.total()
+    # A script with thousands of characters needs room for 99.9 % of them and as many subwords.
+    needed = seen = 0
+    enough = 0.999 * side.characters.total()
     for _, count in side.characters.most_common():
         if seen >= enough:
             break
-        needed, seen = needed + 1, seen + count
-    room = len(SYMBOLS) + len(BYTES) + 2 * needed
-    return max(size, next((size for _, size in SIZES if size >= room), LARGEST))
+        needed += 1
+        seen += count
+    minimum = len(SPECIAL_TOKENS) + len(BYTE_TOKENS) + 2 * needed
+    return max(size, next((size for _, size in SIZES if size >= minimum), LARGEST))
 
 
-def _rounded(number: float) -> int:
-    """Two leading digits, for people."""
+def _round_to_two_digits(number: float) -> int:
     digits = max(0, len(str(int(number))) - 2)
     return int(round(number, -digits))

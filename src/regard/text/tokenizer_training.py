@@ -1,4 +1,4 @@
-"""How each kind of tokeniser is learned from lines of text."""
+"""Training of every kind of tokenizer from lines of text."""
 
 from __future__ import annotations
 
@@ -11,143 +11,166 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Library
 
 from regard.errors import choose
-from regard.text.reservoir import thinned
-from regard.text.tokenizers import BYTES, SYMBOLS, UNKNOWN, Tokenizer, TokenizerError
-from regard.text.unicode import nfc
+from regard.text.corpus_stats import subsample
+from regard.text.tokenizers import (
+    BYTE_TOKENS,
+    SPECIAL_TOKENS,
+    UNKNOWN,
+    Tokenizer,
+    TokenizerError,
+    nfc,
+)
 
-MOST_SYMBOLS = 65_000  # of `characters` and `words` when no size is given: ids stay within 16 bits
-PIECES = 8_000  # of `bpe` and `unigram` when no size is given
-LONGEST_PIECE = 24
-LEAST = {"characters": 1, "bytes": 256, "words": 1, "bpe": 257, "unigram": 257}
-# Letters keep the space before them; a run of signs is a word; digits stand alone, so that any number is spelt from ten
-# (and so that no text can spell the name of a byte).
-WORDS = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
+MAX_SYMBOLS = 65_000  # default size of `characters` and `words`: ids fit in 16 bits
+DEFAULT_SUBWORDS = 8_000  # default size of `bpe` and `unigram`
+MAX_TOKEN_CHARACTERS = 24
+MIN_TOKENS = {"characters": 1, "bytes": 256, "words": 1, "bpe": 257, "unigram": 257}
+# Letters keep the space before them, punctuation forms words, and digits stand alone: any number is
+# spelled with ten tokens, and no text can produce the name of a byte token.
+WORD_PATTERN = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
 
 def train_tokenizer(kind: str, lines: Iterable[str], *, size: int | None = None) -> Tokenizer:
-    """A tokeniser of a kind in TOKENIZERS with at most `size` ids, learned from lines of text in one pass."""
-    learn = choose(TOKENIZERS, kind, "tokeniser")
+    """Train a tokenizer of a kind in TOKENIZERS with at most `size` ids, in one pass."""
+    train = choose(TOKENIZERS, kind, "tokenizer")
     if isinstance(lines, str):
-        raise TokenizerError(f"lines of text are needed, in a list or a file that is open; got the text {lines!r:.40}")
-    least = len(SYMBOLS) + LEAST[kind]
-    if size is not None and size < least:
-        raise TokenizerError(f"a {kind} tokeniser needs a size of at least {least}; got {size}")
-    return Tokenizer(learn(lines, size))
+        raise TokenizerError(
+            f"lines must be an iterable of lines, such as a list or an open file; got {lines!r:.40}"
+        )
+    minimum = len(SPECIAL_TOKENS) + MIN_TOKENS[kind]
+    if size is not None and size < minimum:
+        raise TokenizerError(f"a {kind} tokenizer needs a size of at least {minimum}; got {size}")
+    return Tokenizer(train(lines, size))
 
 
-def characters(lines: Iterable[str], size: int | None) -> Library:
-    """Every character is a token."""
-    frequent = _frequent(_count(nfc(line) for line in lines), size, "characters")
-    return _library(frequent, byte_fallback=False, decoder=decoders.Fuse())
+def train_characters(lines: Iterable[str], size: int | None) -> Library:
+    """Each character is a token."""
+    characters = _most_frequent(_count(nfc(line) for line in lines), size, "characters")
+    return _untrained(characters, byte_fallback=False, decoder=decoders.Fuse())
 
 
-def byte(lines: Iterable[str], size: int | None) -> Library:
-    """Every byte of the UTF-8 is a token; there is nothing to learn and nothing unknown."""
-    return _library(BYTES)
+def train_bytes(lines: Iterable[str], size: int | None) -> Library:
+    """Each UTF-8 byte is a token; there is nothing to train and nothing unknown."""
+    return _untrained(BYTE_TOKENS)
 
 
-def words(lines: Iterable[str], size: int | None) -> Library:
-    """Symbols that stand between white space, as in "HH AH0 L OW1"; one each."""
-    frequent = _frequent(_count(nfc(line).split() for line in lines), size, "words")
-    library = Library(models.WordLevel(_numbered(frequent), unk_token=SYMBOLS[UNKNOWN]))
+def train_words(lines: Iterable[str], size: int | None) -> Library:
+    """Each symbol between white space is a token, as in "HH AH0 L OW1"."""
+    words = _most_frequent(_count(nfc(line).split() for line in lines), size, "words")
+    library = Library(models.WordLevel(_vocabulary(words), unk_token=SPECIAL_TOKENS[UNKNOWN]))
     library.normalizer = normalizers.NFC()
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return library
 
 
-def bpe(lines: Iterable[str], size: int | None) -> Library:
-    """Byte-pair encoding (Sennrich et al. 2016) of characters; those without a piece are spelt in bytes."""
-    size = size or PIECES
-    library = _library(BYTES, cut=True)
+def train_bpe(lines: Iterable[str], size: int | None) -> Library:
+    """Byte-pair encoding of characters (Sennrich et al. 2016) with byte fallback."""
+    size = size or DEFAULT_SUBWORDS
+    library = _untrained(BYTE_TOKENS, split_words=True)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=[*SYMBOLS, *BYTES],
-        limit_alphabet=_alphabet(size),
+        special_tokens=[*SPECIAL_TOKENS, *BYTE_TOKENS],
+        limit_alphabet=_max_characters(size),
         min_frequency=2,
-        max_token_length=LONGEST_PIECE,
+        max_token_length=MAX_TOKEN_CHARACTERS,
         show_progress=False,
     )
-    library.train_from_iterator(_text(lines, "bpe"), trainer)
+    library.train_from_iterator(_sample_text(lines, "bpe"), trainer)
     document = json.loads(library.to_str())
-    document["added_tokens"] = []  # else a text that spells "<0x0A>" would be read as a line feed
+    document["added_tokens"] = []  # else the text "<0x0A>" would be read as a line feed
     return Library.from_str(json.dumps(document))
 
 
-def unigram(lines: Iterable[str], size: int | None) -> Library:
-    """A unigram language model of pieces (Kudo 2018); characters without a piece are spelt in bytes.
+def train_unigram(lines: Iterable[str], size: int | None) -> Library:
+    """Unigram language model of subwords (Kudo 2018) with byte fallback.
 
-    Unlike the others it is not learned alike to the last digit each time: the library sums in no fixed order.
+    Unlike the other kinds it is not exactly reproducible: the library's order of summation varies.
     """
-    size = size or PIECES
-    text = _text(lines, "unigram")
-    # The library insists on a piece for every character it sees, so it is not shown the rarest.
-    rare = _count(map(nfc, text)).most_common()[_alphabet(size) :]
-    missing = str.maketrans({character: None for character, _ in rare})
-    library = _library(BYTES, cut=True)
+    size = size or DEFAULT_SUBWORDS
+    text = _sample_text(lines, "unigram")
+    # The library adds a token for every character, so the rarest ones are removed from the text.
+    rare = _count(map(nfc, text)).most_common()[_max_characters(size) :]
+    removed = str.maketrans({character: None for character, _ in rare})
+    library = _untrained(BYTE_TOKENS, split_words=True)
     library.model = models.Unigram()
-    trainer = trainers.UnigramTrainer(vocab_size=size - len(BYTES), unk_token=SYMBOLS[0], show_progress=False)
-    trainer.special_tokens = [*SYMBOLS]
-    library.train_from_iterator((nfc(line).translate(missing) for line in text) if rare else text, trainer)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size - len(BYTE_TOKENS), unk_token=SPECIAL_TOKENS[0], show_progress=False
+    )
+    trainer.special_tokens = [*SPECIAL_TOKENS]
+    frequent = (nfc(line).translate(removed) for line in text) if rare else text
+    library.train_from_iterator(frequent, trainer)
     document = json.loads(library.to_str())
     document["added_tokens"] = []
-    pieces = sorted(document["model"]["vocab"][len(SYMBOLS) :], key=lambda piece: (-piece[1], piece[0]))
-    fixed = [[name, pieces[-1][1]] for name in (*SYMBOLS, *BYTES)]
-    document["model"].update(vocab=fixed + pieces, byte_fallback=True)
+    learned = document["model"]["vocab"][len(SPECIAL_TOKENS) :]
+    subwords = sorted(learned, key=lambda entry: (-entry[1], entry[0]))
+    fixed = [[name, subwords[-1][1]] for name in (*SPECIAL_TOKENS, *BYTE_TOKENS)]
+    document["model"].update(vocab=fixed + subwords, byte_fallback=True)
     return Library.from_str(json.dumps(document))
 
 
 TOKENIZERS: dict[str, Callable[[Iterable[str], int | None], Library]] = {
-    "characters": characters,
-    "bytes": byte,
-    "words": words,
-    "bpe": bpe,
-    "unigram": unigram,
+    "characters": train_characters,
+    "bytes": train_bytes,
+    "words": train_words,
+    "bpe": train_bpe,
+    "unigram": train_unigram,
 }
 
 
-def _library(pieces: Iterable[str], *, byte_fallback: bool = True, cut: bool = False, decoder: Any = None) -> Library:
-    """A byte-pair model before its first merge: of bytes it is `bytes`, of characters it is `characters`."""
+def _untrained(
+    tokens: Iterable[str],
+    *,
+    byte_fallback: bool = True,
+    split_words: bool = False,
+    decoder: Any = None,
+) -> Library:
+    """A BPE model without merges: over bytes it is `bytes`, over characters it is `characters`."""
     model = models.BPE(
-        vocab=_numbered(pieces), merges=[], unk_token=SYMBOLS[UNKNOWN], byte_fallback=byte_fallback, fuse_unk=False
+        vocab=_vocabulary(tokens),
+        merges=[],
+        unk_token=SPECIAL_TOKENS[UNKNOWN],
+        byte_fallback=byte_fallback,
+        fuse_unk=False,
     )
     library = Library(model)
     library.normalizer = normalizers.NFC()
     library.decoder = decoder or decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    if cut:
-        space = pre_tokenizers.Split(" ", "merged_with_next")
-        library.pre_tokenizer = pre_tokenizers.Sequence([space, pre_tokenizers.Split(Regex(WORDS), "isolated")])
+    if split_words:
+        spaces = pre_tokenizers.Split(" ", "merged_with_next")
+        words = pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")
+        library.pre_tokenizer = pre_tokenizers.Sequence([spaces, words])
     return library
 
 
-def _numbered(pieces: Iterable[str]) -> dict[str, int]:
-    return {piece: id for id, piece in enumerate([*SYMBOLS, *pieces])}
+def _vocabulary(tokens: Iterable[str]) -> dict[str, int]:
+    return {token: id for id, token in enumerate([*SPECIAL_TOKENS, *tokens])}
 
 
-def _frequent(counts: Counter[str], size: int | None, kind: str) -> list[str]:
-    """The most frequent symbols that there is room for."""
+def _most_frequent(counts: Counter[str], size: int | None, kind: str) -> list[str]:
+    """The most frequent symbols that fit into the vocabulary."""
     if not counts:
-        raise TokenizerError(f"no text to learn {kind} from; give lines that are not empty")
-    room = (size or MOST_SYMBOLS) - len(SYMBOLS)
-    return sorted(counts, key=lambda symbol: (-counts[symbol], symbol))[:room]
+        raise TokenizerError(f"no text to train {kind} on; give lines that are not empty")
+    number = (size or MAX_SYMBOLS) - len(SPECIAL_TOKENS)
+    return sorted(counts, key=lambda symbol: (-counts[symbol], symbol))[:number]
 
 
 def _count(texts: Iterable[Iterable[str]]) -> Counter[str]:
-    """How often each symbol stands in the texts, in bounded memory: of too many, those seen once are forgotten."""
+    """Symbol counts in bounded memory: if there are too many, symbols seen once are dropped."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
-        if len(counts) > 40 * MOST_SYMBOLS:
+        if len(counts) > 40 * MAX_SYMBOLS:
             counts = Counter({symbol: count for symbol, count in counts.items() if count > 1})
     return counts
 
 
-def _text(lines: Iterable[str], kind: str) -> list[str]:
-    text = [line for line in thinned(lines) if line]
+def _sample_text(lines: Iterable[str], kind: str) -> list[str]:
+    text = [line for line in subsample(lines) if line]
     if not text:
-        raise TokenizerError(f"no text to learn {kind} from; give lines that are not empty")
+        raise TokenizerError(f"no text to train {kind} on; give lines that are not empty")
     return text
 
 
-def _alphabet(size: int) -> int:
-    """At most half of the room for learned pieces goes to single characters."""
-    return max(1, (size - len(SYMBOLS) - len(BYTES)) // 2)
+def _max_characters(size: int) -> int:
+    """The number of single-character tokens: at most half of the trained tokens."""
+    return max(1, (size - len(SPECIAL_TOKENS) - len(BYTE_TOKENS)) // 2)

@@ -14,7 +14,7 @@ from regard.ragged import Ragged
 from regard.search import Beam
 from regard.search.beam_trace import Candidate, trace_beams
 from regard.search.length_batching import length_limits
-from regard.text import END, ended
+from regard.text import END, with_end
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Tree:
     ids = pipeline.bundle.source.encode(text.strip())
     if not ids:
         raise RegardError("the text is empty; there is nothing to search for")
-    source = ended(Ragged.of([torch.tensor(ids)])).to(pipeline.device)
+    source = with_end(Ragged.of([torch.tensor(ids)])).to(pipeline.device)
     (limit,) = length_limits(source.lengths, **pipeline.reach).tolist()
     nodes, beams = trace_beams(chosen, pipeline.inference_model, source, limit)
     target = pipeline.bundle.target

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field, field_validator
 
-from regard.config import Settings, parse
+from regard.config import SettingsGroup, parse
 from regard.errors import RegardError
 from regard.trace.operations import (
     element_wise,
@@ -35,7 +35,7 @@ Weight = Annotated[
 ]  # more of it would be no number in 32 bits a few layers later
 
 
-class Change(Settings):
+class Change(SettingsGroup):
     """An edit of the program; some are of the ids or positions instead, and change nothing here."""
 
     def apply(self, program: Program) -> Program:

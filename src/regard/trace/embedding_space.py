@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.trace.residual_norms import STACKS
 from regard.trace.trace import Trace
-from regard.vectors import plane, similarities
+from regard.vectors import pca_plane, similarities
 
 WHOLE = 2_000  # words of a vocabulary that are placed all at once
 AROUND = 20  # neighbours of each token that are placed of a larger one
@@ -44,7 +44,7 @@ def placed(trace: Trace, side: str) -> Placed:
     if len(table) > WHOLE:
         near = similarities(table[here], table).topk(AROUND + 1).indices
         ids = sorted({*here, *near.flatten().tolist()})
-    return Placed(ids, *plane(table[ids]))
+    return Placed(ids, *pca_plane(table[ids]))
 
 
 def _table(trace: Trace, side: str) -> Float[Tensor, "vocabulary width"]:

@@ -19,7 +19,7 @@ from regard.errors import RegardError
 from regard.models import Model, eval_mode
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer
-from regard.onednn import plain_products
+from regard.onednn import bypass_onednn
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.search import Beam, LengthPenalty, Search
@@ -35,7 +35,7 @@ from regard.trace.transformer_program import transformer_program
 
 
 @torch.no_grad()
-@plain_products()
+@bypass_onednn()
 def record(
     pipeline: Pipeline,
     source: str,
@@ -174,7 +174,7 @@ class Running:
             for p in bundle.source.pieces(source.strip())
         ]
         text, end = bundle.target.decode(said), len(source.rstrip())
-        told = bundle.target.laid_out(said)
+        told = bundle.target.decode_pieces(said)
         logps = self.store["out.chosen"].tolist()
         score = float(self.store["out.score"])
         answer = Answer(
@@ -184,7 +184,7 @@ class Running:
             [p.text for p in told],
             logps,
             score,
-            bundle.source.unknown(source.strip()),
+            bundle.source.unknown_symbols(source.strip()),
         )
         last = Piece(bundle.target.label(END), END, len(text), len(text))
         first = Piece(bundle.target.label(BEGIN), BEGIN, 0, 0)

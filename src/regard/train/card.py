@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from regard.config import TextSettings
-from regard.text.files import legible
+from regard.text.files import printable_name
 from regard.train.auto_settings import Plan
 from regard.train.loop import Trainer
 from regard.train.prepare import Prepared
@@ -39,7 +39,7 @@ def card(
         "seconds": round(trainer.facts["seconds"], 1),
         "tokens": trainer.facts["tokens"],
         "settings": {"train": plan.train.model_dump(), "text": text.model_dump()},
-        "command": [legible(word) for word in command],
+        "command": [printable_name(word) for word in command],
         "data": data.fingerprint,
         "versions": {"python": sys.version.split()[0], "torch": str(torch.__version__)},
     }

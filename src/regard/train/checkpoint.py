@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.disk import to_disk
+from regard.disk import fsync_path
 from regard.errors import RegardError
 
 KEPT = 2  # should the newest be damaged, there is one more
@@ -63,9 +63,9 @@ def write(folder: str | os.PathLike[str], name: str, state: Mapping[str, Any], f
         number = 1 + max((int(path.name[:8]) for path in (*older, *home.glob("*.damaged"))), default=0)
         path = home / f"{number:08}.{name}.safetensors"
         save_file(tensors, partial, metadata=metadata)
-        to_disk(partial)
+        fsync_path(partial)
         partial.replace(path)
-        to_disk(home)
+        fsync_path(home)
     except (OSError, SafetensorError) as error:
         what = getattr(error, "strerror", None) or str(error)
         raise CheckpointError(

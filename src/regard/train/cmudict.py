@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
-from regard.disk import write_whole
+from regard.disk import write_atomically
 
 PARTS = {"test": 5, "dev": 2}  # of each hundred words; the rest is to learn from
 
@@ -41,5 +41,5 @@ def unpack(folder: Path) -> dict[str, Path]:
     for word, phones in dictionary():
         lines[part(word)].append(f"{word}\t{phones}\n")
     for name, path in paths.items():
-        write_whole(path, "".join(lines[name]))
+        write_atomically(path, "".join(lines[name]))
     return paths

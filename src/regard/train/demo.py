@@ -11,7 +11,7 @@ from regard import bundle
 from regard.config import TrainSettings, parse
 from regard.ragged import Ragged
 from regard.search import Greedy, alignment, length_limits, record_attention
-from regard.text import Corpus, begun, ended, variants
+from regard.text import Corpus, with_begin, with_end, group_references
 from regard.train.cmudict import unpack
 from regard.train.evaluation import Exam, decode
 from regard.train.run import Job, run
@@ -29,7 +29,7 @@ def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
     )
     run(job)
     made = bundle.load(out / "bundle")
-    test = variants(Corpus(parts["test"]))
+    test = group_references(Corpus(parts["test"]))
     exam = Exam(made.source, made.target, test, "symbols", 60)
     found, _ = exam.take(made.model, torch.device("cpu"))
     print(
@@ -57,9 +57,9 @@ def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
 
 def drawing(made: bundle.Bundle, word: str) -> str:
     """The attention of each phone to the letters of a word, as shades."""
-    source = ended(Ragged.of([torch.tensor(made.source.encode(word))]))
+    source = with_end(Ragged.of([torch.tensor(made.source.encode(word))]))
     said = Greedy()(made.model, source, length_limits(source.lengths))[0].hypotheses[0].ids
-    seen = record_attention(made.model, source, begun(Ragged.of([torch.tensor(said, dtype=torch.long)])))
+    seen = record_attention(made.model, source, with_begin(Ragged.of([torch.tensor(said, dtype=torch.long)])))
     weights = alignment(made.model, seen)
     letters = [made.source.label(i) for i in source.values.tolist()[:-1]] + ["⏎"]
     phones = [made.target.label(i) for i in said] + ["⏎"]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from regard.device import placed
+from regard.device import resolve_device
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ def world(device: str = "auto") -> Iterator[World]:
         int(os.environ.get(name, fallback))
         for name, fallback in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
     )
-    place = placed(device)
+    place = resolve_device(device)
     if place.type == "cuda" and place.index is None:
-        place = placed(f"cuda:{local}")
+        place = resolve_device(f"cuda:{local}")
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if size > 1:

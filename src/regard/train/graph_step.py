@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.inference.cuda_graph import capture
-from regard.text import Batch, Lesson, Shape, filled, opened
+from regard.text import Batch, TrainingBatch, StaticShape, pack_batch, unpack_batch
 
 GRAINS = 32  # sizes of a side, up to a whole step's tokens
 
@@ -20,18 +20,18 @@ GRAINS = 32  # sizes of a side, up to a whole step's tokens
 class Slot:
     """Where the lessons of one shape lie while they are learned, and the recording of that, once there is one."""
 
-    def __init__(self, shape: Shape, device: torch.device) -> None:
-        self.shape, self.flat = shape, torch.zeros(shape.numbers, dtype=torch.int64, device=device)
+    def __init__(self, shape: StaticShape, device: torch.device) -> None:
+        self.shape, self.flat = shape, torch.zeros(shape.size, dtype=torch.int64, device=device)
         self.share, self.loss = torch.zeros((), device=device), torch.zeros((), device=device)
         self.seen = False
         self.graph: torch.cuda.CUDAGraph | None = None
 
     @property
-    def lesson(self) -> Lesson:
+    def lesson(self) -> TrainingBatch:
         """The lesson that lies here now; a new one each time, for what follows from its offsets is kept in it."""
-        return opened(self.flat, self.shape, self.share)
+        return unpack_batch(self.flat, self.shape, self.share)
 
-    def record(self, update: Callable[[Lesson], Tensor], pool: Any) -> torch.cuda.CUDAGraph:
+    def record(self, update: Callable[[TrainingBatch], Tensor], pool: Any) -> torch.cuda.CUDAGraph:
         """The update of this slot's lesson, with nothing run yet."""
         graph = torch.cuda.CUDAGraph()
         with capture(graph, pool):
@@ -44,11 +44,11 @@ class Captured:
     it is recorded the second time. All recordings share one memory, for they run one after another."""
 
     def __init__(
-        self, update: Callable[[Lesson], Tensor], *, batch_tokens: int, device: torch.device, replay: bool = True
+        self, update: Callable[[TrainingBatch], Tensor], *, batch_tokens: int, device: torch.device, replay: bool = True
     ) -> None:
         self.update, self.device, self.replay = update, device, replay
         self.grain = max(64, batch_tokens // GRAINS // 64 * 64)
-        self.slots: dict[Shape, Slot] = {}
+        self.slots: dict[StaticShape, Slot] = {}
         self._pool: Any = None
 
     @property
@@ -56,12 +56,12 @@ class Captured:
         """The recordings so far."""
         return [slot.graph for slot in self.slots.values() if slot.graph is not None]
 
-    def prepared(self, batch: Batch) -> tuple[Shape, Tensor] | None:
+    def prepared(self, batch: Batch) -> tuple[StaticShape, Tensor] | None:
         """A batch filled up, in memory that a GPU can fetch by itself; None where a sequence is too long."""
-        shape = Shape.of(batch, self.grain)
-        return None if shape is None else (shape, filled(batch, shape, pinned=self.device.type == "cuda"))
+        shape = StaticShape.from_batch(batch, self.grain)
+        return None if shape is None else (shape, pack_batch(batch, shape, pinned=self.device.type == "cuda"))
 
-    def __call__(self, shape: Shape, numbers: Tensor, share: float) -> Tensor:
+    def __call__(self, shape: StaticShape, numbers: Tensor, share: float) -> Tensor:
         """One update; its loss."""
         if shape not in self.slots:
             self.slots[shape] = Slot(shape, self.device)

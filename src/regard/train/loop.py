@@ -19,9 +19,9 @@ from regard.kernels import fusible, unfused
 from regard.kernels.weight_cast import Halves
 from regard.models import Model
 from regard.models.transformer import Transformer
-from regard.onednn import plain_products
+from regard.onednn import bypass_onednn
 from regard.ragged import Ragged
-from regard.text import Batch, Batches, Lesson, split
+from regard.text import Batch, Batches, TrainingBatch, split_batch
 from regard.threads import FixedThreads, ThreadTuner
 from regard.train import checkpoint
 from regard.train.average import Average
@@ -103,7 +103,7 @@ class Trainer:
         batch = self.ahead.take(self.epoch, self.at, last=True)[2]
         sample = batch
         for _ in range(SAMPLE_HALVINGS):
-            sample = split(sample)[0] if len(sample) > 1 else sample
+            sample = split_batch(sample)[0] if len(sample) > 1 else sample
         self.model.train()
         with self._products():
             while self.threads.trial is not None:
@@ -114,7 +114,7 @@ class Trainer:
     @contextmanager
     def _products(self) -> Iterator[None]:
         """How matrix products are computed in this run."""
-        with nullcontext() if self.half else plain_products(), unfused() if self.plain else nullcontext():
+        with nullcontext() if self.half else bypass_onednn(), unfused() if self.plain else nullcontext():
             yield
 
     def _advance(self) -> tuple[Tensor, int]:
@@ -128,7 +128,7 @@ class Trainer:
             loss = self._update(lambda: self.world.summed(self._timed_gradients(on_device)))
         self.step, self.at = self.step + 1, self.at + 1
         self.average.stepped(self.step)
-        return loss, batch.read
+        return loss, batch.total_tokens
 
     def _by_recording(self, batch: Batch, prepared: Prepared | None) -> Tensor | None:
         """The loss of an update that was, or will be, recorded; None where this step cannot be."""
@@ -137,7 +137,7 @@ class Trainer:
         self._seed()
         self.moved = False
         try:
-            return self.captured(*prepared, 1 / (batch.step_tokens + batch.step_pairs))
+            return self.captured(*prepared, 1 / (batch.step_target_tokens + batch.step_pairs))
         except torch.OutOfMemoryError:
             if self.moved:  # some weights, perhaps; they would be moved twice
                 raise RegardError(
@@ -150,7 +150,7 @@ class Trainer:
     def _seed(self) -> None:
         torch.manual_seed(hash((self.settings.seed, self.step, self.world.rank)) & 0x7FFF_FFFF_FFFF_FFFF)
 
-    def _learn(self, lesson: Lesson) -> Tensor:
+    def _learn(self, lesson: TrainingBatch) -> Tensor:
         """One update from a lesson, all of it on the device."""
 
         def gradients() -> Tensor:
@@ -200,11 +200,11 @@ class Trainer:
         """The batch cut in half so many times; among several processes equally often in each, for all must meet."""
         parts = [batch]
         for _ in range(self.halvings):
-            parts = [half for part in parts for half in (split(part) if len(part) > 1 else (part,))]
+            parts = [half for part in parts for half in (split_batch(part) if len(part) > 1 else (part,))]
         missing = 2**self.halvings - len(parts) if self.world.size > 1 else 0
         return parts + [_nothing(batch)] * missing
 
-    def _part(self, part: Batch | Lesson) -> Tensor:
+    def _part(self, part: Batch | TrainingBatch) -> Tensor:
         whole_here = self.world.size == 1 or self.settings.parallel != "fsdp"  # a shard is gathered inside only
         with self._precision(), self.halves.fresh() if whole_here else nullcontext():
             loss = self.objective(part)

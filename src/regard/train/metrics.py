@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from regard.errors import RegardError
-from regard.text.tokenizer_choice import Side
-from regard.text.unicode import nfc
+from regard.text.tokenizer_choice import SideStats
+from regard.text.tokenizers import nfc
 
 RUNNING = 5  # words to a line from which targets count as sentences
 UNSPACED = 12  # characters, where the writing puts no spaces
@@ -26,12 +26,12 @@ def choose(kind: str, targets: Iterable[str]) -> str:
     Words of a closed set (phones, tags, actions) are symbols however many there are; other targets are symbols when
     short, such as names and word forms, and text when they are sentences: many words or, without spaces, characters.
     """
-    side = Side([nfc(line) for line in targets], None)
+    side = SideStats([nfc(line) for line in targets], None)
     if not side.lines:
         raise MetricError("no targets to choose a metric by; give a sample of them")
     if kind == "words" and _closed(side):
         return "symbols"
-    running = side.count >= RUNNING or (side.unspaced and side.length > UNSPACED)
+    running = side.symbols_per_line >= RUNNING or (side.unspaced and side.characters_per_line > UNSPACED)
     return "text" if running else "symbols"
 
 
@@ -114,7 +114,7 @@ def judges(
 def spacing(references: Sequence[Sequence[str]]) -> str:
     """sacrebleu's way to cut texts like these: 13a, or char where the writing puts no spaces between words."""
     lines = [nfc(line) for variants in references for line in variants]
-    return "char" if Side(lines, None).unspaced else "13a"
+    return "char" if SideStats(lines, None).unspaced else "13a"
 
 
 def main(metrics: dict[str, Any]) -> tuple[str, float, bool]:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from regard.kernels import IGNORED, fusible
 from regard.models import Model
 from regard.models.embedding import Output
-from regard.text import Batch, Lesson
+from regard.text import Batch, TrainingBatch
 
 
 class Objective(nn.Module):
@@ -24,8 +24,8 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.label_smoothing, self.rdrop = model, label_smoothing, rdrop
 
-    def forward(self, batch: Batch | Lesson) -> Tensor:
-        lesson = batch if isinstance(batch, Lesson) else Lesson.of(batch)
+    def forward(self, batch: Batch | TrainingBatch) -> Tensor:
+        lesson = batch if isinstance(batch, TrainingBatch) else TrainingBatch.from_batch(batch)
         if self.rdrop and self.model.training:  # in one pass: on a GPU small models wait for launches
             read = self.model.read(lesson.source.twice(), lesson.prefix.twice()).values.chunk(2)
         else:
@@ -35,18 +35,18 @@ class Objective(nn.Module):
             from regard.kernels.linear_cross_entropy import surprise
 
             told = {"label_smoothing": self.label_smoothing, "rdrop": self.rdrop}
-            return surprise(list(read), output.table, lesson.right, lesson.share, **told)
+            return surprise(list(read), output.table, lesson.labels, lesson.token_weight, **told)
         logits = [self.model.project(vectors).float() for vectors in read]
         losses = [
             F.cross_entropy(
-                z, lesson.right, label_smoothing=self.label_smoothing, reduction="sum", ignore_index=IGNORED
+                z, lesson.labels, label_smoothing=self.label_smoothing, reduction="sum", ignore_index=IGNORED
             )
             for z in logits
         ]
         total = sum(losses, start=losses[0].new_zeros(())) / len(losses)
         if len(logits) == 2:
-            total = total + self.rdrop / 4 * apart(logits[0], logits[1], lesson.right != IGNORED)
-        return total * lesson.share
+            total = total + self.rdrop / 4 * apart(logits[0], logits[1], lesson.labels != IGNORED)
+        return total * lesson.token_weight
 
 
 def apart(

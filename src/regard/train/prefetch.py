@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from torch import Tensor
 
-from regard.text import Batch, Batches, Shape
+from regard.text import Batch, Batches, StaticShape
 
-Prepared = tuple[Shape, Tensor]
+Prepared = tuple[StaticShape, Tensor]
 Taken = tuple[int, int, Batch, Prepared | None]
 
 
@@ -37,5 +37,5 @@ class Ahead:
         return taken
 
     def _made(self, epoch: int, step: int) -> Taken:
-        epoch, step, batch = self.batches.following(epoch, step)
+        epoch, step, batch = self.batches.next_batch(epoch, step)
         return epoch, step, batch, self.prepare(batch) if self.prepare else None

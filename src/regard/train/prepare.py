@@ -18,19 +18,19 @@ from regard.search.length_batching import EXTRA, RATIO
 from regard.text import (
     TOKENIZERS,
     Batches,
+    BpeDropout,
     Corpus,
+    CorpusStats,
+    HeldOutSplit,
     Overlap,
-    Pairs,
-    Respelling,
-    Split,
-    Survey,
+    TokenizedPairs,
     Tokenizer,
-    auto,
-    default_size,
-    survey,
-    tokenise,
+    choose_tokenizer,
+    collect_stats,
+    default_vocabulary_size,
+    group_references,
+    tokenize_corpus,
     train_tokenizer,
-    variants,
 )
 from regard.train import metrics
 from regard.train import state_file as notes
@@ -49,7 +49,7 @@ MOST_RATIO = 16.0  # an answer that much longer than its source is a mistake in 
 class Prepared:
     """All that comes from the data."""
 
-    pairs: Pairs
+    pairs: TokenizedPairs
     exam: Exam
     decisions: list[str]
     fingerprint: dict[str, str]
@@ -64,14 +64,16 @@ class Prepared:
         """What is read step by step, pieces respelt by chance where that is asked for."""
         sides = tuple(zip((self.exam.source, self.exam.target), self.lengths, strict=True))
         chance = train.bpe_dropout or 0.0
-        respelt = [
-            Respelling(tokenizer.halves, chance=chance, seed=2 * train.seed + side, longest=int(lengths.max()))
+        bpe_dropout = [
+            BpeDropout(
+                tokenizer.merge_parts, probability=chance, seed=2 * train.seed + side, max_tokens=int(lengths.max())
+            )
             if chance and tokenizer.kind == "bpe"
             else None
             for side, (tokenizer, lengths) in enumerate(sides)
         ]
-        told = {"seed": train.seed, "limit": self.limit, "world": world, "rank": rank}
-        return Batches(self.pairs, batch_tokens=batch_tokens, respelt=respelt, **told)
+        told = {"seed": train.seed, "max_tokens": self.limit, "world_size": world, "rank": rank}
+        return Batches(self.pairs, batch_tokens=batch_tokens, bpe_dropout=bpe_dropout, **told)
 
 
 def prepare(
@@ -102,16 +104,16 @@ def prepare(
         home.mkdir(parents=True, exist_ok=True)
         reading = corpus.read(home / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
         overlap = Overlap(() if held_out is None else (pair.source for pair in held_out))
-        seen = survey(overlap.watched(reading), seed=seed, hold_out=held_out is None)
+        seen = collect_stats(overlap.watch(reading), seed=seed, hold_out=held_out is None)
         bad = [reading.summary()] if reading.problems else []
-        facts = _decide(seen, text, home, [*corpus.decisions, *bad, *overlap.said()])
+        facts = _decide(seen, text, home, [*corpus.decisions, *bad, *overlap.warnings()])
         facts |= {"fingerprint": prints, "asked": asked, "most": most}
     source, target = (Tokenizer.load(home / f"{side}.tokenizer.json") for side in ("source", "target"))
     if facts["shared"]:
         target = source
-    split = None if facts["threshold"] is None else Split(seed, facts["threshold"])
-    pairs = tokenise(
-        corpus if split is None else split.train(corpus),
+    split = None if facts["threshold"] is None else HeldOutSplit(seed, facts["threshold"])
+    pairs = tokenize_corpus(
+        corpus if split is None else split.training_pairs(corpus),
         source,
         target,
         home / "ids",
@@ -122,7 +124,7 @@ def prepare(
         _report(pairs, text, facts)
         notes.write(known, facts)
     questions = _some(
-        variants(split.held_out(corpus) if split is not None else held_out or ()), facts.get("most", most)
+        group_references(split.held_out_pairs(corpus) if split is not None else held_out or ()), facts.get("most", most)
     )
     if not questions:
         raise RegardError("the held-out part is empty; give one with pairs in it, or leave it out")
@@ -137,7 +139,7 @@ def prepare(
 def _check(text: TextSettings) -> None:
     """Raise for what is wrong whatever the data are."""
     for kind in (text.source_tokenizer, text.target_tokenizer):
-        choose({"auto": None, **TOKENIZERS}, kind, "tokeniser")
+        choose({"auto": None, **TOKENIZERS}, kind, "tokenizer")
     if text.shared_vocabulary and len({text.source_tokenizer, text.target_tokenizer} - {"auto"}) > 1:
         raise RegardError(
             "text.shared_vocabulary needs one kind of tokenizer on both sides; "
@@ -146,7 +148,7 @@ def _check(text: TextSettings) -> None:
         )
 
 
-def _decide(seen: Survey, text: TextSettings, home: Path, decisions: list[str]) -> dict[str, Any]:
+def _decide(seen: CorpusStats, text: TextSettings, home: Path, decisions: list[str]) -> dict[str, Any]:
     """Choose and train the tokenisers; say why."""
     sides = {"source": _clipped(seen.sources), "target": _clipped(seen.targets)}
     every = [line for lines in sides.values() for line in lines]
@@ -203,14 +205,14 @@ def _no_strangers(home: Path) -> None:
 def _chosen(wanted: str, text: TextSettings, lines: list[str], total: int) -> tuple[str, int | None, str]:
     """A tokeniser's kind, size and why."""
     if wanted == "auto":
-        choice = auto(lines, total=total)
+        choice = choose_tokenizer(lines, total=total)
         kind, size, reason = choice.kind, choice.size, choice.reason
     else:
-        kind, size, reason = wanted, default_size(wanted, lines, total=total), f"{wanted}: as you asked"
+        kind, size, reason = wanted, default_vocabulary_size(wanted, lines, total=total), f"{wanted}: as you asked"
     return kind, text.vocabulary_size if kind in ("bpe", "unigram") and text.vocabulary_size else size, reason
 
 
-def _within(pairs: Pairs, limit: int) -> tuple[Int32[np.ndarray, " pair"], Int32[np.ndarray, " pair"]]:
+def _within(pairs: TokenizedPairs, limit: int) -> tuple[Int32[np.ndarray, " pair"], Int32[np.ndarray, " pair"]]:
     """The lengths of both sides of the pairs that are read: those beyond the limit are left out."""
     sources, targets = pairs.source_lengths, pairs.target_lengths
     read = (sources <= limit) & (targets <= limit)
@@ -242,7 +244,7 @@ def _ratio(sources: Int32[np.ndarray, " pair"], targets: Int32[np.ndarray, " pai
     return float(min(MOST_RATIO, max(RATIO, np.percentile(needed, 99.9, method="higher"))))
 
 
-def _report(pairs: Pairs, text: TextSettings, facts: dict[str, Any]) -> None:
+def _report(pairs: TokenizedPairs, text: TextSettings, facts: dict[str, Any]) -> None:
     """What people should know of the data: over-long pairs, unknown symbols."""
     long = int(((pairs.source_lengths > text.max_tokens) | (pairs.target_lengths > text.max_tokens)).sum())
     if long == len(pairs):

@@ -56,7 +56,7 @@ def run(job: Job, view: View | None = None) -> dict[str, Any]:
         job = replace(job, corpus=Corpus(job.corpus))
     job = replace(job, out=Path(job.out))
     check(job.family, job.size, job.model, job.train)
-    bundle.check_place(job.out / "bundle")
+    bundle.check_destination(job.out / "bundle")
     chance = torch.random.fork_rng(devices=[])  # what a program draws after a run does not depend on it
     with chance, world(job.device) as here, view or live() as view, _journal(job, here) as journal:
         say = view.said if here.first else (lambda text: None)

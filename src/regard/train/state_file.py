@@ -7,7 +7,7 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from regard.disk import write_whole
+from regard.disk import write_atomically
 from regard.errors import RegardError
 
 
@@ -26,4 +26,4 @@ def read(path: Path, names: Set[str]) -> dict[str, Any] | None:
 
 def write(path: Path, facts: dict[str, Any]) -> None:
     """Write them down, on the disk before they have their name."""
-    write_whole(path, json.dumps(facts, indent=1, ensure_ascii=False))
+    write_atomically(path, json.dumps(facts, indent=1, ensure_ascii=False))

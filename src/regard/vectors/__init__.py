@@ -1,7 +1,7 @@
-"""The geometry of any embedding table: cosines, neighbours, analogies, and the files tables come in."""
+"""Geometry of embedding tables: cosines, neighbours, analogies, and the common file formats."""
 
-from regard.vectors.geometry import cosine, plane, similarities, unit
-from regard.vectors.questions import Accuracy, Section
+from regard.vectors.analogy_questions import Accuracy, Section
+from regard.vectors.geometry import cosine, pca_plane, similarities, unit
 from regard.vectors.word_vectors import Vectors
 
-__all__ = ["Accuracy", "Section", "Vectors", "cosine", "plane", "similarities", "unit"]
+__all__ = ["Accuracy", "Section", "Vectors", "cosine", "pca_plane", "similarities", "unit"]

@@ -1,4 +1,4 @@
-"""The geometry of vectors: the cosine, how far two directions agree, and the plane on which many spread most."""
+"""Geometry of vectors: cosine similarity and projection on the principal plane."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from torch import Tensor
 
 
 def unit(vectors: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-    """The same directions with length one: v / ‖v‖. A zero vector has no direction and stays zero."""
+    """Vectors scaled to length one: v / ‖v‖. A zero vector stays zero."""
     tiny = torch.finfo(vectors.dtype).tiny
-    # Divided by its largest entry first, so that squaring neither overflows nor vanishes.
+    # Dividing by the largest entry first avoids overflow and underflow of the squares.
     vectors = vectors / vectors.abs().amax(-1, keepdim=True).clamp(min=tiny)
     return vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp(min=tiny)
 
 
-def cosine(a: Float[Tensor, "*#batch dim"], b: Float[Tensor, "*#batch dim"]) -> Float[Tensor, "*batch"]:
+def cosine(
+    a: Float[Tensor, "*#batch dim"], b: Float[Tensor, "*#batch dim"]
+) -> Float[Tensor, "*batch"]:
     """a · b / (‖a‖ ‖b‖) along the last axis; the other axes broadcast.
 
-    The cosine with a zero vector is undefined; it is 0 here (similar to nothing), as in scikit-learn.
+    The cosine with a zero vector is undefined; here it is 0, as in scikit-learn.
     """
     return (unit(a) * unit(b)).sum(-1).clamp(-1, 1)
 
@@ -26,22 +28,25 @@ def cosine(a: Float[Tensor, "*#batch dim"], b: Float[Tensor, "*#batch dim"]) -> 
 def similarities(
     a: Float[Tensor, "*batch row dim"], b: Float[Tensor, "*batch column dim"] | None = None
 ) -> Float[Tensor, "*batch row column"]:
-    """The table of cosines of every row of `a` with every row of `b` (of `a` itself when there is no `b`)."""
+    """The cosines of every row of `a` with every row of `b` (default: of `a` itself)."""
     rows = unit(a)
     columns = rows if b is None else unit(b)
     return torch.einsum("...rd,...cd->...rc", rows, columns).clamp(-1, 1)
 
 
-def plane(vectors: Float[Tensor, "vector dim"]) -> tuple[Float[Tensor, "vector 2"], tuple[float, float]]:
-    """Vectors on their two principal components, in float64, and the share of the variance that each explains.
+def pca_plane(
+    vectors: Float[Tensor, "vector dim"],
+) -> tuple[Float[Tensor, "vector 2"], tuple[float, float]]:
+    """The coordinates of vectors on their first two principal components (float64), and the share
+    of the variance that each component explains.
 
-    The greatest entry of a component is positive: its sign is a convention, and so pictures do not flip.
+    The largest entry of a component is positive, so that plots do not flip.
     """
     centred = vectors.double() - vectors.double().mean(0)
     _, sizes, directions = torch.linalg.svd(centred, full_matrices=False)
     signs = directions.gather(1, directions.abs().argmax(1, keepdim=True)).sign()
     shares = sizes.square() / sizes.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
-    places = centred @ (directions * signs)[:2].T
-    missing = (0, 2 - places.shape[1])  # one vector, or vectors of one dimension, span less than a plane
+    points = centred @ (directions * signs)[:2].T
+    missing = (0, 2 - points.shape[1])  # one vector, or one dimension, spans less than a plane
     first, second = torch.nn.functional.pad(shares[:2], missing).tolist()
-    return torch.nn.functional.pad(places, missing), (first, second)
+    return torch.nn.functional.pad(points, missing), (first, second)

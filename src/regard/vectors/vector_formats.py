@@ -1,11 +1,11 @@
-"""The formats embedding files come in: word2vec text, word2vec binary and GloVe.
+"""File formats of word vectors: word2vec text, word2vec binary and GloVe.
 
-    word2vec          a line "words dim", then a line for each word: the word and its numbers, in text
-    word2vec-binary   the same first line, then for each word: the word, a space, dim little-endian float32
+    word2vec          a line "words dim", then one line per word: the word and its numbers, as text
+    word2vec-binary   the same first line, then per word: word, space, dim little-endian float32
     glove             word2vec text without the first line
 
-A word may hold spaces in text (GloVe 840B has ". . ."): the last dim fields are its numbers. A word that is not UTF-8
-(word2vec cuts long words anywhere) is read with its stray bytes written out as \\xNN.
+In text a word may contain spaces (GloVe 840B has ". . ."): the last dim fields are its numbers. In
+a word that is not UTF-8 (word2vec truncates long words), stray bytes are written as \\xNN.
 """
 
 from __future__ import annotations
@@ -27,110 +27,126 @@ _HEADER = re.compile(rb"(\d{1,18})[ \t]+(\d{1,18})\s*")
 _CHUNK = 1 << 24
 
 
-class Contents(NamedTuple):
-    """What a file holds. `numbers` are float32 bytes, end to end: a bytearray grows in place, without a second copy."""
+class VectorData(NamedTuple):
+    """The words and numbers of a file; `numbers` are float32 bytes in a growing bytearray."""
 
     words: list[str]
     numbers: bytearray
     dim: int
 
 
-class Format(ABC):
-    """One way to lay words and numbers out in a file. `name` is the file's, for errors."""
+class VectorFormat(ABC):
+    """A file format of word vectors. `name` is the file name, for errors."""
 
     @abstractmethod
-    def read(self, file: BufferedIOBase, name: str) -> Contents:
-        """All words and numbers of an open file."""
+    def read(self, file: BufferedIOBase, name: str) -> VectorData:
+        """Read all words and numbers of an open file."""
 
     @abstractmethod
     def write(self, words: Sequence[str], rows: Rows) -> Iterator[bytes]:
-        """The pieces of the file, in order."""
+        """The chunks of the file, in order."""
 
     @abstractmethod
-    def place(self, name: str, row: int) -> str:
-        """Where a word stands, for errors: rows count from 0, lines and words from 1."""
+    def location(self, name: str, row: int) -> str:
+        """The location of a row (from 0) for errors: its line or word number (from 1)."""
 
 
-class Glove(Format):
-    """Text without a header; the first line tells how many numbers a word has (Pennington et al. 2014)."""
+class Glove(VectorFormat):
+    """Text without a header; the first line gives the dimension (Pennington et al. 2014)."""
 
-    def read(self, file: BufferedIOBase, name: str) -> Contents:
+    def read(self, file: BufferedIOBase, name: str) -> VectorData:
         first = file.readline()
         dim = trailing_numbers(first)
         if not dim:
-            raise RegardError(f"{name}:1: expected a word and its numbers; got {shown(first)}")
+            raise RegardError(f"{name}:1: expected a word and its numbers; got {excerpt(first)}")
         file.seek(0)
-        return _lines(file, name, dim, start=1)
+        return _parse_lines(file, name, dim, start=1)
 
     def write(self, words: Sequence[str], rows: Rows) -> Iterator[bytes]:
-        pattern = b" %.9g" * rows.shape[1]  # nine digits give every float32 back
+        pattern = b" %.9g" * rows.shape[1]  # nine digits identify every float32
         for word, row in zip(words, rows, strict=True):
             pieces = word.encode().split()
             if b" ".join(pieces) != word.encode() or not pieces:
-                raise RegardError(f"the word {word!r} cannot be written as text: only single spaces, and those inside")
+                raise RegardError(
+                    f"the word {word!r} cannot be written as text: "
+                    "it may only have single spaces inside"
+                )
             if len(pieces) > 1 and is_number(pieces[-1]):
-                raise RegardError(f"the word {word!r} cannot be written as text: {shown(pieces[-1])} would be a number")
+                raise RegardError(
+                    f"the word {word!r} cannot be written as text: "
+                    f"{excerpt(pieces[-1])} would be read as a number"
+                )
             yield word.encode() + pattern % tuple(row.tolist()) + b"\n"
 
-    def place(self, name: str, row: int) -> str:
+    def location(self, name: str, row: int) -> str:
         return f"{name}:{row + 1}"
 
 
 class Word2VecText(Glove):
-    """GloVe's lines below a header (Mikolov et al. 2013, the original tool)."""
+    """A header, then lines as in GloVe (Mikolov et al. 2013, the original tool)."""
 
-    def read(self, file: BufferedIOBase, name: str) -> Contents:
-        count, dim = _header(file, name)
-        contents = _lines(file, name, dim, start=2)
+    def read(self, file: BufferedIOBase, name: str) -> VectorData:
+        count, dim = _read_header(file, name)
+        contents = _parse_lines(file, name, dim, start=2)
         if len(contents.words) != count:
-            raise RegardError(f"{name}:1: the header promises {count} words; the file has {len(contents.words)}")
+            raise RegardError(
+                f"{name}:1: the header says {count} words; the file has {len(contents.words)}"
+            )
         return contents
 
     def write(self, words: Sequence[str], rows: Rows) -> Iterator[bytes]:
         yield b"%d %d\n" % rows.shape
         yield from super().write(words, rows)
 
-    def place(self, name: str, row: int) -> str:
+    def location(self, name: str, row: int) -> str:
         return f"{name}:{row + 2}"
 
 
-class Word2VecBinary(Format):
-    """A header, then words and raw float32. The original tool ends each word's record in a newline, others do not."""
+class Word2VecBinary(VectorFormat):
+    """A header, then words and raw float32. Only some tools end each record with a newline."""
 
-    def read(self, file: BufferedIOBase, name: str) -> Contents:
-        count, dim = _header(file, name)
+    def read(self, file: BufferedIOBase, name: str) -> VectorData:
+        count, dim = _read_header(file, name)
         words, numbers, buffer, start = [], bytearray(), b"", 0
         for row in range(count):
             while (space := buffer.find(b" ", start)) < 0 or len(buffer) < space + 1 + 4 * dim:
                 more = file.read(_CHUNK)
                 if not more:
                     raise RegardError(
-                        f"{name}: truncated: the header promises {count} words; the file ends in word {row + 1}"
+                        f"{name}: truncated: the header says {count} words; "
+                        f"the file ends in word {row + 1}"
                     )
                 buffer, start = buffer[start:] + more, 0
             words.append(_decode(buffer[start:space].lstrip(b"\n")))
             start = space + 1 + 4 * dim
             numbers += buffer[space + 1 : start]
         if (buffer[start:] + file.read(2)).strip(b"\n"):
-            raise RegardError(f"{name}:1: the header promises {count} words; more follow")
-        return Contents(words, numbers, dim)
+            raise RegardError(f"{name}:1: the header says {count} words; more follow")
+        return VectorData(words, numbers, dim)
 
     def write(self, words: Sequence[str], rows: Rows) -> Iterator[bytes]:
         yield b"%d %d\n" % rows.shape
         for word, row in zip(words, rows.astype("<f4", copy=False), strict=True):
             if not word or " " in word or "\n" in word:
-                raise RegardError(f"the word {word!r} cannot be written in binary: no spaces; join its parts with '_'")
+                raise RegardError(
+                    f"the word {word!r} cannot be written in binary: it has a space; "
+                    "join its parts with '_'"
+                )
             yield word.encode() + b" " + row.tobytes() + b"\n"
 
-    def place(self, name: str, row: int) -> str:
+    def location(self, name: str, row: int) -> str:
         return f"{name}: word {row + 1}"
 
 
-FORMATS: dict[str, Format] = {"word2vec": Word2VecText(), "word2vec-binary": Word2VecBinary(), "glove": Glove()}
+FORMATS: dict[str, VectorFormat] = {
+    "word2vec": Word2VecText(),
+    "word2vec-binary": Word2VecBinary(),
+    "glove": Glove(),
+}
 
 
-def detect(file: BufferedIOBase, name: str) -> Format:
-    """The format of a file, from its first line and the first vector."""
+def detect_vector_format(file: BufferedIOBase, name: str) -> VectorFormat:
+    """Detect the format of a file from its first line and first vector."""
     first = file.readline(_CHUNK).removeprefix(BOM_UTF8)
     header = _HEADER.fullmatch(first)
     size = min(4 * int(header[2]), _CHUNK) if header else 1
@@ -142,11 +158,11 @@ def detect(file: BufferedIOBase, name: str) -> Format:
         return FORMATS["word2vec" if _is_text(sample) else "word2vec-binary"]
     if _is_text(first) and trailing_numbers(first):
         return FORMATS["glove"]
-    raise RegardError(f"{name}: unknown format; if you know it, say so: format={' or '.join(map(repr, FORMATS))}")
+    raise RegardError(f"{name}: unknown format; set format={' or '.join(map(repr, FORMATS))}")
 
 
 def _is_text(sample: bytes) -> bool:
-    """Whether this is text, perhaps cut short; float32 bytes nearly always hold control bytes or broken UTF-8."""
+    """Whether this is (possibly truncated) text; float32 bytes nearly always have control bytes."""
     try:
         return not re.search(r"[\x00-\x08\x0e-\x1f]", utf_8_decode(sample)[0])
     except UnicodeDecodeError:
@@ -154,7 +170,7 @@ def _is_text(sample: bytes) -> bool:
 
 
 def is_number(field: bytes) -> bool:
-    """Whether a field reads as a number."""
+    """Whether a field is a number."""
     try:
         float(field)
     except ValueError:
@@ -163,13 +179,15 @@ def is_number(field: bytes) -> bool:
 
 
 def trailing_numbers(line: bytes) -> int:
-    """How many numbers end a line; its first field is always the word, or the beginning of one."""
+    """The count of numbers at the end of a line; the first field always belongs to the word."""
     fields = line.split()[1:]
-    return next((i for i, field in enumerate(reversed(fields)) if not is_number(field)), len(fields))
+    return next(
+        (i for i, field in enumerate(reversed(fields)) if not is_number(field)), len(fields)
+    )
 
 
-def shown(field: bytes) -> str:
-    """A piece of a file as an error shows it: on one line, and not too long."""
+def excerpt(field: bytes) -> str:
+    """Part of a file for an error message: one line, at most 40 characters."""
     text = _decode(field.strip())
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
@@ -178,28 +196,32 @@ def _decode(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace")
 
 
-def _header(file: BufferedIOBase, name: str) -> tuple[int, int]:
+def _read_header(file: BufferedIOBase, name: str) -> tuple[int, int]:
     line = file.readline(_CHUNK).removeprefix(BOM_UTF8)
     match = _HEADER.fullmatch(line)
     if not match or int(match[2]) == 0:
-        raise RegardError(f"{name}:1: expected the header 'words dim', two whole numbers; got {shown(line)}")
+        raise RegardError(
+            f"{name}:1: expected the header 'words dim', two whole numbers; got {excerpt(line)}"
+        )
     return int(match[1]), int(match[2])
 
 
-@np.errstate(over="ignore")  # 1e99 becomes infinity, which is refused by name when all is read
-def _lines(file: BufferedIOBase, name: str, dim: int, start: int) -> Contents:
+@np.errstate(over="ignore")  # 1e99 becomes infinity, which is rejected later
+def _parse_lines(file: BufferedIOBase, name: str, dim: int, start: int) -> VectorData:
     words, numbers = [], bytearray()
     for number, line in enumerate(file, start):
-        word, *fields = (line.removeprefix(BOM_UTF8) if number == 1 else line).rsplit(None, dim) or [b""]
+        word, *fields = (line.removeprefix(BOM_UTF8) if number == 1 else line).rsplit(
+            None, dim
+        ) or [b""]
         if len(fields) < dim or (len(word.split()) > 1 and trailing_numbers(line) > dim):
-            if not line.strip() and not file.read().strip():  # blank lines may end a file
+            if not line.strip() and not file.read().strip():  # trailing blank lines
                 break
-            raise RegardError(f"{name}:{number}: {trailing_numbers(line)} numbers where {dim} are due")
+            raise RegardError(f"{name}:{number}: {trailing_numbers(line)} numbers instead of {dim}")
         try:
             row = np.array(fields, dtype="<f4")
         except ValueError:
             wrong = next(field for field in fields if not is_number(field))
-            raise RegardError(f"{name}:{number}: {shown(wrong)} is not a number") from None
+            raise RegardError(f"{name}:{number}: {excerpt(wrong)} is not a number") from None
         words.append(_decode(word))
         numbers += row.tobytes()
-    return Contents(words, numbers, dim)
+    return VectorData(words, numbers, dim)

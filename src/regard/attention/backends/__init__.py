@@ -78,7 +78,7 @@ def run(
     """Attend on the backend called `name` (or "auto"); an explicit one never falls back. A packed one also turns."""
     example, *others = (example_of(given) for given in (queries, keys, values))
     if name == "auto":
-        uneven = isinstance(queries, Ragged) and not queries.layout.even
+        uneven = isinstance(queries, Ragged) and not queries.layout.is_uniform
         backend = BACKENDS[fastest(parts, example, mask, offset, *others, uneven=uneven)]
     else:
         backend = choose(BACKENDS, name, "backend")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from regard.terminal import Stream, drain
+from regard.terminal import TextStream, redirect_to_null
 from regard.train.view.live import Live
 from regard.train.view.plain import Plain
 from regard.train.view.view import Pace, Sample, View
@@ -16,7 +16,7 @@ from regard.train.view.view import Pace, Sample, View
 class Guarded(View):
     """A view whose failures stay its own: after the first, such as a closed pipe, it shows nothing more."""
 
-    def __init__(self, inside: View, file: Stream) -> None:
+    def __init__(self, inside: View, file: TextStream) -> None:
         self.inside: View | None = inside
         self._file = file
 
@@ -46,14 +46,14 @@ class Guarded(View):
         except Exception as error:  # a run of days must not end because nobody is looking
             view, self.inside = self.inside, None
             if isinstance(error, BrokenPipeError):
-                drain(self._file)
+                redirect_to_null(self._file)
             try:
                 view.close()
             except Exception:  # it was broken before
                 return
 
 
-def live(file: Stream | None = None) -> View:
+def live(file: TextStream | None = None) -> View:
     """The view that suits where it is shown: standard error, unless `file` says otherwise."""
     file = sys.stderr if file is None else file
     if file.isatty() and os.environ.get("TERM") != "dumb":

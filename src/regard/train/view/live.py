@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from regard.terminal import clean, figure
+from regard.terminal import format_number, sanitize
 from regard.train.view.view import SHOWN, Pace, Sample, View, scores
 
 
@@ -25,7 +25,7 @@ class Live(View):
 
     def started(self, facts: Mapping[str, Any]) -> None:
         for name, value in facts.items():
-            self.said(f"{name}: {figure(value)}")
+            self.said(f"{name}: {format_number(value)}")
         self._screen.start(refresh=True)
 
     def step(self, pace: Pace) -> None:
@@ -41,12 +41,12 @@ class Live(View):
         self._screen.refresh()
 
     def said(self, text: str) -> None:
-        self._console.print(clean(text), markup=False, highlight=False)
+        self._console.print(sanitize(text), markup=False, highlight=False)
 
     def finished(self, facts: Mapping[str, Any]) -> None:
         self.close()
         for name, value in facts.items():
-            self.said(f"{name}: {figure(value)}")
+            self.said(f"{name}: {format_number(value)}")
 
     def close(self) -> None:
         self._screen.stop()
@@ -67,13 +67,13 @@ class Live(View):
             bar.add_row(ProgressBar(total=max(1, total), completed=at), Text(f"{at:,}/{total:,}"))
             parts += [bar, Text(" · ".join(self._pace.words()))]
         if self._scores:
-            parts.append(Text(clean(self._scores), style="bold"))
+            parts.append(Text(sanitize(self._scores), style="bold"))
         if self._samples:
             table = Table(box=None, padding=(0, 2, 0, 0))
             for name in ("source", "predicted", "true"):
                 table.add_column(name, no_wrap=True, overflow="ellipsis", header_style="dim")
             for source, predicted, true in self._samples:
                 style = "green" if predicted == true else "red"
-                table.add_row(Text(clean(source)), Text(clean(predicted), style=style), Text(clean(true)))
+                table.add_row(Text(sanitize(source)), Text(sanitize(predicted), style=style), Text(sanitize(true)))
             parts.append(table)
         return Group(*parts)

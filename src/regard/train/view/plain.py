@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from regard.terminal import Stream, figure, tell
+from regard.terminal import TextStream, format_number, write_lines
 from regard.train.view.view import SHOWN, Pace, Sample, View, scores
 
 
 class Plain(View):
     """Lines without control characters: steps at most every `every` seconds, and every evaluation."""
 
-    def __init__(self, file: Stream, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: TextStream, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._file, self._every, self._clock = file, every, clock
         self._next = float("-inf")
 
     def started(self, facts: Mapping[str, Any]) -> None:
-        self._print(*(f"{name}: {figure(value)}" for name, value in facts.items()))
+        self._print(*(f"{name}: {format_number(value)}" for name, value in facts.items()))
 
     def step(self, pace: Pace) -> None:
         now = self._clock()
@@ -44,4 +44,4 @@ class Plain(View):
         self._file.flush()
 
     def _print(self, *lines: str) -> None:
-        tell(self._file, *lines)
+        write_lines(self._file, *lines)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from regard.terminal import duration, figure
+from regard.terminal import format_duration, format_number
 
 Sample = tuple[str, str, str]  # source, predicted, true
 SHOWN = 3  # samples
@@ -25,7 +25,7 @@ class Pace(NamedTuple):
 
     def words(self) -> list[str]:
         """What is told of it beside the number of the step."""
-        left = [] if self.seconds_left is None else [f"{duration(self.seconds_left)} left"]
+        left = [] if self.seconds_left is None else [f"{format_duration(self.seconds_left)} left"]
         return [f"loss {self.loss:.4f}", f"rate {self.rate:.2e}", f"{self.tokens_per_second:,.0f} tokens/s", *left]
 
 
@@ -68,4 +68,4 @@ class View(ABC):
 def scores(metrics: Mapping[str, Any]) -> str:
     """The numbers among metrics; signatures are for the journal."""
     named = ((name, value) for name, value in metrics.items() if isinstance(value, int | float))
-    return ", ".join(f"{name} {figure(value)}" for name, value in named)
+    return ", ".join(f"{name} {format_number(value)}" for name, value in named)

@@ -1,4 +1,4 @@
-"""Ids on disk: what numpy reads there is what the tokeniser said, whoever did the work and whoever was killed."""
+"""Tokenized pairs on disk: exact ids from any number of workers, atomic, in bounded memory."""
 
 import json
 import os
@@ -14,10 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.text import TOKENIZERS, Pairs, Tokenizer, ids, pairs, tokenise, train_tokenizer
-from regard.text.pairs import IdsError
-from regard.text.worker import Encoder
-from regard.text.workers import WorkerError, Workers
+from regard.text import (
+    TOKENIZERS,
+    TokenizedPairs,
+    Tokenizer,
+    corpus_tokenization,
+    tokenize_corpus,
+    tokenized_pairs,
+    train_tokenizer,
+)
+from regard.text.tokenized_pairs import IdsError
+from regard.text.tokenizer_workers import Encoder, WorkerError, WorkerPool
 
 TEXTS = [
     "the cat sat",
@@ -50,12 +57,17 @@ SCRAPS = [
 
 
 def trained(kind: str) -> Tokenizer:
-    return train_tokenizer(kind, [text for text in TEXTS * 3 if text], size=400 if kind in ("bpe", "unigram") else None)
+    return train_tokenizer(
+        kind, [text for text in TEXTS * 3 if text], size=400 if kind in ("bpe", "unigram") else None
+    )
 
 
 def pairs_of(count: int) -> list[tuple[str, str]]:
     draw = random.Random(0)
-    return [tuple("x" + "".join(draw.choices(SCRAPS, k=draw.randrange(9))) for _ in "st") for _ in range(count)]
+    return [
+        tuple("x" + "".join(draw.choices(SCRAPS, k=draw.randrange(9))) for _ in "st")
+        for _ in range(count)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +76,8 @@ def words() -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_word_by_word_is_the_same_as_whole(kind: str):
-    """The truth behind the encoder's memory: every kind cuts before a space, and NFC never reaches across one."""
+def test_encoding_by_words_equals_encoding_texts(kind: str):
+    """The encoder caches words: every kind splits before a space, and NFC never crosses one."""
     tokenizer = trained(kind)
     encode = Encoder(tokenizer.library, "<u2")
     draw = random.Random(1)
@@ -79,35 +91,39 @@ def test_word_by_word_is_the_same_as_whole(kind: str):
     assert encode([]) == (b"", b"")
 
 
-def test_the_encoder_forgets_before_it_holds_too_much(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("regard.text.worker.MOST_REMEMBERED", 50)
+def test_encoder_cache_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("regard.text.tokenizer_workers.MAX_CACHED_CHARACTERS", 50)
     encode = Encoder(trained("characters").library, "<u2")
     for i in range(200):
         encode([f"the {i} cat"])
-        assert sum(map(len, encode._known)) <= 60
+        assert sum(map(len, encode._cache)) <= 60
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_on_disk(tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ids, "BLOCK_PAIRS", 7)
+def test_files_contain_the_ids(tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(corpus_tokenization, "BLOCK_PAIRS", 7)
     source, target = trained("bpe"), trained("characters")
-    told: list[int] = []
+    progress: list[int] = []
     made = pairs_of(100)
-    tokenise(iter(made), source, target, tmp_path / "ids", workers=workers, progress=told.append)
-    for side, tokenizer, texts in zip(("source", "target"), (source, target), zip(*made, strict=True), strict=True):
+    tokenize_corpus(
+        iter(made), source, target, tmp_path / "ids", workers=workers, progress=progress.append
+    )
+    for side, tokenizer, texts in zip(
+        ("source", "target"), (source, target), zip(*made, strict=True), strict=True
+    ):
         offsets = np.fromfile(tmp_path / f"ids/{side}.offsets", "<i8")
         flat = np.fromfile(tmp_path / f"ids/{side}.ids", "<u2")
         assert offsets[0] == 0
         parts = [flat[a:b].tolist() for a, b in pairwise(offsets)]
         assert parts == [tokenizer.encode(text) for text in texts]
-    assert told == [*range(7, 100, 7), 100]
+    assert progress == [*range(7, 100, 7), 100]
     assert sorted(os.listdir(tmp_path)) == ["ids"]
 
 
-def test_what_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pairs, "RESIDENT", 100)  # let go of the pages all the time
+def test_pairs_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tokenized_pairs, "RESIDENT_BYTES", 100)  # release the pages after each read
     source, target, made = trained("bpe"), trained("bytes"), pairs_of(50)
-    read = tokenise(made, source, target, tmp_path / "ids")
+    read = tokenize_corpus(made, source, target, tmp_path / "ids")
     assert len(read) == 50
     for i in (0, 7, 49, -1):
         assert read.source(i).tolist() == source.encode(made[i][0])
@@ -122,90 +138,116 @@ def test_what_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         read.source(50)
 
 
-def test_counts_and_unknown_symbols_are_written_down(tmp_path: Path, words: Tokenizer):
+def test_counts_and_unknown_symbols_are_stored(tmp_path: Path, words: Tokenizer):
     made = [("a b", "c"), ("a €  b €", "d a b c"), ("¥ a", "d")]
-    read = tokenise(made, words, words, tmp_path / "ids", fingerprint={"pairs.tsv": "123"})
+    read = tokenize_corpus(made, words, words, tmp_path / "ids", fingerprint={"pairs.tsv": "123"})
     written = json.loads((tmp_path / "ids/ids.json").read_text())
     assert written == read.counts
     assert written["pairs"] == 3
-    assert written["source"] == {"tokens": 8, "longest": 4, "unknown": 3, "symbols": {"€": 2, "¥": 1}}
+    assert written["source"] == {
+        "tokens": 8,
+        "longest": 4,
+        "unknown": 3,
+        "symbols": {"€": 2, "¥": 1},
+    }
     assert written["target"] == {"tokens": 6, "longest": 4, "unknown": 0, "symbols": {}}
     assert written["fingerprint"]["pairs.tsv"] == "123"
 
 
-def test_large_vocabularies_take_four_bytes(tmp_path: Path):
+def test_large_vocabularies_use_four_bytes(tmp_path: Path):
     many = train_tokenizer("words", (str(i) for i in range(70_000)), size=70_003)
-    read = tokenise([("69999 0", "1")], many, many, tmp_path / "ids")
+    read = tokenize_corpus([("69999 0", "1")], many, many, tmp_path / "ids")
     assert read.counts["dtype"] == "<u4"
     assert many.decode(read.source(0).tolist()) == "69999 0"
 
 
-def test_ids_are_made_once_and_changes_are_named(tmp_path: Path, words: Tokenizer):
+def test_folder_is_reused_and_changes_are_named(tmp_path: Path, words: Tokenizer):
     folder = tmp_path / "ids"
-    tokenise([("a", "b")], words, words, folder, fingerprint={"pairs.tsv": "1", "reading": "so"})
+    tokenize_corpus(
+        [("a", "b")], words, words, folder, fingerprint={"pairs.tsv": "1", "reading": "so"}
+    )
 
     def untouched() -> Iterator[tuple[str, str]]:
         raise AssertionError
         yield
 
-    again = tokenise(untouched(), words, words, folder, fingerprint={"reading": "so", "pairs.tsv": "1"})
+    again = tokenize_corpus(
+        untouched(), words, words, folder, fingerprint={"reading": "so", "pairs.tsv": "1"}
+    )
     assert len(again) == 1
     other = train_tokenizer("words", ["a"])
     with pytest.raises(IdsError) as error:
-        tokenise(untouched(), words, other, folder, fingerprint={"pairs.tsv": "2", "reading": "so"})
+        tokenize_corpus(
+            untouched(), words, other, folder, fingerprint={"pairs.tsv": "2", "reading": "so"}
+        )
     assert str(error.value) == (
-        f"'{folder}' was made from other data: 'pairs.tsv', 'target tokeniser' changed since; "
-        f"remove the folder to tokenise again"
+        f"'{folder}' was made from other data: 'pairs.tsv', 'target tokenizer' "
+        "changed; remove the folder to tokenize again"
     )
 
 
-def test_folders_that_are_no_ids(tmp_path: Path, words: Tokenizer):
+def test_invalid_folders(tmp_path: Path, words: Tokenizer):
     folder = tmp_path / "ids"
-    with pytest.raises(IdsError, match=r"^'.*ids' is no folder of ids: it has no whole ids.json; tokenise again$"):
-        Pairs.open(folder)
-    tokenise([("a b", "b")], words, words, folder)
+    with pytest.raises(
+        IdsError,
+        match=r"^'.*ids' is not a folder of ids: ids.json is missing or incomplete; tokenize again$",
+    ):
+        TokenizedPairs.open(folder)
+    tokenize_corpus([("a b", "b")], words, words, folder)
     (folder / "source.ids").write_bytes(b"\0\0")
-    with pytest.raises(IdsError, match=r"^'.*source.ids' has 2 bytes instead of 4; tokenise again$"):
-        Pairs.open(folder)
+    with pytest.raises(
+        IdsError, match=r"^'.*source.ids' has 2 bytes instead of 4; tokenize again$"
+    ):
+        TokenizedPairs.open(folder)
     (folder / "source.ids").unlink()
-    with pytest.raises(IdsError, match=r"^cannot read '.*source.ids': No such file or directory; tokenise again$"):
-        Pairs.open(folder)
+    with pytest.raises(
+        IdsError, match=r"^cannot read '.*source.ids': No such file or directory; tokenize again$"
+    ):
+        TokenizedPairs.open(folder)
     (folder / "ids.json").write_text('{"version": 0}')
-    with pytest.raises(IdsError, match=r"^'.*ids' is of version 0, this is 1; remove it and tokenise again$"):
-        Pairs.open(folder)
+    with pytest.raises(
+        IdsError, match=r"^'.*ids' has format version 0, expected 1; remove it and tokenize again$"
+    ):
+        TokenizedPairs.open(folder)
     (folder / "ids.json").write_text('{"versio')
-    with pytest.raises(IdsError, match=r"has no whole ids.json"):
-        Pairs.open(folder)
+    with pytest.raises(IdsError, match=r"ids.json is missing or incomplete"):
+        TokenizedPairs.open(folder)
 
 
-def test_a_failure_leaves_nothing(tmp_path: Path, words: Tokenizer):
+def test_failure_leaves_no_files(tmp_path: Path, words: Tokenizer):
     def broken() -> Iterator[tuple[str, str]]:
         yield "a", "b"
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
-        tokenise(broken(), words, words, tmp_path / "ids")
-    with pytest.raises(IdsError, match=r"^there are no pairs to tokenise$"):
-        tokenise([], words, words, tmp_path / "ids")
+        tokenize_corpus(broken(), words, words, tmp_path / "ids")
+    with pytest.raises(IdsError, match=r"^there are no pairs to tokenize$"):
+        tokenize_corpus([], words, words, tmp_path / "ids")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
-    with pytest.raises(IdsError, match=r"^cannot write ids to '.*file/ids': .*; nothing was left behind$"):
-        tokenise([("a", "b")], words, words, tmp_path / "file/ids")
+    with pytest.raises(
+        IdsError, match=r"^cannot write ids to '.*file/ids': .*; partial files were removed$"
+    ):
+        tokenize_corpus([("a", "b")], words, words, tmp_path / "file/ids")
 
 
-def test_a_worker_that_dies_is_an_error_not_a_wait(words: Tokenizer):
-    with Workers(1, words, words, "<u2") as pool:
-        assert np.frombuffer(pool.submit((["a"], ["b"])).result()[1][0], "<u2").tolist() == words.encode("b")
-        pool._programs[0].kill()
-        with pytest.raises(WorkerError, match=r"^a tokenising process ended with signal 9 before its work did; "):
+def test_dead_worker_is_an_error(words: Tokenizer):
+    with WorkerPool(1, (words.library, words.library), "<u2") as pool:
+        assert np.frombuffer(
+            pool.submit((["a"], ["b"])).result()[1][0], "<u2"
+        ).tolist() == words.encode("b")
+        pool._processes[0].kill()
+        with pytest.raises(
+            WorkerError, match=r"^a tokenization process ended early with signal 9; "
+        ):
             pool.submit((["a"], ["b"])).result()
-    assert pool._programs[0].returncode == -signal.SIGKILL
+    assert pool._processes[0].returncode == -signal.SIGKILL
 
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from regard.text import tokenise, train_tokenizer
+from regard.text import tokenize_corpus, train_tokenizer
 folder, count, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 words = [f"{i:x}" for i in range(4000)]
 tokenizer = train_tokenizer("characters", words)
@@ -215,17 +257,17 @@ def pairs():
         yield source, f"{i:x} " + source
 def resident(name):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
-Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+Path("/proc/self/clear_refs").write_text("5")  # reset the peak
 before = resident("VmRSS")
-read = tokenise(pairs(), tokenizer, tokenizer, folder, workers=2, progress=lambda done: print(done, flush=True))
+read = tokenize_corpus(pairs(), tokenizer, tokenizer, folder, workers=2, progress=lambda done: print(done, flush=True))
 for batch in range(100):
     read.source(batch * len(read) // 100)
 print("grown", resident("VmHWM") - before)
 """  # neither a __main__ guard nor an importable file
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_kill_leaves_nothing_half_written(tmp_path: Path):
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_kill_leaves_no_partial_folder(tmp_path: Path):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "ids")]
     endless = [*command, "5000000", "5"]
     with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
@@ -234,31 +276,35 @@ def test_a_kill_leaves_nothing_half_written(tmp_path: Path):
         run.stdout.readline()
         children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
         run.kill()
-        deadline = time.monotonic() + 10
-        while any(map(alive, children)):
+        deadline = time.monotonic() + 60
+        while any(map(is_alive, children)):
             assert time.monotonic() < deadline, "workers outlive their parent"
             time.sleep(0.05)
-        assert run.stderr.read() == b""  # and go without a word
+        assert run.stderr.read() == b""  # they exit silently
     assert len(children) == 2
     assert not (tmp_path / "ids").exists()
     subprocess.run([*command, "20000", "5"], check=True, capture_output=True)
     assert [folder.name for folder in tmp_path.iterdir()] == ["ids"]
-    assert len(Pairs.open(tmp_path / "ids")) == 20_000
+    assert len(TokenizedPairs.open(tmp_path / "ids")) == 20_000
 
 
-def alive(process: str) -> bool:
+def is_alive(process: str) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().split(")")[1].split()[0] != "Z"
     except OSError:
         return False
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path):
-    """The peak of the process's own memory map: getrusage would count what pytest held when it forked."""
+    """Peak resident memory from /proc: getrusage would include the memory of pytest before the
+    fork."""
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "ids"), "30000", "150"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    tokens = sum(Pairs.open(tmp_path / "ids").counts[side]["tokens"] for side in ("source", "target"))
+    tokens = sum(
+        TokenizedPairs.open(tmp_path / "ids").counts[side]["tokens"]
+        for side in ("source", "target")
+    )
     grown = 1024 * int(done.stdout.split()[-1])
     assert tokens > 35e6  # characters, and twice as many bytes of ids
-    assert grown < 40e6  # held whole, texts and ids would take over 100e6
+    assert grown < 40e6  # all texts and ids would need over 100e6

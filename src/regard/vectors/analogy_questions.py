@@ -1,4 +1,5 @@
-"""Word-analogy questions: the file format, and the score of a table over them (Mikolov et al. 2013, 4.1)."""
+"""Word-analogy questions: the file format and the accuracy of a table (Mikolov et al. 2013,
+4.1)."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import RegardError
-from regard.vectors.vector_files import opened
+from regard.vectors.vector_files import open_binary
 
 Question = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
 class Section:
-    """How one section went. A question with a word outside the table cannot be asked: it is `unknown`, not wrong."""
+    """The results of one section. A question with a word outside the table is `unknown`, not
+    wrong."""
 
     name: str
     right: int = 0
@@ -23,25 +25,25 @@ class Section:
 
     @property
     def questions(self) -> int:
-        """All questions of the section, the unknown ones included."""
+        """The number of questions, including unknown ones."""
         return self.right + self.wrong + self.unknown
 
     @property
     def accuracy(self) -> float | None:
-        """The share answered rightly of those that could be asked, as the papers count; None when none could."""
-        asked = self.right + self.wrong
-        return self.right / asked if asked else None
+        """The share of right answers among known questions, as in the papers; None without any."""
+        known = self.right + self.wrong
+        return self.right / known if known else None
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The score of a table, section by section and in all; `print` it for a table."""
+    """The results of a table by section and in total; `print` shows them as a table."""
 
     sections: tuple[Section, ...]
 
     @property
     def all(self) -> Section:
-        """Every section together."""
+        """The total over all sections."""
         counts = ((section.right, section.wrong, section.unknown) for section in self.sections)
         return Section("all", *map(sum, zip(*counts, strict=True)))
 
@@ -49,24 +51,27 @@ class Accuracy:
         rows = [("section", "accuracy", "right", "wrong", "unknown")]
         for section in (*self.sections, self.all):
             share = "–" if section.accuracy is None else f"{section.accuracy:.1%}"
-            rows.append((section.name, share, str(section.right), str(section.wrong), str(section.unknown)))
+            right, wrong = str(section.right), str(section.wrong)
+            rows.append((section.name, share, right, wrong, str(section.unknown)))
         width = max(len(row[0]) for row in rows)
-        return "\n".join(f"{name:<{width}}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in rows)
+        return "\n".join(
+            f"{name:<{width}}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in rows
+        )
 
 
 def tally(name: str, outcomes: Iterable[bool | None]) -> Section:
-    """Count the outcomes of a section: True is right, False wrong, None unknown."""
+    """Count the outcomes of a section: True is right, False is wrong, None is unknown."""
     outcomes = list(outcomes)
     return Section(name, outcomes.count(True), outcomes.count(False), outcomes.count(None))
 
 
 def read_questions(path: str | Path) -> dict[str, list[Question]]:
-    """The questions of each section. A line `: name` opens a section; any other line is four words `a b c d`,
-    asking whether a is to b as c is to d. Questions before the first section belong to one named "".
+    """The questions by section. A line `: name` starts a section; any other line has four words
+    `a b c d` (a is to b as c is to d). Questions before the first section belong to section "".
     """
     sections: dict[str, list[Question]] = {}
     name = ""
-    with opened(path) as file:
+    with open_binary(path) as file:
         for number, line in enumerate(file, start=1):
             try:
                 words = line.decode("utf-8-sig" if number == 1 else "utf-8").split()
