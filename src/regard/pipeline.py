@@ -61,7 +61,9 @@ def load(
     what searches compute in; with bfloat16 a GPU is faster, and close calls fall otherwise, perhaps by their batch."""
     place = resolve_device(device)
     folders = [folder] if isinstance(folder, str | os.PathLike) else folder
-    return Pipeline(_joined([bundle.load(resolve_model(one), place) for one in folders]), long=long, precision=precision)
+    return Pipeline(
+        _joined([bundle.load(resolve_model(one), place) for one in folders]), long=long, precision=precision
+    )
 
 
 class Pipeline:

@@ -11,7 +11,7 @@ from regard import bundle
 from regard.config import TrainSettings, parse
 from regard.ragged import Ragged
 from regard.search import Greedy, alignment, length_limits, record_attention
-from regard.text import Corpus, with_begin, with_end, group_references
+from regard.text import Corpus, group_references, with_begin, with_end
 from regard.train.cmudict import unpack
 from regard.train.evaluation import Exam, decode
 from regard.train.run import Job, run

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.inference.cuda_graph import capture
-from regard.text import Batch, TrainingBatch, StaticShape, pack_batch, unpack_batch
+from regard.text import Batch, StaticShape, TrainingBatch, pack_batch, unpack_batch
 
 GRAINS = 32  # sizes of a side, up to a whole step's tokens
 
