@@ -200,6 +200,8 @@ class Trial:
         self.current, self.sample = counts[0], sample
         self.seconds, self.work = 0.0, 0.0
         self.rates: dict[int, float] = {}  # work per second, from the latest measurements
+        self._measured: dict[int, list[float]]
+        self._round: list[int]  # counts still to measure in this round
         self._compare(counts)
 
     @property
@@ -210,11 +212,11 @@ class Trial:
     def add(self, seconds: float, work: float) -> bool:
         """Add work that was done with `count`; returns whether the trial is complete."""
         self.seconds, self.work = self.seconds + seconds, self.work + work
+        self._taken[self.count] += seconds
         rate = self._block.add(seconds, work)
         if rate is None:
             return False
         last = self._round.pop(0)
-        self._taken[last] += work / rate
         self._measured[last].append(rate)
         self.rates[last] = median(self._measured[last])
         if not self._round:
@@ -228,7 +230,7 @@ class Trial:
 
     def _compare(self, counts: Sequence[int]) -> None:
         """Start to measure these counts."""
-        self._measured: dict[int, list[float]] = {count: [] for count in counts}
+        self._measured = {count: [] for count in counts}
         self._taken = dict.fromkeys(counts, 0.0)  # seconds
         self._round, self._block = list(counts), Block()
 
