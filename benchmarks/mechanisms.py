@@ -1,12 +1,15 @@
-"""What each mechanism is worth: the default task, learned by every attention and every position encoding.
+"""Attention mechanisms compared on the default task: every attention, position, score, normaliser.
 
-    python benchmarks/mechanisms.py                       # two minutes each, about half an hour
-    python benchmarks/mechanisms.py --steps 2000 --keep   # updates instead of time; results in benchmarks/results/
-    python benchmarks/mechanisms.py --only none additive  # some of them
-    python benchmarks/mechanisms.py --workers 13          # side by side, a core each
+    python benchmarks/mechanisms.py                          # all axes, two minutes per training
+    python benchmarks/mechanisms.py --steps 2000 --keep      # equal steps; writes benchmarks/results/
+    python benchmarks/mechanisms.py --axes parts             # score × normaliser only
+    python benchmarks/mechanisms.py --only none additive     # some rows
+    python benchmarks/mechanisms.py --workers 13             # in parallel processes, one core each
 
-All train on the same pairs from the same seed for as long, with the product's own defaults for the tiny size, and are
-measured by greedy decoding of the whole dev part. The claims: attention beats the bottleneck, more so on long words.
+All rows train on the same pairs for the same time or number of steps, with the defaults of the tiny
+size, and are evaluated by greedy decoding of the whole dev part. Rows of an axis that differ from
+another row by less than 1 % phone error rate are trained with three seeds; the table then has mean
+± standard deviation. The checks: attention beats the model without attention, more so on long words.
 """
 
 import argparse
@@ -15,176 +18,172 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
-from harness import Check, machine, report
+from harness import machine, report
+from mechanisms_tables import (
+    AXES,
+    CLOSE,
+    EDGES,
+    SEEDS,
+    Result,
+    by_row,
+    checks,
+    close_rows,
+    length_table,
+    parts_table,
+    rows,
+)
 
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
-from regard.positions import POSITIONS
-from regard.text import Corpus, group_references
-from regard.train import cmudict as demo
-from regard.train import metrics
+from regard.text import Corpus, variants
+from regard.train import cmudict, metrics
 from regard.train.evaluation import decode
 from regard.train.prepare import prepare
 from regard.train.run import Job, run
 from regard.train.view import Plain
 
-EDGES = (5, 8, 11)  # letters: the longest word of each bucket but the last
-BOTTLENECK, ATTENTIONS = "none", ("additive", "dot", "general", "concat")
 KEPT = Path(__file__).parent / "results" / "mechanisms.json"
-
-Result = dict[str, Any]
-
-
-def mechanisms() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Every contender: its family and the one setting that tells it apart."""
-    looks = {name: ("recurrent", {"attention": name}) for name in (BOTTLENECK, *ATTENTIONS)}
-    return looks | {f"transformer, {name}": ("transformer", {"position": name}) for name in POSITIONS}
 
 
 class Bench:
-    """The data, made once, and the budget that all share."""
+    """The data, prepared once, and the training length that all rows share."""
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
-        self.folder = folder
-        parts = demo.unpack(folder)
+        self.folder, self.options = folder, options
+        parts = cmudict.unpack(folder)
         self.train, self.dev = Corpus(parts["train"]), Corpus(parts["dev"])
-        self.questions = group_references(self.dev)
-        batch_tokens = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
-        self.settings = TrainSettings(**batch_tokens, seed=options.seed, evaluations=1, checkpoint_seconds=1e9)
-        prepare(self.train, self.dev, TextSettings(), options.seed, folder / "data", lambda text: None)
+        self.references = variants(self.dev)
+        shared = folder / "data"
+        prepare(self.train, self.dev, TextSettings(), options.seed, shared, lambda text: None)
 
-    def learn(self, name: str, family: str, setting: dict[str, Any]) -> Result:
-        """Train one and measure it."""
-        out = self.folder / name.replace(", ", "-")
+    def train_row(self, name: str, seed: int) -> Result:
+        """Train one row with one seed and evaluate it."""
+        row = rows()[name]
+        out = self.folder / f"{name.replace(', ', '-').replace(' × ', '-')}-{seed}"
         out.mkdir()
         (out / "data").symlink_to(self.folder / "data")
-        model = {"dropout": 0.0, **setting}  # minutes are too few to overfit
-        job = Job(self.train, out, held_out=self.dev, family=family, size="tiny", model=model, train=self.settings)
+        length = training_length(self.options)
+        train = TrainSettings(**length, seed=seed, evaluations=1, checkpoint_seconds=1e9)
+        model = {"dropout": 0.0, **row.settings}  # a few minutes are too short to overfit
+        job = Job(
+            self.train,
+            out,
+            held_out=self.dev,
+            family=row.family,
+            size="tiny",
+            model=model,
+            train=train,
+        )
         start = time.perf_counter()
         with open(os.devnull, "w") as nowhere:
             card = run(job, Plain(nowhere))
-        seconds = time.perf_counter() - start
+        seconds = round(time.perf_counter() - start, 1)
         facts = {key: card[key] for key in ("parameters", "steps", "tokens", "seconds")}
-        return {"name": name, "family": family, "whole_seconds": round(seconds, 1), **facts, **self.measure(out)}
+        identity = {"name": name, "axis": row.axis, "family": row.family, "seed": seed}
+        return {**identity, "total_seconds": seconds, **facts, **self.evaluate(out)}
 
-    def measure(self, out: Path) -> Result:
-        """Errors on the dev part, over all and by word length."""
-        held = bundle.load(out / "bundle")
-        words = list(self.questions)
-        longest = 2 * max(map(len, words)) + 10
-        said = decode(held.model, held.source, held.target, words, reach={"most": longest}, device=torch.device("cpu"))
-        right = [self.questions[word] for word in words]
-        kind = held.target.kind
-        buckets = metrics.by_length([len(word) for word in words], said, right, kind=kind, edges=EDGES)
-        return {**metrics.symbols(said, right, kind=kind), "by_length": buckets}
-
-
-def head() -> str:
-    """The first lines of the table."""
-    names = [f"≤{EDGES[0]}", *(f"{a + 1}–{b}" for a, b in pairwise(EDGES)), f"{EDGES[-1] + 1}+"]
-    columns = "".join(f"{name + ' letters':>15}" for name in names)
-    figures = f"{'parameters':>11}{'steps':>8}{'tokens/s':>10}"
-    return f"{'phone / word error, %':24}{figures}{'all':>15}{columns}"
+    def evaluate(self, out: Path) -> Result:
+        """Error rates on the dev part, overall and by word length."""
+        trained = bundle.load(out / "bundle")
+        words = list(self.references)
+        most = 2 * max(map(len, words)) + 10
+        tokenizers = (trained.source, trained.target)
+        device = torch.device("cpu")
+        outputs = decode(trained.model, *tokenizers, words, reach={"most": most}, device=device)
+        right, kind = [self.references[word] for word in words], trained.target.kind
+        lengths = [len(word) for word in words]
+        buckets = metrics.by_length(lengths, outputs, right, kind=kind, edges=EDGES)
+        overall = error_rates(metrics.symbols(outputs, right, kind=kind))
+        return {**overall, "by_length": [error_rates(bucket) for bucket in buckets]}
 
 
-def line(result: Result) -> str:
-    """One row of the table."""
-    if "error" in result:
-        return f"{result['name']:24}FAILED: {result['error']}"
-    rates = [result, *result["by_length"]]
-    errors = "".join(f"{rate['ser']:>8.1f} /{rate['wer']:>5.1f}" for rate in rates)
-    speed = result["tokens"] / max(result["seconds"], 1e-9)
-    return f"{result['name']:24}{result['parameters']:>11,}{result['steps']:>8,}{speed:>10,.0f}{errors}"
+def error_rates(found: dict[str, Any]) -> Result:
+    """The figures of a metric under the names of this task: its symbols are phones."""
+    names = {"ser": "phone_error_rate", "wer": "word_error_rate"}
+    return {names.get(key, key): value for key, value in found.items()}
 
 
-def attempt(folder: Path, options: argparse.Namespace, name: str) -> Result:
-    """A result, or what went wrong: half an hour of others must not be lost to one failure."""
+def training_length(options: argparse.Namespace) -> dict[str, float]:
+    """Steps or minutes of each training."""
+    return {"steps": options.steps} if options.steps else {"minutes": options.minutes}
+
+
+def attempt(folder: Path, options: argparse.Namespace, name: str, seed: int) -> Result:
+    """A result, or the error: one failure must not lose the other results."""
     if options.workers > 1:
         torch.set_num_threads(1)
     try:
-        return Bench(folder, options).learn(name, *mechanisms()[name])
+        return Bench(folder, options).train_row(name, seed)
     except Exception as error:
         traceback.print_exc()
-        return {"name": name, "error": f"{type(error).__name__}: {error}"}
+        return {"name": name, "seed": seed, "error": f"{type(error).__name__}: {error}"}
 
 
-def outcomes(folder: Path, options: argparse.Namespace) -> Iterator[Result]:
-    """Each result as it comes: one after another, or in processes of one core each."""
-    names = options.only or list(mechanisms())
+def outcomes(folder: Path, options: argparse.Namespace, trainings: Sequence[tuple[str, int]]) -> Iterator[Result]:
+    """Each result as it is ready: sequentially, or from processes with one core each."""
     if options.workers == 1:
-        yield from (attempt(folder, options, name) for name in names)
+        yield from (attempt(folder, options, *training) for training in trainings)
         return
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        asked = [pool.submit(attempt, folder, options, name) for name in names]
-        yield from (done.result() for done in as_completed(asked))
+        futures = [pool.submit(attempt, folder, options, *training) for training in trainings]
+        yield from (future.result() for future in as_completed(futures))
 
 
-def claims(results: dict[str, Result]) -> list[Check]:
-    """The documents' claims as ratios of phone errors, and whether everything ran."""
-    failed = sum("error" in result for result in results.values())
-    good = {name: result for name, result in results.items() if "error" not in result}
-    checks = [Check("mechanisms trained", len(good), len(results), len(results), not failed)]
-    looking = [good[name]["ser"] for name in ATTENTIONS if name in good]
-    if BOTTLENECK in good and looking:
-        times = good[BOTTLENECK]["ser"] / max(min(looking), 1e-9)
-        checks.append(Check("attention beats the bottleneck: phone error, ×", times, None, 1.0, times > 1))
-    if BOTTLENECK in good and "additive" in good:
-        short, *_, long = (
-            none["ser"] / max(additive["ser"], 1e-9)
-            for none, additive in zip(good[BOTTLENECK]["by_length"], good["additive"]["by_length"], strict=True)
-        )
-        checks.append(Check("more so on long words: none : additive, longest, ×", long, None, short, long > short))
-    errors = {name: result["ser"] for name, result in good.items()}
-    best = min(errors, key=errors.__getitem__, default=None)
-    if best is not None:
-        checks.append(Check(f"best phone error, % ({best})", errors[best], 0.0, 100.0, True))
-    return checks
-
-
-def keep(results: dict[str, Result], options: argparse.Namespace) -> None:
-    """All results so far as JSON."""
-    batch_tokens = {"steps": options.steps} if options.steps else {"minutes": options.minutes}
-    places = {name: place for place, name in enumerate(mechanisms())}
-    found = sorted(results.values(), key=lambda result: places[result["name"]])
-    facts = {"machine": machine(), **batch_tokens, "seed": options.seed, "results": found}
+def keep(results: Sequence[Result], options: argparse.Namespace) -> None:
+    """Write all results so far as JSON, in the order of the comparison."""
+    order = {name: place for place, name in enumerate(rows())}
+    found = sorted(results, key=lambda result: (order[result["name"]], result["seed"]))
+    facts = {"machine": machine(), **training_length(options), "results": found}
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
 def arguments() -> argparse.Namespace:
-    """What may be chosen."""
-    parser = argparse.ArgumentParser(description="error by word length of every attention and position encoding")
-    parser.add_argument("--minutes", type=float, default=2.0, help="training time of each")
-    parser.add_argument("--steps", type=int, help="updates of each, instead of time")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="+", choices=mechanisms(), metavar="NAME", help="some: none, additive, …")
-    parser.add_argument("--workers", type=int, default=1, help="how many to train side by side, a core each")
+    """The command line."""
+    parser = argparse.ArgumentParser(description="error rates of attention mechanisms and parts")
+    parser.add_argument("--minutes", type=float, default=2.0, help="training time of each row")
+    parser.add_argument("--steps", type=int, help="updates of each row, instead of time")
+    parser.add_argument("--seed", type=int, default=1, help="first seed")
+    parser.add_argument("--close", type=float, default=CLOSE, help="rows closer than this, in %%, get more seeds")
+    parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES), help="what to compare")
+    parser.add_argument("--only", nargs="+", choices=rows(), metavar="NAME", help="some rows, by name")
+    parser.add_argument("--workers", type=int, default=1, help="parallel processes, one core each")
     parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} after each result")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Everything, each result as it comes."""
+    """Train all rows, then the close ones with more seeds; print each result as it is ready."""
     options = arguments()
-    results: dict[str, Result] = {}
+    chosen = options.only or [name for name, row in rows().items() if row.axis in options.axes]
+    results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), options)
-        each = f"{options.steps:,} steps" if options.steps else f"{options.minutes:g} minutes"
-        print(f"{machine()}: {len(bench.questions):,} dev words, {each} each\n\n{head()}", flush=True)
-        for result in outcomes(Path(folder), options):
-            results[result["name"]] = result
-            print(line(result), flush=True)
-            if options.keep:
-                keep(results, options)
-    report("mechanisms", claims(results))
+        words = len(Bench(Path(folder), options).references)
+        length = ", ".join(f"{value:g} {unit}" for unit, value in training_length(options).items())
+        print(f"{machine()}: {len(chosen)} rows, {words:,} dev words, {length} each", flush=True)
+
+        def train(trainings: Sequence[tuple[str, int]]) -> None:
+            for result in outcomes(Path(folder), options, trainings):
+                results.append(result)
+                rate = f"{result['phone_error_rate']:.2f} %" if "error" not in result else result["error"]
+                print(f"{result['name']}, seed {result['seed']}: {rate}", flush=True)
+                if options.keep:
+                    keep(results, options)
+
+        train([(name, options.seed) for name in chosen])
+        more = range(options.seed + 1, options.seed + SEEDS)
+        close = close_rows(results, options.close)
+        train([(name, seed) for seed in more for name in close])
+    groups = by_row(results)
+    print(f"\n{length_table(groups)}\n\n{parts_table(groups)}")
+    report("mechanisms", checks(results))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""Position encodings compared fairly: the same recipe, steps and seeds, with nothing changed but the encoding.
+"""Position encodings compared: the same recipe, steps and seeds; only the encoding changes.
 
     python benchmarks/positions.py --data DIR --parallel 8 --keep   # all encodings on all sets, three seeds
-    python benchmarks/positions.py --data DIR --out RUNS --keep     # so that the same command goes on when interrupted
-    python benchmarks/positions.py --join A.json B.json --keep      # parts that were run apart, as one
-    python benchmarks/positions.py --draw                           # docs/pictures/positions.png from the kept results
+    python benchmarks/positions.py --data DIR --out RUNS --keep     # can be resumed
+    python benchmarks/positions.py --join A.json B.json --keep      # merges separate runs
+    python benchmarks/positions.py --draw                           # docs/pictures/positions.png
 
-Captions and the dictionary are tested on lengths like those learned from. Two sets test longer ones: the dictionary
-learned from words of up to 8 letters, and SCAN from up to 22 or 26 actions. Learned positions have no way to know
-places that no training text reached; relative ones have seen every distance that is near.
+Captions and CMUdict are tested on the lengths of the training data. Two sets test longer ones:
+CMUdict trained on words of up to 8 letters, and SCAN trained on up to 22 or 26 actions. Learned
+positions have no information on positions beyond the training texts; relative ones have seen every
+short distance.
 """
 
 import argparse
@@ -25,10 +26,10 @@ from quality_sets import READERS, write
 
 from regard.positions import POSITIONS
 
-# Updates for each: fewer than the recipes', for what is compared is encodings; and every pair is read once.
+# Steps of each set: fewer than in the recipes, because only encodings are compared.
 SCAN = ("scan-length", "scan-length-26", "scan-around-right")
 STEPS = {"multi30k-en-de-tok": 1_500, "cmudict": 1_500, "cmudict-short": 1_000} | dict.fromkeys(SCAN, 1_500)
-ALIKE = ("train.rdrop=0", "train.bpe_dropout=0", "train.evaluations=1")
+COMMON = ("train.rdrop=0", "train.bpe_dropout=0", "train.evaluations=1")
 SMALLER = ("model.width=256", "model.heads=4", "model.ffn_width=768", "train.learning_rate=0.003")
 SMALLEST = (
     "model.width=128",
@@ -37,7 +38,7 @@ SMALLEST = (
     "model.decoder_layers=3",
     "model.ffn_width=256",
 )
-LIKE_AUTO = (
+AUTO_SCHEDULE = (
     "train.optimizer=muon",
     "train.schedule=linear",
     "train.warmup=0.03",
@@ -51,18 +52,27 @@ AVERAGED = (
     "train.learning_rate=0.004",
     "train.label_smoothing=0",
 )
-QUICKER = (*SMALLEST, "model.activation=relu", "model.norm_order=pre", "model.dropout=0.1", *LIKE_AUTO, *AVERAGED)
-INSTEAD = {"multi30k-en-de-tok": ("model.dropout=0.3",), "cmudict": SMALLER, "cmudict-short": SMALLER} | dict.fromkeys(
-    SCAN, QUICKER
+SCAN_OVERRIDES = (
+    *SMALLEST,
+    "model.activation=relu",
+    "model.norm_order=pre",
+    "model.dropout=0.1",
+    *AUTO_SCHEDULE,
+    *AVERAGED,
 )
-LONGER = ("scan-length", "scan-length-26")  # where relative positions are said to go on and absolute ones not to
+OVERRIDES = {
+    "multi30k-en-de-tok": ("model.dropout=0.3",),
+    "cmudict": SMALLER,
+    "cmudict-short": SMALLER,
+} | dict.fromkeys(SCAN, SCAN_OVERRIDES)
+LONGER = ("scan-length", "scan-length-26")  # where relative positions should extrapolate and absolute ones not
 RELATIVE = ("rotary", "alibi", "distance", "t5", "shaw")
 KEPT = Path(__file__).parent / "results" / "positions.json"
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "positions.png"
 
 
 def trials(options: argparse.Namespace, folder: Path) -> Iterator[Trial]:
-    """Every encoding on every set with every seed; seeds outermost, so that an early end has compared all."""
+    """Every encoding, set and seed; seeds outermost, so that an early stop has compared all."""
     for name in options.sets:
         write(READERS[name](options.data), folder / name / "parts")
     for seed in options.seeds:
@@ -70,30 +80,39 @@ def trials(options: argparse.Namespace, folder: Path) -> Iterator[Trial]:
             steps = max(1, round(options.share * STEPS[name]))
             for position in options.only or POSITIONS:
                 out = folder / name / f"{position}-{seed}"
-                overrides = (f"model.position={position}", *ALIKE, *INSTEAD.get(name, ()), *options.set)
-                told = {"ends": {"steps": steps}, "command": tuple(command("positions", options))}
-                yield Trial(name, "recipe", seed, folder / name / "parts", out, overrides, **told)
+                overrides = (f"model.position={position}", *COMMON, *OVERRIDES.get(name, ()), *options.set)
+                given = tuple(command("positions", options))
+                yield Trial(
+                    name,
+                    "recipe",
+                    seed,
+                    folder / name / "parts",
+                    out,
+                    overrides,
+                    run_length={"steps": steps},
+                    command=given,
+                )
 
 
-def found(results: Sequence[Result]) -> dict[str, dict[str, dict[str, list[float]]]]:
-    """By set and figure, the numbers of each encoding over the seeds; figures in groups (by length) too."""
-    sorted_out: dict[str, dict[str, dict[str, list[float]]]] = {}
+def group(results: Sequence[Result]) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """By set and figure, the values of each encoding over seeds; also figures by length."""
+    grouped: dict[str, dict[str, dict[str, list[float]]]] = {}
     for result in results:
         if "error" in result:
             continue
         position = result["overrides"][0].partition("=")[2]
         figures = dict(result["figures"])
-        for name, groups in result["beside"].items():
+        for name, groups in result["details"].items():
             if name.endswith(" groups") and not name.startswith("dev "):
-                figures |= {f"{group} symbols": value for group, value in groups.items()}
+                figures |= {f"{length} symbols": value for length, value in groups.items()}
         for figure, value in figures.items():
-            own = sorted_out.setdefault(result["set"], {}).setdefault(figure, {})
+            own = grouped.setdefault(result["set"], {}).setdefault(figure, {})
             own.setdefault(position, []).append(value)
-    return sorted_out
+    return grouped
 
 
 def table(name: str, figures: dict[str, dict[str, list[float]]]) -> str:
-    """A row for each encoding: mean and standard deviation of each figure that belongs to the set."""
+    """One row per encoding: mean and standard deviation of each figure of the set."""
     metric = CONVENTIONS[name].chosen
     shown = [figure for figure in figures if figure.split()[-1] == metric]
     positions = [name for name in POSITIONS if any(name in figures[figure] for figure in shown)]
@@ -110,10 +129,10 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def checks(results: Sequence[Result]) -> list[Check]:
-    """That all ran; and, for the sets that test longer answers alone, by how much the best relative encoding wins."""
+    """All trainings completed; on longer outputs, the gain of the best relative encoding."""
     good = [result for result in results if "error" not in result]
-    made = [Check("trainings that ended well", len(good), len(results), len(results), len(good) == len(results))]
-    for name, figures in found(results).items():
+    made = [Check("trainings completed", len(good), len(results), len(results), len(good) == len(results))]
+    for name, figures in group(results).items():
         means = {position: statistics.fmean(values) for position, values in figures.get("test exact", {}).items()}
         near = {position: means[position] for position in RELATIVE if position in means}
         if name in LONGER and near and "sinusoidal" in means:
@@ -124,16 +143,16 @@ def checks(results: Sequence[Result]) -> list[Check]:
 
 
 def draw(kept: dict[str, Any], path: Path) -> None:
-    """Lines by length for the sets that test longer answers, points with their spread for captions. A model without
-    positions is drawn for SCAN alone: elsewhere it is so far off that the others would be one line."""
+    """Draw lines by length for the sets that test longer outputs, points with spread for captions.
+    A model without positions is drawn for SCAN only: elsewhere it would compress the scale."""
     from regard.plots.figures import blank, place, trim
     from regard.plots.palette import INK, head_colour
 
-    both = found(kept["results"])
+    both = group(kept["results"])
     figure, marks = blank(), "os^vDPX*"
     panels = [
-        ("scan-length-26", " symbols", "actions in the answer (26 at most in training)", "right, %"),
-        ("cmudict-short", " wer", "letters (8 at most in training)", "words wrong, %"),
+        ("scan-length-26", " symbols", "actions in the output (26 at most in training)", "exact match, %"),
+        ("cmudict-short", " wer", "letters (8 at most in training)", "word error rate, %"),
         ("multi30k-en-de-tok", " bleu", "test set", "BLEU"),
     ]
     for column, (name, ending, across, up) in enumerate(panel for panel in panels if panel[0] in both):
@@ -153,87 +172,88 @@ def draw(kept: dict[str, Any], path: Path) -> None:
                 places = [at + aside for at in range(len(names))]
                 axes.errorbar(places, means, errors, linestyle=line, label=position, **style)
         axes.set_xticks(range(len(names)), names, color=INK)
-    told = figure.axes[0].get_legend_handles_labels()
-    figure.axes[-1].legend(*told, loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False)
+    handles = figure.axes[0].get_legend_handles_labels()
+    figure.axes[-1].legend(*handles, loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     trim(figure).savefig(path)
 
 
-def joined(paths: Sequence[Path]) -> list[Result]:
-    """The results of all; of two for the same set, encoding and seed the later counts."""
+def join(paths: Sequence[Path]) -> list[Result]:
+    """All results; of two for the same set, encoding and seed the later counts."""
     every = [result for path in paths for result in json.loads(path.read_text())["results"]]
     return list({(one["set"], one["overrides"][0], one["seed"]): one for one in every}.values())
 
 
-def where(options: argparse.Namespace) -> str:
-    """The machine; of what was joined, the one it was made on."""
+def machine_of(options: argparse.Namespace) -> str:
+    """This machine, or that of the joined results."""
     return json.loads(options.join[0].read_text())["machine"] if options.join else machine()
 
 
 def keep(path: Path, options: argparse.Namespace, results: Sequence[Result]) -> None:
-    """All results so far as JSON."""
+    """Write all results so far as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     thin = [{key: value for key, value in one.items() if key not in ("decisions", "settings")} for one in results]
-    asked = {
+    facts = {
         "seeds": sorted({one["seed"] for one in results}),
         "steps": STEPS,
         "share": options.share,
         "set": options.set,
     }
     path.write_text(
-        json.dumps({"machine": where(options), **asked, "results": thin}, indent=1, ensure_ascii=False) + "\n"
+        json.dumps({"machine": machine_of(options), **facts, "results": thin}, indent=1, ensure_ascii=False) + "\n"
     )
 
 
 def arguments() -> argparse.Namespace:
-    """What may be chosen."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder that holds the data sets")
+    parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--sets", nargs="+", choices=STEPS, default=list(STEPS), metavar="NAME", help=", ".join(STEPS))
     parser.add_argument("--only", nargs="+", choices=POSITIONS, metavar="POSITION", help=", ".join(POSITIONS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--share", type=float, default=1.0, help="of the usual number of steps")
-    parser.add_argument("--set", action="append", default=[], metavar="GROUP.NAME=VALUE", help="over all recipes")
-    parser.add_argument("--parallel", type=int, default=1, help="trainings side by side")
-    parser.add_argument("--out", type=Path, help="keep the runs here; the same command goes on (default: nowhere)")
-    parser.add_argument("--keep", type=Path, nargs="?", const=KEPT, help="write all results after each (results/)")
-    parser.add_argument("--join", type=Path, nargs="+", default=[], metavar="FILE", help="kept results, train nothing")
-    parser.add_argument("--draw", type=Path, nargs="?", const=PICTURE, help="draw the kept results, train nothing")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the usual number of steps")
+    parser.add_argument("--set", action="append", default=[], metavar="GROUP.NAME=VALUE", help="override all recipes")
+    parser.add_argument("--parallel", type=int, default=1, help="number of parallel trainings")
+    parser.add_argument("--out", type=Path, help="folder of the runs, to resume them (default: temporary)")
+    parser.add_argument("--keep", type=Path, nargs="?", const=KEPT, help="write the results (results/)")
+    parser.add_argument("--join", type=Path, nargs="+", default=[], metavar="FILE", help="stored results to merge")
+    parser.add_argument("--draw", type=Path, nargs="?", const=PICTURE, help="draw the stored results")
     options = parser.parse_args()
     if not (options.data or options.draw or options.join):
-        parser.error("--data is missing: the folder that holds the data sets")
+        parser.error("--data is missing: the folder with the data sets")
     return options
 
 
-def trained(options: argparse.Namespace) -> list[Result]:
-    """All results, each told and kept as it comes."""
+def train(options: argparse.Namespace) -> list[Result]:
+    """All results; each is printed and stored as it is ready."""
     results: list[Result] = []
-    with tempfile.TemporaryDirectory() as nowhere:
-        asked = list(trials(options, options.out or Path(nowhere)))
-        print(f"{machine()}: {len(asked)} trainings", flush=True)
-        for result in outcomes(asked, options.parallel):
+    with tempfile.TemporaryDirectory() as temporary:
+        queue = list(trials(options, options.out or Path(temporary)))
+        print(f"{machine()}: {len(queue)} trainings", flush=True)
+        for result in outcomes(queue, options.parallel):
             results.append(result)
             chosen = CONVENTIONS[result["set"]].chosen
             figures = {key: value for key, value in result.get("figures", {}).items() if key.endswith(chosen)}
-            told = ", ".join(f"{key} {value:.1f}" for key, value in figures.items()) or result["error"]
-            print(f"{result['set']}, {result['overrides'][0]}, seed {result['seed']}: {told}", flush=True)
+            shown = ", ".join(f"{key} {value:.1f}" for key, value in figures.items())
+            run = f"{result['set']}, {result['overrides'][0]}, seed {result['seed']}"
+            print(f"{run}: {shown or result['error']}", flush=True)
             if options.keep:
                 keep(options.keep, options, results)
     return results
 
 
 def main() -> None:
-    """Train or join, tell and keep; or draw."""
+    """Train or join, print and store the results; or draw them."""
     options = arguments()
     if options.draw:
         draw(json.loads((options.keep or KEPT).read_text()), options.draw)
         return
-    results = joined(options.join) if options.join else trained(options)
+    results = join(options.join) if options.join else train(options)
     if options.keep:
         keep(options.keep, options, results)
-    for name, figures in found(results).items():
+    for name, figures in group(results).items():
         print(f"\n{table(name, figures)}")
-    report("positions", checks(results), where(options))
+    report("positions", checks(results), machine_of(options))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One training of the quality benchmark and its figures: by the set's recipe, or by the defaults alone (`auto`)."""
+"""One training of the quality benchmark and its figures: by recipe, or by the defaults (`auto`)."""
 
 import concurrent.futures
 import gc
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from quality_scores import CONVENTIONS, Convention
-from quality_sets import Question, read_pairs, read_questions, write_pairs
+from quality_sets import Example, read_examples, read_pairs, write_pairs
 
 from regard import bundle
 from regard.bundle import Bundle
@@ -33,43 +33,45 @@ from regard.train.run import Job, run
 from regard.train.view import Plain
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-TOGETHER = {"cuda": 16_384, "cpu": 4_096}  # source tokens searched together
-ENDS = ("minutes", "steps", "epochs")
+BATCH_TOKENS = {"cuda": 16_384, "cpu": 4_096}  # source tokens per search batch
+LENGTHS = ("minutes", "steps", "epochs")
 Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one process trains and measures. `overrides` and `ends` (minutes, steps or epochs) go over the recipe; to
-    `teach` is also to answer the sources it learned from."""
+    """One training and evaluation. `overrides` and `run_length` (minutes, steps or epochs) override
+    the recipe; `label_sources` also decodes the training sources, for students."""
 
     name: str
-    way: str
+    method: str
     seed: int
     parts: Path
     out: Path
     overrides: tuple[str, ...] = ()
-    ends: dict[str, float] = field(default_factory=dict)
+    run_length: dict[str, float] = field(default_factory=dict)
     beam: int | None = None
-    length: float | None = None
+    length_penalty: float | None = None
     dev_only: bool = False
-    teach: bool = False
+    label_sources: bool = False
     threads: int | None = None
     command: tuple[str, ...] = ()
 
     @property
     def convention(self) -> Convention:
-        """The set's, with the search that was asked for."""
-        asked = {"beam": self.beam, "length": self.length}
-        return replace(CONVENTIONS[self.name], **{key: value for key, value in asked.items() if value is not None})
+        """The convention of the set, with the requested search."""
+        search = {"beam": self.beam, "length_penalty": self.length_penalty}
+        chosen = {key: value for key, value in search.items() if value is not None}
+        return replace(CONVENTIONS[self.name], **chosen)
 
 
 def job(trial: Trial) -> Job:
-    """What `regard train` would be told: the recipe and what goes over it, or nothing but the files."""
-    recipe = CONFIGS / f"{trial.convention.recipe}.toml" if trial.way != "auto" else None
+    """The job of `regard train`: the recipe with overrides, or the files alone."""
+    recipe = CONFIGS / f"{trial.convention.recipe}.toml" if trial.method != "auto" else None
     chosen = settings(recipe, list(trial.overrides) if recipe else [])
-    if trial.ends:
-        chosen["train"] = {key: value for key, value in chosen["train"].items() if key not in ENDS} | trial.ends
+    if trial.run_length:
+        rest = {key: value for key, value in chosen["train"].items() if key not in LENGTHS}
+        chosen["train"] = rest | trial.run_length
     return Job(
         Corpus(trial.parts / "train.tsv", header=False),
         trial.out,
@@ -83,14 +85,14 @@ def job(trial: Trial) -> Job:
 
 
 def attempt(trial: Trial) -> Result:
-    """The figures of one trial, or what went wrong: the others' must not be lost to one failure. They are left beside
-    the run, where the same trial finds them again."""
+    """The figures of one trial, or its error: one failure must not lose the other results. They are
+    stored with the run, and the same trial reads them again."""
     if trial.threads:
         torch.set_num_threads(trial.threads)
-    given = [] if trial.way == "auto" else list(trial.overrides)  # who is told nothing is not told these either
-    named = {"set": trial.name, "way": trial.way, "seed": trial.seed, "overrides": given}
-    left, same = trial.out / "result.json", repr(replace(trial, threads=None))
-    if left.exists() and (known := json.loads(left.read_text()))["trial"] == same:
+    overrides = [] if trial.method == "auto" else list(trial.overrides)
+    identity = {"set": trial.name, "method": trial.method, "seed": trial.seed, "overrides": overrides}
+    stored, key = trial.out / "result.json", repr(replace(trial, threads=None))
+    if stored.exists() and (known := json.loads(stored.read_text()))["trial"] == key:
         return known["result"]
     start = time.perf_counter()
     try:
@@ -98,33 +100,37 @@ def attempt(trial: Trial) -> Result:
         with open(trial.out / "log.txt", "w", encoding="utf-8") as log:
             card = run(job(trial), Plain(log))
         saved = checkpoint.read(trial.out / "checkpoints")
-        trained = saved.facts["seconds"] if saved else 0.0  # of all its parts, if it went on
-        asked = time.perf_counter()
-        found = measured([trial.out / "bundle"], trial)
-        measuring = time.perf_counter() - asked
-        if trial.teach:
-            teach(trial)
+        trained = saved.facts["seconds"] if saved else 0.0  # of all its parts, if it was resumed
+        middle = time.perf_counter()
+        found = evaluate([trial.out / "bundle"], trial)
+        measuring = time.perf_counter() - middle
+        if trial.label_sources:
+            label_sources(trial)
     except Exception as error:
         traceback.print_exc()
-        return {**named, "error": f"{type(error).__name__}: {error}"}
-    finally:  # the process goes on to other trials, and others share its GPU
+        return {**identity, "error": f"{type(error).__name__}: {error}"}
+    finally:  # the process runs other trials, and others share its GPU
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-    facts = {key: card[key] for key in ("parameters", "steps", "of", "tokens", "seconds")}
-    said = [decision.replace(f"{trial.parts}/", "") for decision in card["decisions"]]  # files, not machines
+    facts = {key: card[key] for key in ("parameters", "steps", "tokens", "seconds")}
+    facts["planned_steps"] = card["of"]
+    decisions = [line.replace(f"{trial.parts}/", "") for line in card["decisions"]]  # no local paths
     model = bundle.load(trial.out / "bundle").settings.model_dump(mode="json")
-    decided = {"decisions": said, "settings": {**card["settings"], "model": model}, "command": list(trial.command)}
-    whole = round(max(time.perf_counter() - start, trained + measuring), 1)  # it may have begun in an earlier process
-    result = {**named, **facts, "trained_seconds": round(trained, 1), "whole_seconds": whole, **found, **decided}
-    left.write_text(json.dumps({"trial": same, "result": result}, ensure_ascii=False))
+    chosen = {"decisions": decisions, "settings": {**card["settings"], "model": model}}
+    chosen["command"] = list(trial.command)
+    # It may have started in an earlier process.
+    total = round(max(time.perf_counter() - start, trained + measuring), 1)
+    seconds = {"trained_seconds": round(trained, 1), "total_seconds": total}
+    result = {**identity, **facts, **seconds, **found, **chosen}
+    stored.write_text(json.dumps({"trial": key, "result": result}, ensure_ascii=False))
     return result
 
 
 def outcomes(
     trials: Sequence[Trial], parallel: int, more: Callable[[Result], Sequence[Trial]] = lambda result: ()
 ) -> Iterator[Result]:
-    """Each result as it comes, from so many processes side by side; and of `more` trials that follow from a result."""
+    """Each result as it is ready, from parallel processes; `more` gives trials that follow it."""
     threads = max(1, (os.cpu_count() or 1) // parallel)
     with ProcessPoolExecutor(parallel, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         waiting = {pool.submit(attempt, replace(trial, threads=threads)) for trial in trials}
@@ -136,48 +142,51 @@ def outcomes(
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it ends, killed or not: nobody would wait for its results."""
+    """End this process when its parent ends, killed or not."""
     parent = parent_process()
     if parent is not None:
         Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
-def measured(folders: Sequence[Path], trial: Trial) -> Result:
-    """The figures of a bundle, or of several together, on the dev part and, unless told otherwise, on the tests."""
-    held = [bundle.load(folder, _device()) for folder in folders]
-    first = held[0] if len(held) == 1 else replace(held[0], model=Ensemble([one.model for one in held]))
+def evaluate(folders: Sequence[Path], trial: Trial) -> Result:
+    """The figures of a bundle or an ensemble of several, on dev and, unless `dev_only`, on test."""
+    bundles = [bundle.load(folder, _device()) for folder in folders]
+    model = bundles[0]
+    if len(bundles) > 1:
+        model = replace(model, model=Ensemble([one.model for one in bundles]))
     figures: dict[str, float] = {}
-    beside: Result = {}
-    for part, questions in read_questions(trial.parts).items():
+    details: Result = {}
+    for part, examples in read_examples(trial.parts).items():
         if trial.dev_only and part != "dev":
             continue
-        scores = trial.convention.score(answers(first, questions, trial.convention), questions)
+        scores = trial.convention.score(decode(model, examples, trial.convention), examples)
         name = part.removeprefix("test ")
         for metric, value in scores.items():
-            (figures if isinstance(value, float) else beside)[f"{name} {metric}"] = value
-    return {"figures": figures, "beside": beside}
+            (figures if isinstance(value, float) else details)[f"{name} {metric}"] = value
+    return {"figures": figures, "details": details}
 
 
-def teach(trial: Trial) -> None:
-    """Leave beside the run what its model answers to the sources that it learned from."""
+def label_sources(trial: Trial) -> None:
+    """Write the outputs of the model for its training sources, for students."""
     sources = dict.fromkeys(source for source, _ in read_pairs(trial.parts / "train.tsv"))
-    asked = [Question(source, []) for source in sources]
-    found = answers(bundle.load(trial.out / "bundle", _device()), asked, trial.convention)
-    pairs = [(source, said[0]) for source, said in zip(sources, found, strict=True) if said[0]]
-    write_pairs(trial.out / "answers.tsv", pairs)
+    examples = [Example(source, []) for source in sources]
+    trained = bundle.load(trial.out / "bundle", _device())
+    outputs = decode(trained, examples, trial.convention)
+    labels = [(source, some[0]) for source, some in zip(sources, outputs, strict=True) if some[0]]
+    write_pairs(trial.out / "outputs.tsv", labels)
 
 
 @torch.inference_mode()
-def answers(held: Bundle, questions: Sequence[Question], convention: Convention) -> list[list[str]]:
-    """What the search finds for each question, the best first, in large batches."""
-    device = next(held.model.parameters()).device
-    most = 2 * held.card["longest"]["target"] + 10
-    # A sentence is hardly ever twice as long as its translation; actions are, by far, than their command.
-    ratio = RATIO if convention.length else float(most)
-    sources = [held.source.encode(question.source) for question in questions]
-    reach = {"most": most, "ratio": ratio, "tokens": TOGETHER[device.type], "device": device}
-    found = search_all(_search(convention), inference_model(held.model), sources, **reach)
-    texts = ([held.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found)
+def decode(trained: Bundle, examples: Sequence[Example], convention: Convention) -> list[list[str]]:
+    """The outputs of the search for each example, best first, in large batches."""
+    device = next(trained.model.parameters()).device
+    most = 2 * trained.card["longest"]["target"] + 10
+    # Translations are rarely twice as long as their source; SCAN's actions are far longer.
+    ratio = RATIO if convention.length_penalty else float(most)
+    sources = [trained.source.encode(example.source) for example in examples]
+    reach = {"most": most, "ratio": ratio, "tokens": BATCH_TOKENS[device.type], "device": device}
+    found = search_all(_search(convention), inference_model(trained.model), sources, **reach)
+    texts = ([trained.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found)
     return [list(dict.fromkeys(some)) or [""] for some in texts]
 
 
@@ -188,4 +197,4 @@ def _device() -> str:
 def _search(convention: Convention) -> Search:
     if convention.beam == 1 and convention.best == 1:
         return Greedy()
-    return Beam(max(convention.beam, convention.best), convention.best, LengthPenalty(convention.length))
+    return Beam(max(convention.beam, convention.best), convention.best, LengthPenalty(convention.length_penalty))

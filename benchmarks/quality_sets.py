@@ -1,8 +1,8 @@
-"""The data sets of the quality benchmark, each read as it is distributed: pairs to learn from, questions to answer.
-Where to get them: docs/quality.md.
+"""The data sets of the quality benchmark, read as distributed: training pairs and examples.
 
-A question has one right answer or several (variants), and a group where figures are means of groups (languages). Where
-a set comes without a dev part, some of its training sources are held out by a fixed seed, whatever the seed of a run.
+docs/quality.md says where to get them. An example has one reference or several (variants), and a
+group if figures are means of groups (languages). If a set has no dev part, some of its training
+sources are held out by a fixed seed, independent of the seed of a run.
 """
 
 import json
@@ -18,36 +18,36 @@ from quality_files import Pairs, columns, lines, members, plain, table
 from regard.text.tokenizers import nfc
 
 HELD_OUT_SEED = 2017
-SPACE = "▁"  # a space inside a word that is spelt out in letters between spaces
+SPACE = "▁"  # a space inside a word whose letters are separated by spaces
 
 
-class Question(NamedTuple):
-    """A source, all its right answers, and the group it belongs to."""
+class Example(NamedTuple):
+    """A source, all its references, and its group."""
 
     source: str
-    right: list[str]
+    references: list[str]
     group: str = ""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A data set: what is learned from, what is chosen by, and what is reported once."""
+    """A data set: training pairs, dev examples to choose by, and test sets."""
 
     train: Pairs
-    dev: list[Question]
-    tests: dict[str, list[Question]]
+    dev: list[Example]
+    tests: dict[str, list[Example]]
 
 
 def cmudict(data: Path) -> Parts:
-    """Spelling → sound; a word has a line for each of its pronunciations. Dev: 2,670 of the training words."""
+    """Spelling → pronunciation, one line per variant. Dev: 2,670 of the training words."""
     folder = data / "cmudict-standard-split"
     train, test = (columns(folder / f"g014b2b.{part}.gz") for part in ("train", "test"))
-    learned, dev = held_out(train, 2_670)
+    learned, dev = hold_out(train, 2_670)
     return Parts(learned, dev, {"test": grouped(test)})
 
 
 def short_words(data: Path, longest: int) -> Parts:
-    """The same with words of at most so many letters to learn from, and the test words by their length."""
+    """The same, trained on words of at most `longest` letters; test words grouped by length."""
     whole = cmudict(data)
     test = whole.tests["test"]
     ends = [0, longest, longest + 2, longest + 4, longest + 6, 100]
@@ -60,10 +60,10 @@ def short_words(data: Path, longest: int) -> Parts:
 
 
 def multi30k(data: Path, form: str) -> Parts:
-    """Captions, line by line; `tok` is lower-cased, normalised and tokenised, `raw` as written."""
+    """Captions, line by line; `tok` is lower-cased, normalised and tokenised, `raw` is not."""
     middle = ".lc.norm.tok" if form == "tok" else ""
     folder = data / "multi30k"
-    folder = folder / "data" / "task1" if (folder / "data").is_dir() else folder  # as its repository has it
+    folder = folder / "data" / "task1" if (folder / "data").is_dir() else folder  # as in its repository
 
     def side(part: str, language: str) -> list[str]:
         return [plain(line) for line in lines(folder / form / f"{part}{middle}.{language}.gz")]
@@ -76,7 +76,7 @@ def multi30k(data: Path, form: str) -> Parts:
 
 
 def tatoeba(data: Path) -> Parts:
-    """Sentences; the test set is asked line by line, one reference each, as its other results were."""
+    """Sentences; the test set is scored line by line with one reference, as in other results."""
     folder = data / "tatoeba-en-de"
     names = ("train.decontaminated", "dev", "tatoeba-test-v2020-07-28")
     train, dev, test = (columns(folder / f"{name}.tsv.gz") for name in names)
@@ -84,51 +84,51 @@ def tatoeba(data: Path) -> Parts:
 
 
 def names(data: Path) -> Parts:
-    """English names → Russian letters. The third column counts how often a pair was seen; accuracy ignores it."""
+    """English names → Russian letters. The third column, a count, is ignored."""
     rows = members(data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data")
     train, dev, test = (table(rows[f"wd_russian_{share}"]) for share in (64, 16, 20))
     return Parts(train, grouped(dev), {"test": grouped(test)})
 
 
 def scan(data: Path, split: str) -> Parts:
-    """Commands → actions. Dev: a twentieth of the training commands, which says nothing of generalising."""
+    """Commands → actions. Dev: a twentieth of the training commands; it does not test generalising."""
     folder = {"length": "length_split/tasks_{}_length.txt", "around_right": "template_split/tasks_{}_template_{}.txt"}
     names = [folder[split].format(part, split) for part in ("train", "test")]
     rows = members(data / "scan" / "scan.tar.xz", folder[split].split("/")[0])
     train, test = (_commands(rows[name]) for name in names)
-    learned, dev = held_out(train, len(train) // 20)
+    learned, dev = hold_out(train, len(train) // 20)
     return Parts(learned, dev, {"test": by_length(test)})
 
 
 def scan_cut(data: Path, longest: int) -> Parts:
-    """All of SCAN, cut by length: answers of at most so many actions are learned from, all longer ones are the test."""
+    """All of SCAN: outputs of at most `longest` actions are trained on, longer ones are the test."""
     both = _commands(members(data / "scan" / "scan.tar.xz", "tasks.txt")["tasks.txt"])
     short = [pair for pair in both if len(pair[1].split()) <= longest]
     long = [pair for pair in both if len(pair[1].split()) > longest]
-    learned, dev = held_out(short, len(short) // 20)
+    learned, dev = hold_out(short, len(short) // 20)
     return Parts(learned, dev, {"test": by_length(long)})
 
 
 def scan_choice(data: Path, split: str, far: Callable[[str, str], bool]) -> Parts:
-    """To choose settings by: a split's training commands alone, with those that lie farther off as dev."""
+    """To choose settings: the training commands of a split, with the more distant ones as dev."""
     whole = scan(data, split)
-    both = whole.train + [(question.source, right) for question in whole.dev for right in question.right]
+    both = whole.train + [(one.source, target) for one in whole.dev for target in one.references]
     return Parts([pair for pair in both if not far(*pair)], by_length(pair for pair in both if far(*pair)), {})
 
 
 def inflection(data: Path) -> Parts:
-    """Lemma and tags → form, all languages with a high-resource part in one set; a group for each language."""
+    """Lemma and tags → form: all languages with a high-resource part, one group per language."""
     rows = members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/"))
     ending = "-train-high"
     languages = sorted(name.split("/")[-1].removesuffix(ending) for name in rows if name.endswith(ending))
 
-    def questions(place: str, ending: str) -> Iterator[Question]:
+    def examples(place: str, ending: str) -> Iterator[Example]:
         for language in languages:
             yield from grouped(_forms(rows[f"{place}/task1/{language}{ending}"], language), language)
 
     train = [pair for language in languages for pair in _forms(rows[f"all/task1/{language}{ending}"], language)]
-    tests = {"test": list(questions("answers", "-uncovered-test"))}
-    return Parts(train, list(questions("all", "-dev")), tests)
+    tests = {"test": list(examples("answers", "-uncovered-test"))}
+    return Parts(train, list(examples("all", "-dev")), tests)
 
 
 READERS: dict[str, Callable[[Path], Parts]] = {
@@ -147,67 +147,67 @@ READERS: dict[str, Callable[[Path], Parts]] = {
 }
 
 
-def asked_form(lemma: str, tags: str, language: str) -> str:
-    """`<german> <V> <PST> s a g e n`: language and tags are symbols of their own, and so is every letter."""
+def inflection_source(lemma: str, tags: str, language: str) -> str:
+    """`<german> <V> <PST> s a g e n`: language, tags and letters are one symbol each."""
     letters = [SPACE if letter == " " else letter for letter in nfc(lemma)]
     return " ".join([f"<{language}>", *(f"<{tag}>" for tag in tags.split(";")), *letters])
 
 
-def grouped(pairs: Iterable[tuple[str, str]], group: str = "") -> list[Question]:
-    """A question for each source, with all its targets, in order of appearance."""
+def grouped(pairs: Iterable[tuple[str, str]], group: str = "") -> list[Example]:
+    """One example per source, with all its targets, in order of appearance."""
     found: dict[str, list[str]] = {}
     for source, target in pairs:
         found.setdefault(source, []).append(target)
-    return [Question(source, right, group) for source, right in found.items()]
+    return [Example(source, targets, group) for source, targets in found.items()]
 
 
-def single(pairs: Iterable[tuple[str, str]]) -> list[Question]:
-    """A question for each pair, also where a source comes again."""
-    return [Question(source, [target]) for source, target in pairs]
+def single(pairs: Iterable[tuple[str, str]]) -> list[Example]:
+    """One example per pair, also for repeated sources."""
+    return [Example(source, [target]) for source, target in pairs]
 
 
-def by_length(pairs: Iterable[tuple[str, str]]) -> list[Question]:
-    """The same, in groups by the number of symbols in the answer."""
-    return [Question(source, [target], str(len(target.split()))) for source, target in pairs]
+def by_length(pairs: Iterable[tuple[str, str]]) -> list[Example]:
+    """One example per pair, grouped by the number of symbols in the target."""
+    return [Example(source, [target], str(len(target.split()))) for source, target in pairs]
 
 
-def held_out(pairs: Pairs, count: int) -> tuple[Pairs, list[Question]]:
-    """The pairs left to learn from, and the questions of `count` sources with all their targets."""
+def hold_out(pairs: Pairs, count: int) -> tuple[Pairs, list[Example]]:
+    """The remaining training pairs, and examples of `count` sources with all their targets."""
     sources = sorted({source for source, _ in pairs})
-    held = set(random.Random(HELD_OUT_SEED).sample(sources, count))
-    learned = [pair for pair in pairs if pair[0] not in held]
-    return learned, grouped(pair for pair in pairs if pair[0] in held)
+    dev = set(random.Random(HELD_OUT_SEED).sample(sources, count))
+    learned = [pair for pair in pairs if pair[0] not in dev]
+    return learned, grouped(pair for pair in pairs if pair[0] in dev)
 
 
 def write(parts: Parts, folder: Path) -> None:
-    """`train.tsv` and `dev.tsv` as `regard train` reads them, and all questions as JSON."""
+    """Write `train.tsv` and `dev.tsv` for `regard train`, and all examples as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
-    dev = [(question.source, right) for question in parts.dev for right in question.right]
+    dev = [(one.source, target) for one in parts.dev for target in one.references]
     write_pairs(folder / "train.tsv", parts.train)
     write_pairs(folder / "dev.tsv", dev)
-    questions = {"dev": parts.dev, **{f"test {name}": test for name, test in parts.tests.items()}}
-    (folder / "questions.json").write_text(json.dumps(questions, ensure_ascii=False), encoding="utf-8")
+    examples = {"dev": parts.dev, **{f"test {name}": test for name, test in parts.tests.items()}}
+    (folder / "examples.json").write_text(json.dumps(examples, ensure_ascii=False), encoding="utf-8")
 
 
 def write_pairs(path: Path, pairs: Pairs) -> None:
-    """A line for each pair: source, tab, target."""
+    """Write one line per pair: source, tab, target."""
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
 
 
 def read_pairs(path: Path) -> Pairs:
-    """The pairs that `write_pairs` left."""
+    """Read the pairs of `write_pairs`."""
     return table(path.read_text(encoding="utf-8"))
 
 
-def read_questions(folder: Path) -> dict[str, list[Question]]:
-    """The questions that `write` left: `dev`, and `test NAME` for each test set."""
-    kept = json.loads((folder / "questions.json").read_text(encoding="utf-8"))
-    return {name: [Question(*question) for question in questions] for name, questions in kept.items()}
+def read_examples(folder: Path) -> dict[str, list[Example]]:
+    """Read the examples of `write`: `dev`, and `test NAME` for each test set."""
+    stored = json.loads((folder / "examples.json").read_text(encoding="utf-8"))
+    return {name: [Example(*example) for example in examples] for name, examples in stored.items()}
 
 
 def _forms(text: str, language: str) -> Pairs:
     rows = (line.split("\t") for line in text.split("\n") if line)
-    return [(asked_form(lemma, tags, language), form) for lemma, form, tags in rows]
+    return [(inflection_source(lemma, tags, language), form) for lemma, form, tags in rows]
 
 
 def _commands(text: str) -> Pairs:

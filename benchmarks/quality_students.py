@@ -1,8 +1,8 @@
-"""Students: the recipe again, on the data and on what its own models answered to the training sources.
+"""Students: the recipe again, on the data and on its models' outputs for the training sources.
 
-Three models' answers to a source differ from its one reference in ways that are also right; who learns from all of them
-comes near to the three together, in one model (sequence-level distillation, Kim & Rush 2016; data diversification,
-Nguyen et al. 2020). Nothing but the training part is used.
+The outputs of three models differ from the reference in ways that are also correct. A student that
+learns from all of them approaches the ensemble in one model (sequence-level distillation, Kim & Rush
+2016; data diversification, Nguyen et al. 2020). Only the training part is used.
 """
 
 import shutil
@@ -13,28 +13,35 @@ from pathlib import Path
 from quality_runs import Result, Trial
 from quality_sets import Pairs, read_pairs, write_pairs
 
-WAY = "distilled"
+METHOD = "distilled"
 
 
 def students(teachers: Sequence[Trial], results: Sequence[Result]) -> list[Trial]:
-    """A student for each teacher's seed, for as many steps; none where a teacher failed."""
-    of = {result["seed"]: result["of"] for result in results if "error" not in result}
-    if not teachers or any(trial.seed not in of for trial in teachers):
+    """One student per teacher, with its seed and number of steps; none if a teacher failed."""
+    steps = {one["seed"]: one["planned_steps"] for one in results if "error" not in one}
+    if not teachers or any(trial.seed not in steps for trial in teachers):
         return []
     home = teachers[0].out.parent
-    parts = taught(teachers[0].parts, [trial.out / "answers.tsv" for trial in teachers], home / f"{WAY}-parts")
-    told = {"way": WAY, "parts": parts, "teach": False}
+    labels = [trial.out / "outputs.tsv" for trial in teachers]
+    parts = write_distilled_parts(teachers[0].parts, labels, home / f"{METHOD}-parts")
     return [
-        replace(one, out=home / f"{WAY}-{one.seed}", ends={"steps": of[one.seed]}, **told)  # type: ignore[arg-type]
+        replace(
+            one,
+            out=home / f"{METHOD}-{one.seed}",
+            method=METHOD,
+            parts=parts,
+            label_sources=False,
+            run_length={"steps": steps[one.seed]},
+        )
         for one in teachers
     ]
 
 
-def taught(parts: Path, answers: Sequence[Path], folder: Path) -> Path:
-    """The parts with every different answer among the pairs to learn from."""
-    pairs: Pairs = [pair for path in (parts / "train.tsv", *answers) for pair in read_pairs(path)]
+def write_distilled_parts(parts: Path, labels: Sequence[Path], folder: Path) -> Path:
+    """Copy the parts to a folder, with every distinct output added to the training pairs."""
+    pairs: Pairs = [pair for path in (parts / "train.tsv", *labels) for pair in read_pairs(path)]
     folder.mkdir(exist_ok=True)
     write_pairs(folder / "train.tsv", list(dict.fromkeys(pairs)))
-    for name in ("dev.tsv", "questions.json"):
+    for name in ("dev.tsv", "examples.json"):
         shutil.copyfile(parts / name, folder / name)
     return folder

@@ -1,4 +1,4 @@
-"""The quality benchmark's own modules, and its data sets in small, in the formats they are distributed in."""
+"""The modules of the quality benchmark, and tiny versions of its data sets as distributed."""
 
 import gzip
 import io
@@ -32,8 +32,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("data")
     words = "".join(f"W{i}\tP{i % 7} Q\n" + (f"W{i}\tR S\n" if i % 5 == 0 else "") for i in range(2_700))
     zipped(home / "cmudict-standard-split/g014b2b.train.gz", words)
-    asked = "READ\tR IY D\nREAD\tR EH D\nRED\tR EH D\nRECONSIDERING\tR\n"
-    zipped(home / "cmudict-standard-split/g014b2b.test.gz", asked)
+    test = "READ\tR IY D\nREAD\tR EH D\nRED\tR EH D\nRECONSIDERING\tR\n"
+    zipped(home / "cmudict-standard-split/g014b2b.test.gz", test)
     for part in ("train", "val", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"):
         for form, middle in (("raw", ""), ("tok", ".lc.norm.tok")):
             zipped(home / f"multi30k/{form}/{part}{middle}.en.gz", f"{part} one .\nand two\n")
