@@ -1,6 +1,6 @@
-"""Attention forward and backward: `auto` against the reference, beside the arithmetic ceiling; and its memory.
+"""Attention forward and backward: `auto` and the reference, the arithmetic ceiling, and memory.
 
-python benchmarks/attention.py        # on a CPU, or on a GPU where there is one
+python benchmarks/attention.py        # on a GPU if there is one, otherwise on the CPU
 """
 
 import subprocess
@@ -35,13 +35,13 @@ def training_step(attention: Attention, sequences: list[Ragged], mask: Mask) -> 
 
 
 def operations(lengths: list[int], heads: int, dim: int, mask: Mask) -> float:
-    """Operations a fused kernel cannot avoid: two products forward, five backward; half the pairs when causal."""
+    """FLOP of a fused kernel: two products forward, five backward; half the pairs if causal."""
     pairs = sum(n * (n + 1) / 2 if mask == causal else n * n for n in lengths)
     return 7 * 2 * pairs * heads * dim
 
 
 def compare(name: str, lengths: list[int], heads: int, dim: int, mask: Mask, rate: float) -> tuple[float, float]:
-    """The ratio reference : auto, and the ratio that arithmetic alone would allow."""
+    """The speed ratio of auto over reference, and its arithmetic ceiling."""
     data = [batch(lengths, heads, dim) for _ in range(3)]
     steps = [
         training_step(Attention(ScaledDot(heads, dim), backend=backend), data, mask)
@@ -64,21 +64,21 @@ def extra_memory(length: int, heads: int, dim: int) -> float:
         run()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
     small = training_step(Attention(ScaledDot(heads, dim)), [batch([64], heads, dim) for _ in range(3)], everything)
-    small()  # libraries load and allocate on first use; that is not attention's
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far (Linux)
+    small()  # first-use allocations of libraries do not count
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak (Linux)
     before = _resident("VmRSS")
     run()
     return (_resident("VmHWM") - before) / 2**10
 
 
 def _resident(field: str) -> int:
-    """Kilobytes of memory this process holds (VmRSS) or held at its peak (VmHWM)."""
+    """Resident kilobytes of this process, now (VmRSS) or at its peak (VmHWM)."""
     status = Path("/proc/self/status").read_text()
     return int(status.split(f"{field}:")[1].split()[0])
 
 
 def on_cpu() -> list[Check]:
-    """The figures for two cores."""
+    """The checks on a CPU."""
     rate = matmul_rate()
     print(f"{machine()}: matrix products {rate / 1e9:.0f} GF/s\n")
     torch.manual_seed(0)
@@ -92,16 +92,16 @@ def on_cpu() -> list[Check]:
     ):
         ratio, ceiling = compare(name, lengths, heads, dim, mask, rate)
         checks.append(Check(f"{name}: auto over reference", ratio, ceiling, target, ratio >= target))
-    command = [sys.executable, __file__, "memory"]  # a process of its own, so that earlier peaks do not count
+    command = [sys.executable, __file__, "memory"]  # a separate process, so that earlier peaks do not count
     peak = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     bytes_needed = 8 * 8192 * 64 * 4 * 5 / 2**20  # output, its gradient's gradients: five tensors like the queries
-    print(f"one sequence of 8192, 8 heads of 64: {peak:.0f} MB extra (a map would be 2048)")
+    print(f"one sequence of 8192, 8 heads of 64: {peak:.0f} MB extra (an attention map would take 2048)")
     checks.append(Check("8192-long: peak extra MB", peak, bytes_needed, 300, peak < 300))
     return checks
 
 
 def on_gpu() -> list[Check]:
-    """sdpa and flex in bfloat16 beside the matmul rate."""
+    """sdpa and flex in bfloat16, compared with the matmul rate."""
     rate = matmul_rate(torch.bfloat16)
     print(f"{machine()}: matrix products {rate / 1e12:.0f} TF/s\n")
     checks = []

@@ -1,9 +1,9 @@
-"""The explorer's budgets in a real browser: size, first view, click to arithmetic, traces of 20 and 256 tokens.
+"""The explorer in a browser: size, first view, click to arithmetic, traces of 20 and 256 tokens.
 
-    python benchmarks/exploring.py            # needs Chromium, and the packages of the dev group
+    python benchmarks/exploring.py            # needs Chromium and the dev packages
 
-Starts `regard explore` on the shipped models as a person would. The floor beside each time is what cannot be less: an
-empty answer of the same server, or the model's own answer without a trace.
+Starts `regard explore` on the included models. The ceiling of each time is an empty response of the
+same server, or the prediction without a trace.
 """
 
 import gzip
@@ -24,7 +24,7 @@ import regard
 from regard.explore import STATIC
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from browser.conftest import CHROMIUM, FLAGS  # the same browser as the tests have
+from browser.conftest import CHROMIUM, FLAGS  # the browser of the tests
 
 WORDS = ["internationalization", "uncharacteristically", "electroencephalogram", "counterrevolutionary"]  # 20 letters
 LONG = ("internationalization" * 13)[:255]
@@ -32,50 +32,50 @@ PHONES = " ".join(["T", "AH", "N"] * 13)
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """How long one call takes."""
+    """The seconds of one call."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
-def ask(address: str, path: str, body: dict | None = None) -> dict:
-    """One question to the server."""
+def request(address: str, path: str, body: dict | None = None) -> dict:
+    """The response of the server to one request."""
     data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(address + path, data, {"content-type": "application/json"})) as answer:
         return json.load(answer)
 
 
-def tracing(address: str, model: str, name: str) -> list[Check]:
-    """Traces that the server has not seen, over HTTP: the model's own answer and every number."""
+def measure_traces(address: str, model: str, name: str) -> list[Check]:
+    """Traces of new sources over HTTP: the prediction and every number."""
     checks = []
-    ask(address, "/api/trace", {"model": model, "source": "attention"})
-    times = [seconds(lambda w=w: ask(address, "/api/trace", {"model": model, "source": w})) for w in WORDS]
+    request(address, "/api/trace", {"model": model, "source": "attention"})
+    times = [seconds(lambda w=w: request(address, "/api/trace", {"model": model, "source": w})) for w in WORDS]
     pipeline = regard.load(name, device="cpu", long="allow")
     pipeline(WORDS[0])
     alone = statistics.median(seconds(lambda w=w: pipeline(w)) for w in WORDS)
     took = statistics.median(times)
     checks.append(Check(f"{name}: trace of 20 tokens, s", took, alone, 0.3, took < 0.3))
     long = [{"model": model, "source": LONG, "target": f"{PHONES} {extra}"} for extra in ("AH", "N", "T")]
-    took = statistics.median(seconds(lambda body=body: ask(address, "/api/trace", body)) for body in long)
+    took = statistics.median(seconds(lambda body=body: request(address, "/api/trace", body)) for body in long)
     alone = seconds(lambda: pipeline.score(LONG, PHONES))
     checks.append(Check(f"{name}: trace of 256 tokens, s", took, alone, 5.0, took < 5))
     return checks
 
 
-def viewing(page: Page, address: str, model: str) -> list[Check]:
-    """The page: opened cold, clicked, and full of tokens."""
+def measure_views(page: Page, address: str, model: str) -> list[Check]:
+    """The page: opened cold, clicked, and with many tokens."""
     first = []
     for _ in range(5):
         page.goto("about:blank")
         first.append(seconds(lambda: (page.goto(f"{address}/#/start"), page.locator("main h1").first.wait_for())))
-    empty = statistics.median(seconds(lambda: ask(address, "/healthz")) for _ in range(9))
+    empty = statistics.median(seconds(lambda: request(address, "/healthz")) for _ in range(9))
     took = statistics.median(first)
     checks = [Check("first view, s", took, empty, 1.0, took < 1)]
     lab = f"{address}/#/attention?m={model}&s=attention&a=dec.1.cross"
     took = seconds(lambda: (page.goto("about:blank"), page.goto(lab), page.locator("[data-heatmap]").first.wait_for()))
     checks.append(Check("attention lab opened by a link, s", took, empty, 1.0, took < 1))
     page.wait_for_load_state("networkidle")
-    took = statistics.median(opened(page, at) for at in range(15))
+    took = statistics.median(click_time(page, at) for at in range(15))
     checks.append(Check("click → arithmetic, ms", took, 1e3 * empty, 50, took < 50))
     for name, drawn in (("heads", "main canvas"), ("attention", "[data-heatmap]")):
         link = f"{address}/#/{name}?m={model}&s={LONG}&t={PHONES.replace(' ', '+')}"
@@ -109,13 +109,14 @@ CLICK = """async ([at]) => {
 }"""
 
 
-def opened(page: Page, at: int) -> float:
-    """Milliseconds from a click on a cell to its whole arithmetic in the drawer, by the browser's own clock."""
+def click_time(page: Page, at: int) -> float:
+    """Milliseconds from a click on a cell to its arithmetic in the drawer, by the browser's clock."""
     page.locator("[data-heatmap]").first.scroll_into_view_if_needed()
     return float(page.evaluate(CLICK, [at]))
 
 
 def main() -> None:
+    """Measure and report."""
     no_options(__doc__)
     packed = len(gzip.compress((STATIC / "explorer.js").read_bytes(), 9)) / 1000
     checks = [Check("JavaScript, gzipped, kB", packed, None, 120, packed <= 120)]
@@ -125,15 +126,15 @@ def main() -> None:
     try:
         assert server.stdout
         address = next(word for word in server.stdout.readline().split() if word.startswith("http")).rstrip("/")
-        ask(address, "/healthz")
+        request(address, "/healthz")
         took = time.perf_counter() - start
         checks.append(Check("command → alive, s", took, None, 2.0, took < 2))
-        ids = {model["name"]: model["id"] for model in ask(address, "/api/models")["models"]}
+        ids = {model["name"]: model["id"] for model in request(address, "/api/models")["models"]}
         for name, id in ids.items():
-            checks += tracing(address, id, name)
+            checks += measure_traces(address, id, name)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            checks += viewing(browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"])
+            checks += measure_views(browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"])
             browser.close()
     finally:
         server.send_signal(signal.SIGINT)

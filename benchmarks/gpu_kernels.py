@@ -1,5 +1,6 @@
-"""The Triton kernels beside what the libraries offer, on one GPU, both sides in one run: short ragged sentences,
-learned biases, additive scores, ALiBi and rotary. Times are the device's own. Needs a GPU and the package triton.
+"""Triton kernels compared with libraries on one GPU: ragged, biases, additive, ALiBi, rotary.
+
+Times are device times. Needs a GPU and the package triton.
 
 python benchmarks/gpu_kernels.py
 """
@@ -28,8 +29,8 @@ Run = Callable[[], object]
 
 
 def device_time(run: Run, *, graph: bool = False, count: int = 5, repeats: int = 9) -> float:
-    """Median seconds on the device, `count` runs at a time so that it need not wait for the host; captured in a `graph`
-    it never does."""
+    """Median seconds on the device, over `count` runs at a time to hide the host; a CUDA `graph` hides
+    it completely."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
@@ -51,7 +52,7 @@ def device_time(run: Run, *, graph: bool = False, count: int = 5, repeats: int =
 
 
 def random(*shape: int) -> torch.Tensor:
-    """Random numbers that want gradients."""
+    """A random tensor that requires a gradient."""
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 
 
@@ -62,14 +63,14 @@ def step(forward: Callable[[], torch.Tensor], leaves: list[torch.Tensor]) -> Run
 
 
 def bandwidth() -> float:
-    """Bytes a second in a large copy, read and written."""
+    """Bytes/s of a large copy, read and written."""
     a = torch.empty(1 << 31, dtype=torch.uint8, device="cuda")
     b = torch.empty_like(a)
     return 2 * a.numel() / device_time(lambda: b.copy_(a))
 
 
 def short() -> list[Check]:
-    """25 k tokens in sentences of 5–60."""
+    """Short sentences: 25 k tokens in sentences of 5–60."""
     torch.manual_seed(0)
     lengths = torch.randint(5, 61, (775,)).tolist()
     leaves = [random(sum(lengths), HEADS, DIM) for _ in range(3)]
@@ -91,7 +92,7 @@ def short() -> list[Check]:
     times = {name: device_time(run, graph=True, count=20) for name, run in runs.items()}
     floor = 11 * leaves[0].numel() * 2 / bandwidth()  # four tensors forward, seven backward
     for name, seconds in times.items():
-        print(f"25 k tokens in 5–60, {name:24} {seconds * 1e3:7.3f} ms   bytes alone {floor * 1e3:.3f}")
+        print(f"25 k tokens in 5–60, {name:24} {seconds * 1e3:7.3f} ms   bandwidth limit {floor * 1e3:.3f}")
     return [
         Check(f"short: {name} over triton", times[name] / times["triton"], times[name] / floor, target,
               times[name] / times["triton"] >= target)
@@ -100,7 +101,7 @@ def short() -> list[Check]:
 
 
 def rates(name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Tensor], share: float) -> list[float]:
-    """TF/s forward, and forward and backward."""
+    """TF/s forward, and of forward and backward."""
 
     @torch.no_grad()
     def alone() -> torch.Tensor:
@@ -117,7 +118,7 @@ def rates(name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Ten
 
 
 def long() -> list[Check]:
-    """Learned biases, ALiBi and rotary at 4096."""
+    """Long sequences: learned biases, ALiBi and rotary at 4096."""
     torch.manual_seed(0)
     ceiling = matmul_rate(torch.bfloat16) / 1e12
     leaves, rows = (
@@ -145,9 +146,9 @@ def long() -> list[Check]:
             asked = target * results["flex, no bias"][at]
             checks.append(Check(f"{name}: TF/s {part}", results[name][at], ceiling, asked, results[name][at] >= asked))
     ours, rotary = made(None), Rotary(DIM)
-    turned = rates("triton, rotary", lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves, 1)
+    rotated = rates("triton, rotary", lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves, 1)
     for at, part in enumerate(("forward", "with backward")):
-        cost = 100 * (results["no bias"][at] / turned[at] - 1)
+        cost = 100 * (results["no bias"][at] / rotated[at] - 1)
         checks.append(Check(f"rotary: % more time {part}", cost, 0, 5, cost <= 5))
 
     def cudnn() -> torch.Tensor:
@@ -182,14 +183,14 @@ def _tanhs(out, ROUNDS: tl.constexpr):  # noqa: N803
 
 
 def tanh_rate() -> float:
-    """The card's tanh a second, and nothing else."""
+    """The GPU's tanh/s."""
     programs, rounds = 132 * 32, 512
     out = torch.empty(programs * 2048, device="cuda")
     return programs * 2048 * rounds / device_time(lambda: _tanhs[(programs,)](out, rounds))
 
 
 def megabytes(run: Callable[[], object]) -> float:
-    """The most memory that it takes beside what there is."""
+    """Peak memory of a run beside what is already allocated, in megabytes."""
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     run()
@@ -197,7 +198,7 @@ def megabytes(run: Callable[[], object]) -> float:
 
 
 def additive() -> list[Check]:
-    """One map of 4096² × 256."""
+    """Additive scores: one map of 4096² × 256."""
     torch.manual_seed(0)
     dim = 256
     ceiling = tanh_rate() / 1e12
@@ -221,8 +222,8 @@ def additive() -> list[Check]:
           f"backward {both * 1e3:.2f} ms, compiled PyTorch {compiled * 1e3:.2f} ms; {peak:.0f} MB, "
           f"of 8192² {further:.0f}")  # fmt: skip
     ratio = compiled / both
-    limit = compiled / (2 * LONG * LONG * dim / ceiling / 1e12)  # a tanh forward, and again backward, and nothing else
-    least = 4 * leaves[0].nbytes / 2**20  # what comes out, and three gradients
+    limit = compiled / (2 * LONG * LONG * dim / ceiling / 1e12)  # one tanh forward and one backward
+    least = 4 * leaves[0].nbytes / 2**20  # the output and three gradients
     return [
         Check("additive: T tanh/s forward", rate, ceiling, 0.6 * ceiling, rate >= 0.6 * ceiling),
         Check("additive: compiled PyTorch over triton, with backward", ratio, limit, 4, ratio >= 4),

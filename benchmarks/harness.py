@@ -1,4 +1,4 @@
-"""What every benchmark needs: medians, a machine's name, its matmul rate as a ceiling, a table and a last JSON line."""
+"""Shared by all benchmarks: timing, the machine and its matmul rate, the table and JSON line."""
 
 import argparse
 import json
@@ -15,17 +15,17 @@ import torch
 
 @dataclass
 class Check:
-    """One figure: what was measured, what cannot be passed, what was asked."""
+    """One figure: the measured value, its ceiling and its target."""
 
     name: str
     value: float
     ceiling: float | None
-    target: float | None  # None: nothing was asked
+    target: float | None  # None: reported only
     ok: bool
 
 
 def median(run: Callable[[], object], *, repeats: int = 9, warmup: int = 2) -> float:
-    """The median seconds of `run`, after warming up."""
+    """Median seconds of `run` after a warm-up."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
     for _ in range(warmup):
@@ -41,7 +41,7 @@ def median(run: Callable[[], object], *, repeats: int = 9, warmup: int = 2) -> f
 
 
 def ratios(slow: Callable[[], object], fast: Callable[[], object], *, repeats: int = 9) -> tuple[float, float, float]:
-    """Median seconds of both, and the median of their ratios taken turn by turn, so that a noisy machine hits both."""
+    """Median seconds of both, and the median ratio of alternating runs: noise affects both."""
     slow(), fast()
     pairs = [(median(slow, repeats=1, warmup=0), median(fast, repeats=1, warmup=0)) for _ in range(repeats)]
     one, other = zip(*pairs, strict=True)
@@ -49,26 +49,26 @@ def ratios(slow: Callable[[], object], fast: Callable[[], object], *, repeats: i
 
 
 def matmul_rate(dtype: torch.dtype = torch.float32) -> float:
-    """Floating-point operations a second in a large matrix product: the arithmetic ceiling of this machine."""
+    """FLOP/s of a large matrix product: the arithmetic ceiling of this machine."""
     size, device = (8192, "cuda") if torch.cuda.is_available() else (2048, "cpu")
     a = torch.randn(size, size, device=device, dtype=dtype)
     return 2 * size**3 / median(lambda: a @ a, repeats=7)
 
 
 def no_options(about: str | None) -> None:
-    """A command line that knows --help, and nothing else."""
+    """Parse a command line without options, except --help."""
     argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
 
 
 def command(name: str, options: argparse.Namespace) -> list[str]:
-    """The command that was given, without the places that only this machine has."""
+    """The command line without local paths."""
     known = {"data": "DATA", "out": "OUT", "keep": "RESULTS"}
-    places = {str(getattr(options, name, None)): instead for name, instead in known.items()}
-    return ["python", f"benchmarks/{name}.py", *(places.get(word, word) for word in sys.argv[1:])]
+    paths = {str(getattr(options, option, None)): label for option, label in known.items()}
+    return ["python", f"benchmarks/{name}.py", *(paths.get(word, word) for word in sys.argv[1:])]
 
 
 def machine() -> str:
-    """The processor, in words."""
+    """The name of the GPU or CPU, and the torch version."""
     if torch.cuda.is_available():
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     name = platform.processor() or platform.machine()
@@ -82,13 +82,13 @@ def machine() -> str:
     return f"{os.cpu_count()} × {name}, torch {torch.__version__}"
 
 
-def report(benchmark: str, checks: list[Check], where: str | None = None) -> None:
-    """The checks as a table for people, then as one JSON line for machines. `where`: a machine other than this one."""
+def report(benchmark: str, checks: list[Check], on: str | None = None) -> None:
+    """Print the checks as a table and as one JSON line; `on` is the machine, if not this one."""
     width = max(len(check.name) for check in checks)
     print(f"\n{'check':{width}}  {'value':>10}  {'ceiling':>10}  {'target':>10}")
     for check in checks:
-        ceiling, target = ("–" if it is None else f"{it:.4g}" for it in (check.ceiling, check.target))
-        verdict = "ok" if check.ok else "NOT REACHED"
+        ceiling, target = ("–" if value is None else f"{value:.4g}" for value in (check.ceiling, check.target))
+        verdict = "ok" if check.ok else "MISSED"
         print(f"{check.name:{width}}  {check.value:>10.4g}  {ceiling:>10}  {target:>10}  {verdict}")
-    facts = {"benchmark": benchmark, "machine": where or machine()}
+    facts = {"benchmark": benchmark, "machine": on or machine()}
     print(json.dumps({**facts, "checks": [asdict(check) for check in checks]}))

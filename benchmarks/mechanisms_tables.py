@@ -13,7 +13,13 @@ from regard.attention import NORMALISERS, SCORES
 from regard.positions import POSITIONS
 
 EDGES = (5, 8, 11)  # letters: the longest word of each bucket but the last
-NO_ATTENTION, ATTENTIONS = "none", ("additive", "dot", "general", "concat")
+NO_ATTENTION = "none"
+ATTENTIONS = {  # Bahdanau attends before each step, Luong after it; concat is Luong's additive score
+    "additive": {"attention": "bahdanau", "score": "additive"},
+    "dot": {"attention": "luong", "score": "dot"},
+    "general": {"attention": "luong", "score": "general"},
+    "concat": {"attention": "luong", "score": "additive"},
+}
 KERNELS = ("boxcar", "epanechnikov", "triangular")  # defined for Gaussian scores only
 AXES = ("attention", "position", "parts")
 CLOSE, SEEDS = 1.0, 3  # rows closer than this, in % phone error rate, are trained with all seeds
@@ -32,7 +38,8 @@ class Row:
 
 def rows() -> dict[str, Row]:
     """Every row by name."""
-    found = {name: Row("attention", "recurrent", {"attention": name}) for name in (NO_ATTENTION, *ATTENTIONS)}
+    found = {NO_ATTENTION: Row("attention", "recurrent", {"attention": "none"})}
+    found |= {name: Row("attention", "recurrent", parts) for name, parts in ATTENTIONS.items()}
     found |= {f"transformer, {name}": Row("position", "transformer", {"position": name}) for name in POSITIONS}
     for score in SCORES:
         for normaliser in NORMALISERS:

@@ -1,10 +1,11 @@
-"""Memory: a corpus of long pairs under a fixed bound, and one of gigabytes with little of it resident.
+"""Memory of training: long pairs under a fixed bound, and a corpus of gigabytes.
 
     python benchmarks/memory.py                  # 200,000 pairs of 1–400 tokens; then 0.1 GB
-    python benchmarks/memory.py --gigabytes 2    # the second part in earnest; its files are deleted afterwards
+    python benchmarks/memory.py --gigabytes 2    # a larger second part; its files are deleted afterwards
 
-Every training is a process of its own that prepares, trains and then plans and reads several epochs, through the same
-calls as `regard train`. Its own peak is the kernel's (VmHWM); that of all its processes together is sampled.
+Every training is a separate process that prepares, trains and then reads batches of several epochs,
+with the same calls as `regard train`. Its own peak is reported by the kernel (VmHWM); the peak of all
+its processes is sampled.
 """
 
 import argparse
@@ -24,13 +25,13 @@ import numpy as np
 from harness import Check, machine, report
 
 BOUND, DATA_BOUND = 1536, 1024  # megabytes
-EPOCHS, BATCHES_READ = 3, 300  # planned after training, and read from each
-LONG = 400  # tokens on a side of the first corpus
-A_PAIR = 4 + 4 + 4  # bytes nobody can do without: both lengths, and a place in the epoch's order
+EPOCHS, BATCHES_READ = 3, 300  # after training: epochs, and batches read from each
+LONG = 400  # tokens per side of the first corpus
+A_PAIR = 4 + 4 + 4  # least bytes per pair: both lengths and an index
 
 
 def long_pairs(path: Path, count: int, seed: int = 1) -> None:
-    """Random words of 64, 1 to LONG on each side, the target being the source reversed and cut."""
+    """Write pairs of 1 to LONG random words; the target is the source reversed and cut."""
     rng = np.random.default_rng(seed)
     words = np.array([f"w{i:02} " for i in range(64)], "S4")
     with open(path, "wb") as file:
@@ -43,7 +44,7 @@ def long_pairs(path: Path, count: int, seed: int = 1) -> None:
 
 
 def sentences(path: Path, size: float, seed: int = 1) -> None:
-    """`size` bytes of sentence pairs: 10 to 30 made-up words a side, joined from phrases."""
+    """Write `size` bytes of sentence pairs: 10 to 30 synthetic words per side."""
     draw = random.Random(seed)
     words = ["".join(draw.choices("aeioulnrstdmkp", k=draw.randint(2, 9))) for _ in range(20_000)]
     phrases = [" ".join(draw.choices(words, k=5)) for _ in range(50_000)]
@@ -54,8 +55,8 @@ def sentences(path: Path, size: float, seed: int = 1) -> None:
             written += file.write(f"{left}\t{right}\n")
 
 
-def measured(corpus: Path, kind: str, options: argparse.Namespace, *, show: bool = False) -> dict[str, Any]:
-    """Train on a corpus in a process of its own: its peaks in megabytes, its pairs and seconds."""
+def measure_in_process(corpus: Path, kind: str, options: argparse.Namespace, *, show: bool = False) -> dict[str, Any]:
+    """Train on a corpus in a separate process: its peaks in megabytes, pairs and seconds."""
     out = corpus.with_suffix(".run")
     command = [sys.executable, __file__, "--measure", str(corpus), "--kind", kind, "--steps", str(options.steps)]
     try:
@@ -66,7 +67,7 @@ def measured(corpus: Path, kind: str, options: argparse.Namespace, *, show: bool
 
 
 def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
-    """Inside that process: prepare and train as `regard train` does, then some epochs of planning and reading."""
+    """Inside that process: prepare and train as `regard train`, then read batches of some epochs."""
     from regard.config import TextSettings, TrainSettings
     from regard.text import Corpus
     from regard.train.run import Job, run
@@ -77,18 +78,18 @@ def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
     text = TextSettings(source_tokenizer=kind, target_tokenizer=kind, vocabulary_size=8000 if kind == "bpe" else None)
     settings = TrainSettings(steps=steps, evaluations=1)
     start = time.perf_counter()
-    with Watch() as watch:
+    with MemoryMonitor() as monitor:
         job = Job(Corpus(corpus), out, held_out=Corpus(few), size="tiny", text=text, train=settings)
         card = run(job, progress(sys.stderr))
         trained = time.perf_counter() - start
         read = epochs(out)
-    peaks = {"own": resident("self", "VmHWM"), "all": max(watch.peak, resident("self", "VmHWM"))}
+    peaks = {"own": resident("self", "VmHWM"), "all": max(monitor.peak, resident("self", "VmHWM"))}
     return {**peaks, "pairs": card["pairs"], "trained_seconds": trained, "read_tokens": read}
 
 
 def epochs(out: Path) -> int:
-    """Plan several epochs and read some batches of each, from all over the corpus."""
-    from regard.text import Batches, TokenizedPairs
+    """Read some batches of several epochs."""
+    from regard.text import Batches, Pairs
 
     batches = Batches(TokenizedPairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, max_tokens=512)
     tokens = 0
@@ -100,7 +101,7 @@ def epochs(out: Path) -> int:
 
 
 def progress(file: TextIO) -> Any:
-    """The product's plain view, with its lines of progress at most every five seconds."""
+    """The plain view of training, with progress lines at most every five seconds."""
     from regard.train.view import Plain
 
     class Progress(Plain):
@@ -114,38 +115,38 @@ def progress(file: TextIO) -> Any:
     return Progress(file)
 
 
-class Watch:
-    """Looks again and again at what this process and its children hold together; pages they share count twice."""
+class MemoryMonitor:
+    """Samples the memory of this process and its children; shared pages count twice."""
 
     def __init__(self, every: float = 0.05) -> None:
         self.peak = 0.0
-        self._every, self._over = every, threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._every, self._stopped = every, threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "MemoryMonitor":
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._over.set()
+        self._stopped.set()
         self._thread.join()
 
-    def _look(self) -> None:
-        while not self._over.wait(self._every):
+    def _sample(self) -> None:
+        while not self._stopped.wait(self._every):
             self.peak = max(self.peak, sum(resident(process, "VmRSS") for process in ("self", *_children())))
 
 
 def _children() -> Iterator[str]:
-    """The numbers of the processes this one started."""
+    """The ids of the child processes."""
     for task in Path("/proc/self/task").iterdir():
         try:
             yield from (task / "children").read_text().split()
-        except OSError:  # that thread has ended
+        except OSError:  # the thread has ended
             continue
 
 
 def resident(process: str, field: str) -> float:
-    """Megabytes a process holds (VmRSS) or held at its peak (VmHWM); none when it has ended."""
+    """Resident megabytes of a process, now (VmRSS) or at its peak (VmHWM); 0 if it has ended."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
         return int(status.split(f"{field}:")[1].split()[0]) / 1024
@@ -153,12 +154,12 @@ def resident(process: str, field: str) -> float:
         return 0.0
 
 
-def bounded(folder: Path, options: argparse.Namespace) -> list[Check]:
-    """Long pairs under a fixed bound, all processes together."""
+def check_long_pairs(folder: Path, options: argparse.Namespace) -> list[Check]:
+    """Long pairs under a fixed bound, including all processes."""
     corpus = folder / "long.tsv"
     long_pairs(corpus, options.pairs)
     size = corpus.stat().st_size / 2**20
-    found = measured(corpus, "words", options, show=options.show)
+    found = measure_in_process(corpus, "words", options, show=options.show)
     corpus.unlink()
     print(
         f"{found['pairs']:,} pairs of 1–{LONG} tokens ({size:,.0f} MB): peak {found['own']:,.0f} MB, with its workers "
@@ -173,15 +174,15 @@ def bounded(folder: Path, options: argparse.Namespace) -> list[Check]:
     ]
 
 
-def larger(folder: Path, options: argparse.Namespace) -> list[Check]:
-    """A large corpus against the same training on a small one: the difference is what the data holds."""
+def check_large_corpus(folder: Path, options: argparse.Namespace) -> list[Check]:
+    """A large corpus and a small one: the difference is the memory of the data."""
     small, large = folder / "small.tsv", folder / "large.tsv"
     sentences(small, 2e6)
-    base = measured(small, "bpe", options)
+    base = measure_in_process(small, "bpe", options)
     start = time.perf_counter()
     sentences(large, options.gigabytes * 1e9)
     print(f"made {options.gigabytes:g} GB in {time.perf_counter() - start:.0f} s", flush=True)
-    found = measured(large, "bpe", options, show=options.show)
+    found = measure_in_process(large, "bpe", options, show=options.show)
     large.unlink()
     grown = found["own"] - base["own"]
     print(
@@ -195,27 +196,27 @@ def larger(folder: Path, options: argparse.Namespace) -> list[Check]:
 
 
 def arguments() -> argparse.Namespace:
-    """What may be chosen."""
-    parser = argparse.ArgumentParser(description="the memory that training holds, beside what it cannot do without")
-    parser.add_argument("--pairs", type=int, default=200_000, help="pairs of the first corpus; 0 leaves it out")
-    parser.add_argument("--gigabytes", type=float, default=0.1, help="size of the second; 0 leaves it out")
+    """The command line."""
+    parser = argparse.ArgumentParser(description="peak memory of training, with its lower bound")
+    parser.add_argument("--pairs", type=int, default=200_000, help="pairs of the first corpus; 0 skips it")
+    parser.add_argument("--gigabytes", type=float, default=0.1, help="size of the second corpus; 0 skips it")
     parser.add_argument("--steps", type=int, default=20, help="training steps on each")
-    parser.add_argument("--folder", type=Path, help="where the temporary files go (default: the system's place)")
-    parser.add_argument("--show", action="store_true", help="show the progress of preparing and training")
+    parser.add_argument("--folder", type=Path, help="folder of the temporary files")
+    parser.add_argument("--show", action="store_true", help="show progress")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--kind", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
-    """Both parts."""
+    """Measure both parts and report."""
     options = arguments()
     if options.measure:
         return print(json.dumps(measure(options.measure, options.kind, options.steps)))
     print(f"{machine()}\n")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        checks = bounded(Path(folder), options) if options.pairs else []
-        checks += larger(Path(folder), options) if options.gigabytes else []
+        checks = check_long_pairs(Path(folder), options) if options.pairs else []
+        checks += check_large_corpus(Path(folder), options) if options.gigabytes else []
     return report("memory", checks)
 
 

@@ -1,7 +1,8 @@
-"""The same Transformer on torch.nn.Transformer and on HF Marian, fed with their best case: sorted batches.
+"""The same Transformer in torch.nn and in HF Marian, on their best case: sorted batches.
 
-Both are the paper's post-norm model with relu, sinusoidal positions, a target table tied to the output and dropout
-after embeddings and sublayers. Dropout on attention weights and inside feed-forwards is off, as it is in Regard.
+Both are the paper's post-norm model with ReLU, sinusoidal positions, target embeddings tied to the
+output, and dropout after embeddings and sublayers. Dropout on attention weights and inside
+feed-forward layers is off, as in Regard.
 """
 
 import math
@@ -18,13 +19,13 @@ from regard.positions import Sinusoidal
 from regard.text import BEGIN, END, UNKNOWN, Batches, TokenizedPairs
 from regard.train.optimizers import optimizers
 
-LONGEST = 512  # positions the peers prepare for
-IGNORED = -100  # a place in a target where nothing is to be learned
+LONGEST = 512  # length of the peers' position tables
+IGNORED = -100  # label of padding
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """A padded batch. `padding` marks what is no source token; None = every source is as long as the longest."""
+class PaddedBatch:
+    """A padded batch. `padding` marks source padding; None if all sources have equal length."""
 
     source: Tensor
     padding: Tensor | None
@@ -34,7 +35,7 @@ class Table:
 
     @property
     def wasted(self) -> float:
-        """The share of its places that hold no token."""
+        """The share of padding."""
         return 1 - self.tokens / (self.source.numel() + self.prefix.numel())
 
 
@@ -44,14 +45,14 @@ class TorchTransformer(nn.Module):
     def __init__(self, settings: Settings, source: int, target: int) -> None:
         super().__init__()
         sizes = (settings.width, settings.heads, settings.ffn_width, settings.dropout)
-        asking = nn.TransformerEncoderLayer(*sizes, activation="relu", batch_first=True)
-        answering = nn.TransformerDecoderLayer(*sizes, activation="relu", batch_first=True)
-        _only_residual_dropout(asking, answering)
+        encoder_layer = nn.TransformerEncoderLayer(*sizes, activation="relu", batch_first=True)
+        decoder_layer = nn.TransformerDecoderLayer(*sizes, activation="relu", batch_first=True)
+        _only_residual_dropout(encoder_layer, decoder_layer)
         self.transformer = nn.Transformer(
             settings.width,
             settings.heads,
-            custom_encoder=nn.TransformerEncoder(asking, settings.encoder_layers, enable_nested_tensor=False),
-            custom_decoder=nn.TransformerDecoder(answering, settings.decoder_layers),
+            custom_encoder=nn.TransformerEncoder(encoder_layer, settings.encoder_layers, enable_nested_tensor=False),
+            custom_decoder=nn.TransformerDecoder(decoder_layer, settings.decoder_layers),
             batch_first=True,
         )
         self.source, self.target = nn.Embedding(source, settings.width), nn.Embedding(target, settings.width)
@@ -62,7 +63,7 @@ class TorchTransformer(nn.Module):
         self.register_buffer("positions", Sinusoidal(settings.width)(torch.arange(LONGEST)))
         self.register_buffer("triangle", nn.Transformer.generate_square_subsequent_mask(LONGEST))
 
-    def forward(self, batch: Table) -> Tensor:
+    def forward(self, batch: PaddedBatch) -> Tensor:
         """Logits, padded."""
         time = batch.prefix.shape[1]
         states = self.transformer(
@@ -71,7 +72,7 @@ class TorchTransformer(nn.Module):
             src_key_padding_mask=batch.padding,
             memory_key_padding_mask=batch.padding,
             tgt_mask=self.triangle[:time, :time],
-            tgt_is_causal=True,  # what pads a target comes after all that is real: causality hides it
+            tgt_is_causal=True,  # target padding comes last, so causality masks it
         )
         return F.linear(states, self.target.weight)
 
@@ -80,7 +81,7 @@ class TorchTransformer(nn.Module):
 
 
 def _only_residual_dropout(*layers: nn.Module) -> None:
-    """No dropout on attention weights, nor between the two matrices of a feed-forward."""
+    """Switch off dropout on attention weights and inside feed-forward layers."""
     for layer in layers:
         layer.dropout.p = 0.0
         for part in layer.modules():
@@ -120,7 +121,7 @@ class Marian(nn.Module):
         self.marian = MarianMTModel(config)
         self.marian.lm_head.weight = self.marian.model.decoder.embed_tokens.weight
 
-    def forward(self, batch: Table) -> Tensor:
+    def forward(self, batch: PaddedBatch) -> Tensor:
         """Logits, padded."""
         seen = None if batch.padding is None else ~batch.padding
         return self.marian(input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.prefix).logits
@@ -129,11 +130,11 @@ class Marian(nn.Module):
 PEERS: dict[str, type[nn.Module]] = {"nn.Transformer": TorchTransformer, "HF Marian": Marian}
 
 
-def stepper(
-    model: nn.Module, batches: Iterator[Table], *, label_smoothing: float, clip: float, half: bool = False
+def training_step(
+    model: nn.Module, batches: Iterator[PaddedBatch], *, label_smoothing: float, clip: float, half: bool = False
 ) -> Callable[[], int]:
-    """One training step on the next batch, as people write it; it returns the tokens learned from. `half` computes in
-    bfloat16 where autocast does."""
+    """A typical training step on the next batch, which returns its tokens; `half`: autocast to
+    bfloat16."""
     made = optimizers(model.train(), "adamw", rate=1e-3, decay=0.01)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
 
@@ -155,34 +156,34 @@ def stepper(
     return step
 
 
-def bucketed(
-    pairs: TokenizedPairs, batch_tokens: int, *, count: int, order: str = "sorted", seed: int = 1
-) -> list[Table]:
-    """So many batches of the budget: of the corpus sorted by source and target length, cut and drawn at random (the
-    best case); those that Regard takes; or pairs in random company, as many scripts do."""
+def padded_batches(
+    pairs: Pairs, batch_tokens: int, *, count: int, order: str = "sorted", seed: int = 1
+) -> list[PaddedBatch]:
+    """`count` batches of a token budget: "sorted" by length and drawn at random (the best case),
+    those of Regard ("regard"), or "random" pairs, as in many scripts."""
     if order == "regard":
         plan = Batches(pairs, batch_tokens=batch_tokens, seed=seed).plan(0)
-        return [_table(pairs, plan.batch(step)) for step in range(min(count, len(plan)))]
+        return [_padded_batch(pairs, plan.batch(step)) for step in range(min(count, len(plan)))]
     sources, targets = pairs.source_lengths, pairs.target_lengths
     random = np.random.default_rng(seed)
     row = np.lexsort((targets, sources)) if order == "sorted" else random.permutation(len(pairs))
     ends = np.flatnonzero(np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // batch_tokens)) + 1
     groups = np.split(row, ends)
-    drawn = random.permutation(len(groups))[:count]
-    return [_table(pairs, groups[place]) for place in drawn]
+    chosen = random.permutation(len(groups))[:count]
+    return [_padded_batch(pairs, groups[place]) for place in chosen]
 
 
-def _table(pairs: TokenizedPairs, indices: np.ndarray) -> Table:
+def _padded_batch(pairs: Pairs, indices: np.ndarray) -> PaddedBatch:
     (sources, source_ends), (targets, target_ends) = pairs.gather(indices)
-    asked = [torch.from_numpy(ids) for ids in np.split(sources, source_ends[1:-1])]
-    answers = [torch.from_numpy(ids) for ids in np.split(targets, target_ends[1:-1])]
-    source = _padded([torch.cat([ids, torch.tensor([END])]) for ids in asked], UNKNOWN)
-    lengths = torch.tensor([len(ids) + 1 for ids in asked])
+    source_ids = [torch.from_numpy(ids) for ids in np.split(sources, source_ends[1:-1])]
+    target_ids = [torch.from_numpy(ids) for ids in np.split(targets, target_ends[1:-1])]
+    source = _padded([torch.cat([ids, torch.tensor([END])]) for ids in source_ids], UNKNOWN)
+    lengths = torch.tensor([len(ids) + 1 for ids in source_ids])
     padding = torch.arange(source.shape[1])[None] >= lengths[:, None]
-    prefix = _padded([torch.cat([torch.tensor([BEGIN]), ids]) for ids in answers], UNKNOWN)
-    right = _padded([torch.cat([ids, torch.tensor([END])]) for ids in answers], IGNORED)
+    prefix = _padded([torch.cat([torch.tensor([BEGIN]), ids]) for ids in target_ids], UNKNOWN)
+    right = _padded([torch.cat([ids, torch.tensor([END])]) for ids in target_ids], IGNORED)
     tokens = len(sources) + len(targets) + 2 * len(indices)
-    return Table(source, padding if padding.any() else None, prefix, right, tokens)
+    return PaddedBatch(source, padding if padding.any() else None, prefix, right, tokens)
 
 
 def _padded(rows: list[Tensor], fill: int) -> Tensor:

@@ -1,11 +1,12 @@
-"""The two small models that ship with the package: measures them, or trains such ones anew.
+"""The two small pretrained models of the package: measures them, or trains them again.
 
-    python benchmarks/pretrained.py measure                                         # on words they never saw
+    python benchmarks/pretrained.py measure                                         # on unseen words
     python benchmarks/pretrained.py transformer --minutes 3.8 --out runs/spelling   # on a GPU, as the included model
     python benchmarks/pretrained.py recurrent --minutes 3.8 --dropout 0.2 --out runs/spelling-recurrent
 
-Both learn the default task (English spelling to sound) from the same pairs with the same tokenisers. What is left in
-`--out/bundle` goes to src/regard/data/models/; its card carries the errors on the test part under "tested".
+Both are trained on the default task (English spelling to pronunciation) with the same pairs and
+tokenizers. Copy `--out/bundle` to src/regard/data/models/; its card has the error rates on the test
+part under "tested".
 """
 
 import argparse
@@ -22,9 +23,8 @@ from regard import bundle
 from regard.bundle import Bundle
 from regard.config import TextSettings, TrainSettings
 from regard.pretrained import MODELS
-from regard.text import Corpus, group_references
-from regard.train import cmudict as demo
-from regard.train import metrics
+from regard.text import Corpus, variants
+from regard.train import cmudict, metrics
 from regard.train.evaluation import decode
 from regard.train.run import Job, run
 
@@ -44,8 +44,8 @@ NAMES = {"ser": "phone error", "wer": "word error"}
 
 
 def train(options: argparse.Namespace) -> None:
-    """One model, left in `options.out`."""
-    parts = demo.unpack(options.out / "parts")
+    """Train one model in `options.out`."""
+    parts = cmudict.unpack(options.out / "parts")
     size = SIZES[options.family] | {"dropout": options.dropout} | json.loads(options.model)
     settings = TrainSettings(minutes=options.minutes, seed=options.seed, batch_tokens=options.batch_tokens)
     text = TextSettings(source_tokenizer="characters", target_tokenizer="words")
@@ -63,52 +63,54 @@ def train(options: argparse.Namespace) -> None:
     run(job)
 
 
-def tests(held: Bundle, parts: Path) -> dict[str, float]:
-    """Greedy answers to the whole test part against the dictionary: errors in per cent."""
-    questions = group_references(Corpus(demo.unpack(parts)["test"]))
-    words, device = list(questions), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def evaluate(trained: Bundle, parts: Path) -> dict[str, float]:
+    """Error rates of greedy decoding on the whole test part, in per cent."""
+    references = variants(Corpus(cmudict.unpack(parts)["test"]))
+    words, device = list(references), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     longest = 2 * max(map(len, words)) + 10
-    said = decode(held.model.to(device), held.source, held.target, words, reach={"most": longest}, device=device)
-    found = metrics.symbols(said, [questions[word] for word in words], kind=held.target.kind)
+    outputs = decode(
+        trained.model.to(device), trained.source, trained.target, words, reach={"most": longest}, device=device
+    )
+    found = metrics.symbols(outputs, [references[word] for word in words], kind=trained.target.kind)
     return {"words": len(words), **{name: round(value, 2) for name, value in found.items()}}
 
 
 def measure() -> list[Check]:
-    """What ships, against what its cards say."""
+    """The included models, compared with their cards."""
     made = []
     with tempfile.TemporaryDirectory() as folder:
         for name in sorted(path.name for path in MODELS.iterdir()):
-            held = bundle.load(MODELS / name)
-            found, said = tests(held, Path(folder) / "parts"), held.card["tested"]
-            for metric in ("ser", "wer"):  # answers may differ in the last bit between machines, and so in a word
-                told, within = f"{name}: {NAMES[metric]}, % of {found['words']:,} words", said[metric] + 0.1
-                made.append(Check(told, found[metric], 0.0, within, found[metric] <= within))
+            trained = bundle.load(MODELS / name)
+            found, stated = evaluate(trained, Path(folder) / "parts"), trained.card["tested"]
+            for metric in ("ser", "wer"):  # rounding may change a word
+                label, most = f"{name}: {NAMES[metric]}, % of {found['words']:,} words", stated[metric] + 0.1
+                made.append(Check(label, found[metric], 0.0, most, found[metric] <= most))
     return made
 
 
-def card(folder: Path) -> dict[str, float]:
-    """The figures of a model that was just trained; the card of its bundle keeps them."""
-    held = bundle.load(folder / "bundle")
-    tested = tests(held, folder / "parts")
-    plain = json.loads(json.dumps(held.card).replace(f"{folder}/parts/", ""))  # a card names files, not machines
-    family = {"transformer": "Transformer", "recurrent": "recurrent, Bahdanau's attention"}[held.settings.kind]
+def update_card(folder: Path) -> dict[str, float]:
+    """Evaluate a newly trained model and store the figures in its card."""
+    trained = bundle.load(folder / "bundle")
+    tested = evaluate(trained, folder / "parts")
+    plain = json.loads(json.dumps(trained.card).replace(f"{folder}/parts/", ""))  # without local paths
+    family = {"transformer": "Transformer", "recurrent": "recurrent, Bahdanau's attention"}[trained.settings.kind]
     on = f"{tested['words']:,} unseen test words"
     quality = [{"metric": NAMES[name], "value": tested[name], "unit": "%", "on": on} for name in NAMES]
     facts = {"title": f"English spelling → sound ({family})", "example": "attention", "machine": machine()}
     whole = plain | facts | {"tested": tested, "quality": quality}
-    bundle.save(folder / "bundle", replace(held, model=held.model.cpu(), card=whole))
+    bundle.save(folder / "bundle", replace(trained, model=trained.model.cpu(), card=whole))
     return tested
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("family", choices=["measure", *SIZES])
-    parser.add_argument("--out", type=Path, help="where a model is trained")
+    parser.add_argument("--out", type=Path, help="folder of the training run")
     parser.add_argument("--minutes", type=float, default=4.0)
-    parser.add_argument("--batch-tokens", type=int, default=16_384, help="tokens to a step")
+    parser.add_argument("--batch-tokens", type=int, default=16_384, help="tokens per step")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--model", default="{}", help="other settings of the model, as JSON")
+    parser.add_argument("--model", default="{}", help="more model settings, as JSON")
     options = parser.parse_args()
     if options.family == "measure":
         report("pretrained", measure())
@@ -117,7 +119,7 @@ def main() -> None:
         parser.error("--out is missing: the folder to train in")
     train(options)
     dev = bundle.load(options.out / "bundle").card["metrics"]
-    print(json.dumps({"family": options.family, "dev": dev, "test": card(options.out)}))
+    print(json.dumps({"family": options.family, "dev": dev, "test": update_card(options.out)}))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Training steps on the clock: many steps to a window and one wait at its end, the losses of a run, and what a run
-recorded and compiled on the way."""
+"""Timed training steps: windows of many steps with one synchronisation, the losses of a run, and
+the CUDA graphs and Triton kernels it needed."""
 
 import gc
 import statistics
@@ -19,13 +19,13 @@ from regard.text.tokenized_pairs import TokenizedPairs
 from regard.train.distributed import World
 from regard.train.loop import Trainer
 
-TOTAL = 10_000  # the length of the run that a schedule reckons with
+TOTAL = 10_000  # run length of the schedule
 Step = Callable[[], int]
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Medians over windows, and gigabytes of a GPU's memory at their peak."""
+    """Medians over windows, and the peak of GPU memory in gigabytes."""
 
     tokens: float
     steps: float
@@ -33,9 +33,9 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """What made a run ready: its seconds, CUDA graphs (`late` ones while the clock ran; all of a whole `epoch`), and
-    Triton kernels compiled or loaded (`unready` ones after the first rounds)."""
+class Captures:
+    """The warm-up of a run: seconds, CUDA graphs (`late`: captured while timed; `epoch`: of a whole
+    epoch) and Triton kernels compiled or loaded (`unready`: after the warm-up)."""
 
     seconds: float
     graphs: int
@@ -59,17 +59,17 @@ def trainer(
     batch_tokens: int,
     device: torch.device,
 ) -> Trainer:
-    """Regard's own training, as `regard train` makes it; equal arguments give equal weights and batches."""
+    """A trainer as in `regard train`; equal arguments give equal weights and batches."""
     torch.manual_seed(1)
     model = build(settings, *vocabularies).to(device)
     batches = Batches(pairs, batch_tokens=batch_tokens, seed=train.seed, max_tokens=512)
     return Trainer(model, batches, train, TOTAL, World(1, 0, device), rate=1e-3)
 
 
-def clocked(made: Trainer, *, windows: int, count: int, onwards: bool = False) -> tuple[Speed, Recorded]:
-    """How fast Regard's training goes once it is warm, and what it recorded. Every window has the same batches: a shape
-    is recorded when it comes again, so two rounds before the clock starts have met all of them. What batches bring that
-    were never met shows `onwards`, to the end of the epoch, off the clock."""
+def timed_training(made: Trainer, *, windows: int, count: int, onwards: bool = False) -> tuple[Speed, Captures]:
+    """The speed of Regard's training after its warm-up, and its captures. Every window has the same
+    batches; a shape is captured when it repeats, so two rounds of warm-up cover all of them.
+    `onwards` also trains the rest of the epoch, untimed, to count the captures of new batches."""
 
     def rewind() -> None:
         _rewind(made)
@@ -79,18 +79,17 @@ def clocked(made: Trainer, *, windows: int, count: int, onwards: bool = False) -
         for _ in range(2):
             rewind()
             speed(lambda: made.advance()[1], warm=count, windows=0, count=0)
-        wait()
+        synchronize()
         ready, early, before = time.perf_counter() - start, _graphs(made), len(kernels)
         found = speed(lambda: made.advance()[1], warm=0, windows=windows, count=count, begin=rewind)
         timed = _graphs(made)
         while onwards and made.epoch == 0:
             made.advance()
-    return found, Recorded(ready, timed, timed - early, before, _graphs(made), len(kernels) - before)
+    return found, Captures(ready, timed, timed - early, before, _graphs(made), len(kernels) - before)
 
 
-def fed(made: Trainer, *, windows: int, count: int) -> Speed:
-    """The speed of a warm run whose batches are all made ready before the clock starts; what another lacks beside it,
-    its steps wait for batches."""
+def prepared_speed(made: Trainer, *, windows: int, count: int) -> Speed:
+    """The speed with all batches prepared in advance; a slower run waits for its batches."""
     made.ahead.take = cache(made.ahead.take)  # type: ignore[method-assign]
     _rewind(made)
     return speed(lambda: made.advance()[1], warm=count, windows=windows, count=count, begin=lambda: _rewind(made))
@@ -101,16 +100,16 @@ def _rewind(made: Trainer) -> None:
 
 
 def speed(step: Step, *, warm: int, windows: int, count: int, begin: Callable[[], None] = lambda: None) -> Speed:
-    """The speed of a step that returns the tokens it learned from; `begin` comes before each window."""
+    """The speed of a step that returns its tokens; `begin` runs before each window."""
     for _ in range(warm):
         step()
     found = []
     for _ in range(windows):
         begin()
-        wait()
+        synchronize()
         start = time.perf_counter()
         tokens = sum(step() for _ in range(count))
-        wait()
+        synchronize()
         seconds = time.perf_counter() - start
         found.append((tokens / seconds, count / seconds))
     peak = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
@@ -119,13 +118,13 @@ def speed(step: Step, *, warm: int, windows: int, count: int, begin: Callable[[]
 
 
 def losses(made: Trainer, count: int) -> list[float]:
-    """The losses of the first steps, asked for at the end only."""
+    """The losses of the first steps, read only at the end."""
     return torch.stack([made.advance()[0].detach().clone() for _ in range(count)]).tolist()
 
 
 @contextmanager
 def compiled() -> Iterator[list[str]]:
-    """The Triton kernels that are compiled, or loaded from those compiled before, inside; none without Triton."""
+    """Collects the Triton kernels compiled or loaded inside; none without Triton."""
     names: list[str] = []
     try:
         from triton import knobs
@@ -148,14 +147,14 @@ def _graphs(made: Trainer) -> int:
     return len(made.captured.graphs) if made.captured else 0
 
 
-def wait() -> None:
-    """Until a GPU has done all it was asked."""
+def synchronize() -> None:
+    """Wait for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def forget() -> None:
-    """Give back what the run before held, so that each has the whole memory and a peak of its own."""
+def free_memory() -> None:
+    """Free the memory of the previous run and reset the peak."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

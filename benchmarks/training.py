@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 from harness import Check, machine, matmul_rate, report
-from peers import PEERS, bucketed, stepper
+from peers import PEERS, padded_batches, training_step
 
 from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.models import build
@@ -67,8 +67,8 @@ def contender(name: str, task: Task, settings: TransformerSettings, batch_tokens
         trainer = Trainer(model, batches, train, 1_000_000, world, rate=1e-3)
         return (lambda: trainer.advance()[1]), _parameters(model)
     peer = PEERS[name](settings, len(task.source), len(task.target))
-    tables = cycle(bucketed(task.pairs, batch_tokens, count=200, order=order))
-    return stepper(peer, tables, label_smoothing=SMOOTHING, clip=CLIP), _parameters(peer)
+    tables = cycle(padded_batches(task.pairs, batch_tokens, count=200, order=order))
+    return training_step(peer, tables, label_smoothing=SMOOTHING, clip=CLIP), _parameters(peer)
 
 
 def _parameters(model: torch.nn.Module) -> int:
@@ -237,7 +237,9 @@ def main() -> None:
             return profile(task, wanted, options)
         rate = matmul_rate()
         print(f"{machine()}, {torch.get_num_threads()} threads: matrix products {rate / 1e9:.0f} GF/s")
-        wasted = [table.wasted for table in bucketed(task.pairs, options.batch_tokens, count=200, order=options.peers)]
+        wasted = [
+            table.wasted for table in padded_batches(task.pairs, options.batch_tokens, count=200, order=options.peers)
+        ]
         print(f"the peers' batches ({options.peers}): {statistics.mean(wasted):.1%} padding; Regard's: none")
         checks = [check for t, settings in wanted for check in compare(t, task, settings, options, rate)]
     return report("training", checks)

@@ -1,7 +1,9 @@
-"""How fast a table of a million words answers, beside what memory allows: `python benchmarks/vectors.py`.
+"""Neighbours and analogies over a million word vectors, and reading vector files.
 
-A question must read the whole table once, so its ceiling is the bytes of the table over the bandwidth at which this
-machine reads memory, measured here. A file's ceiling is the time to read its bytes and do nothing with them.
+    python benchmarks/vectors.py
+
+A query must read the whole table once, so its ceiling is the size of the table over the measured
+memory bandwidth. The ceiling of a file is the time to read its bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from regard.vectors import Vectors
 class Check(NamedTuple):
     name: str
     value: float  # seconds, the median
-    ceiling: float  # seconds, if nothing but the bytes mattered
+    ceiling: float  # seconds to read the bytes
     target: float  # seconds
     ok: bool
 
 
 def seconds(action: Callable[[], object], repeats: int = 7) -> list[float]:
-    """The time of each repeat, after one that warms up."""
+    """The time of each repeat after a warm-up."""
     action()
     times = []
     for _ in range(repeats):
@@ -48,7 +50,7 @@ def check(name: str, action: Callable[[], object], ceiling: float, target: float
     return Check(name, round(value, 4), round(ceiling, 4), target, value <= target)
 
 
-def questions(words: int, dim: int) -> list[Check]:
+def queries(words: int, dim: int) -> list[Check]:
     """Neighbours and analogies over a large random table."""
     vectors = Vectors([f"word{i}" for i in range(words)], torch.randn(words, dim))
     size = vectors.table.numel() * vectors.table.element_size()
@@ -63,7 +65,7 @@ def questions(words: int, dim: int) -> list[Check]:
 
 
 def files(words: int, dim: int) -> list[Check]:
-    """Reading each format from a file in the page cache."""
+    """Read each format from a file in the page cache."""
     vectors = Vectors([f"word{i}" for i in range(words)], torch.randn(words, dim))
     checks = []
     with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +80,7 @@ def files(words: int, dim: int) -> list[Check]:
 
 
 def machine() -> str:
-    """Processor, cores and torch version; nothing that says whose machine it is."""
+    """Processor, cores and torch version."""
     name = platform.processor() or platform.machine()
     if shutil.which("lscpu"):
         lines = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -88,11 +90,11 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--words", type=int, default=1_000_000, help="words of the table that is asked")
-    parser.add_argument("--dim", type=int, default=100, help="numbers in a vector")
-    parser.add_argument("--file-words", type=int, default=100_000, help="words of the files that are read")
+    parser.add_argument("--words", type=int, default=1_000_000, help="words of the queried table")
+    parser.add_argument("--dim", type=int, default=100, help="dimensions of a vector")
+    parser.add_argument("--file-words", type=int, default=100_000, help="words of the files")
     arguments = parser.parse_args()
-    checks = questions(arguments.words, arguments.dim) + files(arguments.file_words, arguments.dim)
+    checks = queries(arguments.words, arguments.dim) + files(arguments.file_words, arguments.dim)
     print(f"{'':42}{'seconds':>10}{'ceiling':>10}{'target':>10}")
     for row in checks:
         print(f"{row.name:42}{row.value:10.4f}{row.ceiling:10.4f}{row.target:10.2f}  {'ok' if row.ok else 'TOO SLOW'}")

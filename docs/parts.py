@@ -18,9 +18,10 @@ HEAD = """# The parts of attention
 
 `weights = normalise(score(queries, keys) + bias)`, `output = weights · values`, over the keys a mask allows.
 
-`python docs/parts.py` generates this page from the code, and a test keeps it up to date. s is a score, q a query, k a
-key, d the dimension of one head, h a head, p a position. "Backends" lists those that support the part beside `reference`,
-which supports everything. `auto` picks the fastest from a table of measurements; `regard bench` measures your machine.
+`python docs/parts.py` generates this page from the code, and a test keeps it up to date. s is a
+score, q a query, k a key, d the dimension of one head, h a head, p a position. "Backends" lists those
+that support the part beside `reference`, which supports everything. `auto` picks the fastest from a
+table of measurements; `regard bench` measures your machine.
 """
 
 

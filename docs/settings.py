@@ -21,11 +21,12 @@ GROUPS: dict[str, tuple[str, type[SettingsGroup]]] = {
 }
 HEAD = """# Settings
 
-Pass a setting on the command line, `regard train pairs.tsv --set model.width=128`, or in a TOML file,
-`regard train pairs.tsv --config settings.toml`. None has to be set. A dash in the column "default"
-means that there is no fixed value; the description says what happens then.
+Pass a setting on the command line, `regard train pairs.tsv --set model.width=128`, or in a TOML
+file, `regard train pairs.tsv --config settings.toml`. None has to be set. A dash in the column
+"default" means that there is no fixed value; the description says what happens then.
 
-`python docs/settings.py` generates this page from `src/regard/config.py`, and a test keeps it up to date.
+`python docs/settings.py` generates this page from `src/regard/config.py`, and a test keeps it up to
+date.
 """
 
 
@@ -38,7 +39,7 @@ def allowed(kind: Any) -> str:
         return " or ".join(allowed(each) for each in get_args(kind) if each is not type(None))
     if origin is not None:
         kind = origin
-    names = {"bool": "true or false", "str": "text", "float": "number", "int": "integer"}
+    names = {"bool": "true or false", "str": "text", "float": "number", "int": "integer", "dict": "table"}
     return names.get(kind.__name__, kind.__name__)
 
 

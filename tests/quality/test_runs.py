@@ -1,4 +1,4 @@
-"""Trainings of the quality benchmark, in small: what is trained, what is evaluate, and what is report_set of it."""
+"""The quality benchmark on tiny data: its trainings, its figures and its tables."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ def test_every_recipe_has_valid_settings(name: str, data: Path, tmp_path: Path):
     assert f"DATA {CONVENTIONS[name].recipe}" in recipe
 
 
-def test_auto_is_told_nothing_but_the_seed(data: Path, tmp_path: Path):
+def test_auto_gets_nothing_but_the_seed(data: Path, tmp_path: Path):
     made = job(trial("scan-length", data, tmp_path, method="auto", seed=3))
     assert (made.model, made.size, made.train) == ({}, "auto", TrainSettings(seed=3))
 
@@ -64,7 +64,7 @@ def results(two: list[Trial]) -> list[dict]:
     return [attempt(one) for one in two]
 
 
-def test_trained_and_measured_on_dev_and_test(results: list[dict]):
+def test_trials_are_evaluated_on_dev_and_test(results: list[dict]):
     for result in results:
         assert "error" not in result
         assert set(result["figures"]) == {"dev exact", "test exact"}
@@ -79,7 +79,7 @@ def test_a_finished_trial_is_not_repeated(two, results):
     assert again["total_seconds"] != results[0]["total_seconds"]
 
 
-def test_models_together_and_what_is_kept_of_them(two, results, data: Path, tmp_path: Path, monkeypatch):
+def test_ensembles_are_evaluated_and_stored(two, results, data: Path, tmp_path: Path, monkeypatch):
     both = quality.ensembles(two, results)
     assert both[0]["method"] == "recipe, ensemble of 2"
     assert both[0]["parameters"] == 2 * results[0]["parameters"]
@@ -175,7 +175,7 @@ def test_dev_only_does_not_read_test_sets(two, results):
     assert set(evaluate([trial.out / "bundle"], trial)["figures"]) == {"dev exact"}
 
 
-def test_answers_may_be_far_longer_than_their_question(two, results):
+def test_outputs_may_be_far_longer_than_their_source(two, results):
     trained = bundle.load(two[0].out / "bundle")
     trained.card["longest"]["target"] = 40
     with torch.no_grad():  # it always generates token 5 and never ends
@@ -188,7 +188,7 @@ def test_answers_may_be_far_longer_than_their_question(two, results):
     assert output.split() == [trained.target.label(5)] * 90  # 2 · 40 + 10; the limit from the source would be 24
 
 
-def test_a_failure_is_told_and_the_others_go_on(two, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_failed_training_is_reported(two, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     bad = replace(two[0], overrides=("model.width=15",), out=tmp_path)
     assert "model.width = 15" in attempt(bad)["error"]
     results = [{"method": "recipe", "seed": 1, "error": "…"}]
@@ -247,7 +247,7 @@ def test_trials_do_not_overwrite_stored_results(data: Path, tmp_path: Path, caps
         )
 
 
-def test_what_is_set_is_not_told_of_auto_which_does_not_hear_it(data: Path, tmp_path: Path):
+def test_auto_ignores_overrides(data: Path, tmp_path: Path):
     made = trial(
         "scan-length", data, tmp_path, method="auto", overrides=("model.width=wrong",), run_length={"steps": 1}
     )

@@ -1,4 +1,4 @@
-"""Data sets are read as distributed: every pair on its side, variants ensembles, held-out sources in one part only."""
+"""Data sets are read as distributed: variants grouped, held-out sources in one part only."""
 
 import gzip
 import tarfile
