@@ -1,10 +1,11 @@
-"""Who decodes in benchmarks/decoding.py: Regard, HF `generate`, a plain nn.Transformer loop and CTranslate2.
+"""The systems of benchmarks/decoding.py: Regard, HF `generate`, nn.Transformer and CTranslate2.
 
-Regard, HF Marian and CTranslate2 hold the same weights. A trained model ends its answers itself (`forced` is None). One
-with random weights never would: each of its answers has `forced` tokens and takes one step more, for the end. Regard
-and HF must say it there and only there; CTranslate2 cannot be made to, and says one more token instead. It also forbids
-the end before the softmax, they after it. Greedy answers are equal nevertheless; beams rank otherwise (HF with both of
-these habits, `renormalize_logits` and no end, gives CTranslate2's beams).
+Regard, HF Marian and CTranslate2 have the same weights. A trained model generates its end token
+(`forced` is None). A model with random weights would not: its outputs have `forced` tokens and one
+more step for the end. Regard and HF must generate it there and only there; CTranslate2 does not
+support this and generates one more token instead. It also masks the end before the softmax, they
+after it. Greedy outputs are equal nevertheless; beams rank differently (HF with `renormalize_logits`
+and without a forced end gives CTranslate2's beams).
 """
 
 from collections.abc import Sequence
@@ -20,15 +21,15 @@ from regard.config import TransformerSettings as SettingsGroup
 from regard.inference import inference_model, search_all
 from regard.models import Transformer, build
 from regard.search import Beam, Greedy, SearchResult
-from regard.search.constraints import NEVER, shortest
+from regard.search.constraints import NEG_INF, min_length
 from regard.text import BEGIN, END, UNKNOWN
 
 Ids = list[list[int]]
-MOST = 60  # tokens that an answer of a trained model may have
+MOST = 60  # maximum output length of a trained model
 
 
-class Contender(Protocol):
-    """A way to decode. Only `run` is timed: turning ids into what a library takes, and back, is nobody's work."""
+class System(Protocol):
+    """A decoding system. Only `run` is timed, not the conversion of its inputs and outputs."""
 
     def given(self, sources: Ids) -> Any: ...
 
@@ -37,8 +38,8 @@ class Contender(Protocol):
     def answers(self, found: Any) -> Ids: ...
 
 
-def random_model(settings: SettingsGroup, source: int, target: int, *, seed: int = 1) -> Transformer:
-    """A model as it begins."""
+def random_model(settings: Settings, source: int, target: int, *, seed: int = 1) -> Transformer:
+    """A model with initial weights."""
     torch.manual_seed(seed)
     model = build(settings, source, target).eval()
     assert isinstance(model, Transformer)
@@ -46,12 +47,12 @@ def random_model(settings: SettingsGroup, source: int, target: int, *, seed: int
 
 
 class Regard:
-    """As the product searches: the swift twin, grouped, close calls decided alone."""
+    """Regard as in `regard predict`: fast engine, length batching, batch invariance."""
 
     def __init__(self, model: Transformer, forced: int | None, beam: int) -> None:
-        rules = () if forced is None else (shortest(forced),)
+        constraints = () if forced is None else (min_length(forced),)
         self.model, self.most = inference_model(model), forced or MOST
-        self.search = Greedy(rules) if beam == 1 else Beam(beam, rules=rules)
+        self.search = Greedy(constraints) if beam == 1 else Beam(beam, constraints=constraints)
 
     def given(self, sources: Ids) -> Ids:
         return sources
@@ -67,7 +68,7 @@ class Generate:
     """HF's `generate` with its cache, on scaled_dot_product_attention."""
 
     def __init__(self, model: Transformer, forced: int | None, beam: int) -> None:
-        self.model, self.forced = twin(model), forced
+        self.model, self.forced = to_marian(model), forced
         self.options = {
             "num_beams": beam,
             "do_sample": False,
@@ -90,15 +91,15 @@ class Generate:
         return [ids[: [*ids, END].index(END)] for ids in found[:, 1:].tolist()]
 
     def _ending(self, said: Tensor, scores: Tensor) -> Tensor:
-        """Only the end at the last place; HF's own forced end would count as certain and rank beams otherwise."""
+        """Allow only the end at the last position; HF's forced end would have probability 1."""
         if said.shape[1] <= self.forced:
             return scores
-        return torch.full_like(scores, NEVER).index_copy_(1, torch.tensor([END]), scores[:, END, None])
+        return torch.full_like(scores, NEG_INF).index_copy_(1, torch.tensor([END]), scores[:, END, None])
 
 
 class Loop(TorchTransformer):
-    """What people write first: nn.Transformer over the whole prefix at every step. Sources are read once. Its weights
-    are its own, as it begins, so that all its answers have `letters` tokens."""
+    """A plain loop: nn.Transformer over the whole prefix at every step; sources are encoded once. It
+    has its own initial weights, so all its outputs have `letters` tokens."""
 
     def __init__(self, settings: SettingsGroup, source: int, target: int, letters: int) -> None:
         super().__init__(settings, source, target)
@@ -117,7 +118,7 @@ class Loop(TorchTransformer):
             states = self.transformer.decoder(prefix, memory, tgt_mask=mask, tgt_is_causal=True)
             logits = F.linear(states[:, -1], self.target.weight)
             if time <= self.letters:
-                logits[:, END] = NEVER
+                logits[:, END] = NEG_INF
             said = torch.cat([said, logits.argmax(-1, keepdim=True)], 1)
         return said
 
@@ -148,14 +149,14 @@ class CTranslate2:
 
 
 def padded(sources: Ids) -> tuple[Tensor, Tensor]:
-    """Sources with their ends as rows of one length, and which places are real."""
+    """Padded sources with end tokens, and their attention mask."""
     rows = [torch.tensor([*ids, END]) for ids in sources]
     table = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=UNKNOWN)
     real = torch.arange(table.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
     return table, real.long()
 
 
-def twin(model: Transformer) -> nn.Module:
+def to_marian(model: Transformer) -> nn.Module:
     """HF's MarianMTModel with the weights of a Regard model."""
     source, target = (side.table.shape[0] for side in (model.source, model.target))
     marian = Marian(model.settings, source, target).marian.eval()
@@ -190,12 +191,12 @@ def _feed(theirs: Any, ours: Any) -> list[tuple[nn.Module, nn.Module]]:
 
 
 def save(model: Transformer, folder: Path) -> None:
-    """The same weights as a folder for CTranslate2, through its own loader for models of Marian's kind.
+    """Write the same weights as a folder for CTranslate2, through its own Bart loader.
 
-    Not its MarianMTLoader: that one drops the last token and starts from a zero vector, as Marian's own models do."""
+    Not its MarianMTLoader, which drops the last token and starts from a zero vector, as Marian does."""
     from ctranslate2.converters.transformers import BartLoader
 
-    marian = twin(model)
+    marian = to_marian(model)
     marian.config.normalize_before = marian.config.normalize_embedding = False
     spec = BartLoader().get_model_spec(marian)
     for register, side in (

@@ -26,7 +26,7 @@ from regard.config import PRESETS, TransformerSettings
 from regard.inference import inference_model, search_all
 from regard.models import Transformer as RegardTransformer
 from regard.search import Beam, Greedy, SearchResult
-from regard.search.constraints import NEVER, shortest
+from regard.search.constraints import NEG_INF, min_length
 from regard.text import END
 from regard.train import cmudict as demo
 
@@ -63,7 +63,7 @@ class Generated(Generate):
     def _ending(self, outputs: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if outputs.shape[1] <= LETTERS:
             return scores
-        only = torch.full_like(scores, NEVER)
+        only = torch.full_like(scores, NEG_INF)
         only[:, END] = scores[:, END]
         return only
 
@@ -79,8 +79,8 @@ class Regard:
 
     def with_beam(self, beam: int) -> "Regard":
         """Set the beam size."""
-        rules = (shortest(LETTERS),)
-        self.search = Greedy(rules) if beam == 1 else Beam(beam, rules=rules)
+        constraints = (min_length(LETTERS),)
+        self.search = Greedy(constraints) if beam == 1 else Beam(beam, constraints=constraints)
         return self
 
     def run(self, given: Ids) -> list[SearchResult]:

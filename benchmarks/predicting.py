@@ -1,11 +1,11 @@
-"""Predicting: `regard predict` from a cold start, and for a long file: rate, memory, killed and resumed.
+"""`regard predict` from a cold start and on a long file: rate, memory, kill and resume.
 
-    python benchmarks/predicting.py runs/demo/bundle                 # 200,000 words of the dictionary, killed twice
-    python benchmarks/predicting.py                                  # trains the demo's model for 3 minutes first
-    python benchmarks/predicting.py runs/demo/bundle --lines 5000    # a look
+    python benchmarks/predicting.py runs/demo/bundle                 # 200,000 words, killed twice
+    python benchmarks/predicting.py                                  # trains the demo model for 3 minutes first
+    python benchmarks/predicting.py runs/demo/bundle --lines 5000    # a short run
 
-Every figure is of the command itself, in a process of its own. Ceilings: importing torch alone for the cold start; for
-the long file, what the search does with the same words inside one process, no file read or written.
+Every figure is measured on the command itself, in a separate process. Ceilings: importing torch for
+the cold start; for the long file, searching the same words within one process without files.
 """
 
 import argparse
@@ -28,7 +28,7 @@ GROWTH = 1.1  # the peak of the last quarter's memory over that of the second
 
 
 def words(count: int, seed: int = 1) -> list[str]:
-    """So many words of the dictionary, shuffled; all of it again and again when it has too few."""
+    """Shuffled words of the dictionary, repeated if there are too few."""
     from regard.train.cmudict import dictionary
 
     known, draw = sorted({word for word, _ in dictionary()}), random.Random(seed)
@@ -40,12 +40,12 @@ def words(count: int, seed: int = 1) -> list[str]:
 
 
 def regard(*arguments: object) -> list[str]:
-    """The command as a list of words."""
+    """The command line of a `regard` command."""
     return [sys.executable, "-m", "regard", *map(str, arguments)]
 
 
 def seconds(command: list[str], repeats: int = REPEATS) -> float:
-    """The median wall time of a command, its first run left out."""
+    """The median wall time of a command without its first run."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
@@ -55,7 +55,7 @@ def seconds(command: list[str], repeats: int = REPEATS) -> float:
 
 
 def cold(bundle: Path, home: Path, beam: int) -> list[Check]:
-    """One word, and 2,000, with everything that has to be loaded."""
+    """One word and 2,000 words, including all loading."""
     some = home / "some.txt"
     some.write_text("".join(f"{word}\n" for word in words(2_000, seed=2)))
     torch = seconds([sys.executable, "-c", "import torch"])
@@ -67,18 +67,18 @@ def cold(bundle: Path, home: Path, beam: int) -> list[Check]:
     return checks
 
 
-def searching(bundle: Path, beam: int) -> list[Check]:
-    """Words a second of the search, greedy and with a beam, once everything is loaded."""
+def search_rates(bundle: Path, beam: int) -> list[Check]:
+    """Words/s of the search, greedy and with a beam, after loading."""
     some, wanted = words(5_000, seed=3), {1: 1_500.0, beam: 700.0}
-    rates = {size: inside(bundle, some, size) for size in wanted}
+    rates = {size: in_process_rate(bundle, some, size) for size in wanted}
     return [
         Check(f"search, beam {size}, words/s", rates[size], None, wanted[size], rates[size] >= wanted[size])
         for size in wanted
     ]
 
 
-def watched(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1) -> Iterator[tuple[float, int, float]]:
-    """While a job runs: the time, the lines that are surely written, and its resident megabytes."""
+def monitor(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1) -> Iterator[tuple[float, int, float]]:
+    """While a job runs: the time, the committed lines and its resident megabytes."""
     while process.poll() is None:
         try:
             done = json.loads(progress.read_text())["lines"]
@@ -90,13 +90,13 @@ def watched(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1
 
 
 def long(bundle: Path, home: Path, count: int, beam: int, kills: int) -> list[Check]:
-    """A long file: whole, and again with kills; rate by quarter, memory over time, nothing lost or doubled."""
+    """A long file, uninterrupted and with kills: rate and memory by quarter, lost or doubled lines."""
     data, whole, killed = (home / name for name in ("lines.txt", "whole.txt", "killed.txt"))
     asked = words(count)
     data.write_text("".join(f"{word}\n" for word in asked))
     command = regard("predict", bundle, "--input", data, "--beam", beam, "--output")
     process = subprocess.Popen([*command, str(whole)])
-    marks = [mark for mark in watched(process, home / "whole.txt.progress") if mark[2] and mark[1]]
+    marks = [mark for mark in monitor(process, home / "whole.txt.progress") if mark[2] and mark[1]]
     end = time.perf_counter()
     assert process.returncode == 0
     marks.append((end, count, marks[-1][2]))
@@ -106,8 +106,8 @@ def long(bundle: Path, home: Path, count: int, beam: int, kills: int) -> list[Ch
         print(f"{part:>7}  {rate:>8,.0f}  {peak:>8,.0f}")
     rate = (marks[-1][1] - marks[0][1]) / (marks[-1][0] - marks[0][0])
     steady, grown = rates[3] / rates[0], peaks[3] / peaks[1]
-    ceiling = inside(bundle, asked, beam)
-    restarted(command, killed, count, kills)
+    ceiling = in_process_rate(bundle, asked, beam)
+    run_with_kills(command, killed, count, kills)
     lines = killed.read_text().splitlines()
     return [
         Check(f"{count:,} lines, beam {beam}, lines/s", rate, ceiling, 0.9 * ceiling, rate >= 0.9 * ceiling),
@@ -117,19 +117,22 @@ def long(bundle: Path, home: Path, count: int, beam: int, kills: int) -> list[Ch
         Check("lines lost after the kills", count - len(lines), 0, 0, len(lines) >= count),
         Check("lines doubled after the kills", max(0, len(lines) - count), 0, 0, len(lines) <= count),
         Check(
-            "lines that differ from the whole run", *differing(lines, whole), 0, lines == whole.read_text().splitlines()
+            "lines that differ from the whole run",
+            *count_differences(lines, whole),
+            0,
+            lines == whole.read_text().splitlines(),
         ),
     ]
 
 
-def differing(lines: list[str], whole: Path) -> tuple[float, float]:
-    """How many lines are not where they are in the file that nobody stopped."""
+def count_differences(lines: list[str], whole: Path) -> tuple[float, float]:
+    """The number of lines that differ from the uninterrupted run."""
     right = whole.read_text().splitlines()
     return abs(len(right) - len(lines)) + sum(a != b for a, b in zip(right, lines, strict=False)), 0
 
 
 def quarter(marks: list[tuple[float, int, float]], count: int, part: int) -> tuple[float, float]:
-    """The rate within one quarter of the lines, and the most memory there."""
+    """The rate and peak memory within one quarter of the lines."""
     low, high = part * count / 4, (part + 1) * count / 4
     first = min(marks, key=lambda mark: abs(mark[1] - low))
     last = min(marks, key=lambda mark: abs(mark[1] - high))
@@ -137,8 +140,8 @@ def quarter(marks: list[tuple[float, int, float]], count: int, part: int) -> tup
     return (last[1] - first[1]) / max(1e-9, last[0] - first[0]), max(inner)
 
 
-def inside(bundle: Path, asked: list[str], beam: int, most: int = 20_000) -> float:
-    """Words a second when nothing is read, written or loaded."""
+def in_process_rate(bundle: Path, asked: list[str], beam: int, most: int = 20_000) -> float:
+    """Words/s without reading, writing or loading."""
     script = (
         "import sys, time, json, regard\n"
         f"t = regard.load({str(bundle)!r}); search = t.search(beam={beam}); words = json.load(sys.stdin)\n"
@@ -151,35 +154,37 @@ def inside(bundle: Path, asked: list[str], beam: int, most: int = 20_000) -> flo
     return float(done.stdout)
 
 
-def restarted(command: list[str], out: Path, count: int, kills: int) -> None:
-    """The same job, killed after each share of it and then let go on to its end."""
+def run_with_kills(command: list[str], out: Path, count: int, kills: int) -> None:
+    """Run the job, kill it at equal intervals, then let it finish."""
     progress = out.with_name(f"{out.name}.progress")
     for number in range(1, kills + 1):
         process = subprocess.Popen([*command, str(out)], stderr=subprocess.DEVNULL)
-        for _, done, _ in watched(process, progress, 0.02):
+        for _, done, _ in monitor(process, progress, 0.02):
             if done >= number * count / (kills + 1):
                 process.kill()
         print(
-            f"killed after {json.loads(progress.read_text())['lines']:,} lines" if process.wait() else "ended too soon"
+            f"killed after {json.loads(progress.read_text())['lines']:,} lines"
+            if process.wait()
+            else "finished before the kill"
         )
     subprocess.run([*command, str(out)], check=True, stderr=subprocess.DEVNULL)
 
 
 def main() -> None:
-    """Read the options, measure, report."""
+    """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundle", type=Path, nargs="?", help="of the default task; trained anew when left out")
+    parser.add_argument("bundle", type=Path, nargs="?", help="model of the default task (default: train one)")
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--kills", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=3.0, help="to train for when no bundle is given")
+    parser.add_argument("--minutes", type=float, default=3.0, help="training time if no bundle is given")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home, bundle = Path(folder), options.bundle
         if bundle is None:
             subprocess.run(regard("demo", "--minutes", options.minutes, "--out", home / "demo"), check=True)
             bundle = home / "demo/bundle"
-        checks = cold(bundle, home, options.beam) + searching(bundle, options.beam)
+        checks = cold(bundle, home, options.beam) + search_rates(bundle, options.beam)
         checks += long(bundle, home, options.lines, options.beam, options.kills)
     report("predicting", checks)
 

@@ -1,11 +1,12 @@
-"""Training speed on the default task: real tokens/s of one model on Regard, on torch.nn.Transformer and on HF Marian.
+"""Training speed on the default task: tokens/s of Regard, torch.nn.Transformer and HF Marian.
 
     python benchmarks/training.py                     # two sizes, with and without dropout
     python benchmarks/training.py --width 64 --steps 100
-    python benchmarks/training.py --profile           # where Regard's time goes
+    python benchmarks/training.py --profile           # profile of Regard
 
-A step is forward, backward, clipping and AdamW. Padding does not count as tokens. Regard runs as the product does, with
-its own batches read from disk within the step; the peers' batches are sorted and made before the clock starts.
+A step is forward, backward, clipping and AdamW. Padding does not count as tokens. Regard reads its
+batches from disk within the step, as `regard train`; the peers' batches are sorted and prepared before
+timing starts.
 """
 
 import argparse
@@ -31,14 +32,14 @@ from regard.train import cmudict as demo
 from regard.train.distributed import World
 from regard.train.loop import Trainer
 
-TURN = 4  # steps before the next contender's turn
+TURN = 4  # steps before the next system's turn
 SMOOTHING, CLIP = 0.1, 1.0
 NAMES = ("regard", *PEERS)
 Step = Callable[[], int]
 
 
 class Task:
-    """The default task's training part as ids in a folder, made once and opened by every process."""
+    """The training part of the default task as ids in a folder, shared by all processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,8 +57,8 @@ class Task:
         tokenize_corpus(zip(sources, targets, strict=True), *sides, self.folder / "ids", workers=1)
 
 
-def contender(name: str, task: Task, settings: TransformerSettings, batch_tokens: int, order: str) -> tuple[Step, int]:
-    """A training step that returns the tokens it learned from, and the model's parameters."""
+def make_step(name: str, task: Task, settings: TransformerSettings, batch_tokens: int, order: str) -> tuple[Step, int]:
+    """A training step that returns its tokens, and the number of parameters."""
     torch.manual_seed(1)
     if name == "regard":
         model = build(settings, len(task.source), len(task.target))
@@ -76,7 +77,7 @@ def _parameters(model: torch.nn.Module) -> int:
 
 
 def speeds(steps: dict[str, Step], count: int) -> dict[str, list[float]]:
-    """Real tokens/s of each contender, turn by turn; who begins changes, so that noise hits all alike."""
+    """Real tokens/s of each system, alternating in changing order, so that noise affects all."""
     for step in steps.values():
         for _ in range(2 * TURN):
             step()
@@ -91,23 +92,23 @@ def speeds(steps: dict[str, Step], count: int) -> dict[str, list[float]]:
 
 
 def ceiling(task: Task, settings: TransformerSettings, rate: float) -> float:
-    """Tokens/s if every matrix product ran at the machine's rate and nothing else took time.
+    """Tokens/s if all matrix products ran at the machine's rate and nothing else took time.
 
     Multiply-adds forward; backward takes twice as many; each is two operations.
     """
     width, ffn_width = settings.width, settings.ffn_width
     sources, targets = (lengths.astype(float) + 1 for lengths in (task.pairs.source_lengths, task.pairs.target_lengths))
     feed = (3 if settings.activation == "swiglu" else 2) * width * ffn_width
-    asking = settings.encoder_layers * (4 * width**2 + feed) + settings.decoder_layers * 2 * width**2
-    answering = settings.decoder_layers * (6 * width**2 + feed) + width * len(task.target)
+    encoder = settings.encoder_layers * (4 * width**2 + feed) + settings.decoder_layers * 2 * width**2
+    decoder = settings.decoder_layers * (6 * width**2 + feed) + width * len(task.target)
     maps = settings.encoder_layers * 2 * width * sources**2
     maps = maps + settings.decoder_layers * width * (targets * (targets + 1) + 2 * sources * targets)
-    work = asking * sources.sum() + answering * targets.sum() + maps.sum()
+    work = encoder * sources.sum() + decoder * targets.sum() + maps.sum()
     return rate * (sources.sum() + targets.sum()) / (3 * 2 * work)
 
 
 def peak(name: str, task: Task, settings: TransformerSettings, options: argparse.Namespace) -> float:
-    """Megabytes by which training makes a process of its own grow: weights, gradients, moments and activations."""
+    """Memory growth of training in a separate process, in megabytes."""
     request = {"name": name, "folder": str(task.folder), "settings": settings.model_dump()}
     chosen = {"batch_tokens": options.batch_tokens, "order": options.peers, "steps": min(5, options.steps)}
     command = [sys.executable, __file__, "--grow", json.dumps({**request, **chosen})]
@@ -116,31 +117,31 @@ def peak(name: str, task: Task, settings: TransformerSettings, options: argparse
 
 
 def grow(request: dict) -> float:
-    """The growth, measured inside that process. A small model first: what libraries load is not training's."""
+    """Measure the growth inside that process, after a small model has loaded all libraries."""
     task, settings = Task(Path(request["folder"])), TransformerSettings(**request["settings"])
     small = settings.model_copy(update={"width": 8 * settings.heads, "ffn_width": 16})
-    contender(request["name"], task, small, 128, request["order"])[0]()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far (Linux)
+    make_step(request["name"], task, small, 128, request["order"])[0]()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak (Linux)
     before = resident("VmRSS")
-    step, _ = contender(request["name"], task, settings, request["batch_tokens"], request["order"])
+    step, _ = make_step(request["name"], task, settings, request["batch_tokens"], request["order"])
     for _ in range(request["steps"]):
         step()
     return (resident("VmHWM") - before) / 2**10
 
 
 def resident(field: str) -> int:
-    """Kilobytes of memory this process holds (VmRSS) or held at its peak (VmHWM)."""
+    """Resident kilobytes of this process, now (VmRSS) or at its peak (VmHWM)."""
     return int(Path("/proc/self/status").read_text().split(f"{field}:")[1].split()[0])
 
 
 def compare(
     title: str, task: Task, settings: TransformerSettings, options: argparse.Namespace, rate: float
 ) -> list[Check]:
-    """One size with one dropout: a line for each contender, and the checks."""
-    made = {name: contender(name, task, settings, options.batch_tokens, options.peers) for name in NAMES}
+    """Print one line per system for one size and dropout; the checks."""
+    made = {name: make_step(name, task, settings, options.batch_tokens, options.peers) for name in NAMES}
     found = speeds({name: step for name, (step, _) in made.items()}, options.steps)
     limit = ceiling(task, settings, rate)
-    print(f"\n{title}, dropout {settings.dropout}, {options.batch_tokens:,} tokens to a step")
+    print(f"\n{title}, dropout {settings.dropout}, {options.batch_tokens:,} tokens per step")
     print(f"{'':16} {'parameters':>10} {'tokens/s':>10} {'of ceiling':>10} {'regard is':>10} {'peak MB':>8}")
     ratios = {}
     for name in NAMES:
@@ -163,15 +164,15 @@ def compare(
 
 
 def profile(task: Task, wanted: list[tuple[str, TransformerSettings]], options: argparse.Namespace) -> None:
-    """Where Regard's time goes, operation by operation, for each size and dropout."""
+    """Profile Regard for each size and dropout."""
     for title, settings in wanted:
         print(f"\n{title}, dropout {settings.dropout}")
         operations(task, settings, options)
 
 
 def operations(task: Task, settings: TransformerSettings, options: argparse.Namespace) -> None:
-    """One table; the time of Python itself shows as what is missing from the sum."""
-    step, _ = contender("regard", task, settings, options.batch_tokens, options.peers)
+    """Print one profile; the time in Python is what the sum lacks."""
+    step, _ = make_step("regard", task, settings, options.batch_tokens, options.peers)
     for _ in range(5):
         step()
     start = time.perf_counter()
@@ -208,24 +209,24 @@ def rows(options: argparse.Namespace) -> list[tuple[str, TransformerSettings]]:
 
 
 def arguments() -> argparse.Namespace:
-    """What may be chosen."""
-    parser = argparse.ArgumentParser(description="real tokens/s in training, beside two peers")
-    parser.add_argument("--width", type=int, help="one size only: this width, 2+2 layers, hidden 4 × width")
-    parser.add_argument("--batch-tokens", type=int, default=2048, help="source and target tokens to a step")
-    parser.add_argument("--steps", type=int, default=40, help="steps measured for each contender")
-    parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0], help="the shares to compare")
+    """The command line."""
+    parser = argparse.ArgumentParser(description="real tokens/s in training, compared with two peers")
+    parser.add_argument("--width", type=int, help="one size only: this width, 2+2 layers, ffn_width 4 × width")
+    parser.add_argument("--batch-tokens", type=int, default=2048, help="source and target tokens per step")
+    parser.add_argument("--steps", type=int, default=40, help="measured steps per system")
+    parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0], help="dropout rates to compare")
     orders = ("sorted", "regard", "random")
     parser.add_argument(
-        "--peers", choices=orders, default="sorted", help="the peers' batches: their best case, Regard's own, or any"
+        "--peers", choices=orders, default="sorted", help="the peers' batches: sorted (best case), Regard's, or random"
     )
-    parser.add_argument("--threads", type=int, default=2, help="cores to use")
-    parser.add_argument("--profile", action="store_true", help="show where Regard's time goes, and stop")
+    parser.add_argument("--threads", type=int, default=2, help="number of threads")
+    parser.add_argument("--profile", action="store_true", help="profile Regard and stop")
     parser.add_argument("--grow", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
-    """Everything."""
+    """Measure and report."""
     options = arguments()
     torch.set_num_threads(options.threads)
     if options.grow:
