@@ -60,7 +60,7 @@ def decode(trained: bundle.Bundle, words: list[str], size: int, search: Search, 
     for start in range(0, len(words), size):
         encoded = [trained.source.encode(word) for word in words[start : start + size]]
         ids = [torch.tensor(some, dtype=torch.long) for some in encoded]
-        batch = ended(Ragged.of(ids))
+        batch = with_end(Ragged.of(ids))
         found = method(search, model, batch, length_limits(batch.lengths))
         outputs += [result.hypotheses[0].ids for result in found]
     return outputs

@@ -165,13 +165,13 @@ def ceilings(case: Case, rate: float) -> tuple[float, float]:
     width, decoder_layers = settings.width, settings.decoder_layers
     feed = 2 * width * settings.ffn_width
     encoder = settings.encoder_layers * (4 * width**2 + feed)
-    remember = decoder * 2 * width**2
-    step = decoder * (6 * width**2 + feed) + width * len(case.size.model.target.table)
+    remember = decoder_layers * 2 * width**2
+    step = decoder_layers * (6 * width**2 + feed) + width * len(case.size.model.target.table)
     rows = [batch * (case.beam if place else 1) for place in range(time_)]
     past = sum(row * (place + 1) for place, row in enumerate(rows))
-    maps = 2 * width * (settings.encoder_layers * batch * time_**2 + decoder * (past + sum(rows) * time_))
+    maps = 2 * width * (settings.encoder_layers * batch * time_**2 + decoder_layers * (past + sum(rows) * time_))
     work = batch * time_ * (encoder + remember) + sum(rows) * step + maps
-    cache = 2 * width * decoder * (past + time_ * batch * time_)
+    cache = 2 * width * decoder_layers * (past + time_ * batch * time_)
     read = 4 * (encoder + remember + time_ * step + cache)
     tokens = batch * case.size.letters
     return tokens * rate / (2 * work), tokens * reading(read / time_) / read

@@ -17,7 +17,7 @@ from peers import LONGEST, Marian, TorchTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import TransformerSettings as SettingsGroup
+from regard.config import TransformerSettings
 from regard.inference import inference_model, search_all
 from regard.models import Transformer, build
 from regard.search import Beam, Greedy, SearchResult
@@ -38,7 +38,7 @@ class System(Protocol):
     def answers(self, found: Any) -> Ids: ...
 
 
-def random_model(settings: Settings, source: int, target: int, *, seed: int = 1) -> Transformer:
+def random_model(settings: TransformerSettings, source: int, target: int, *, seed: int = 1) -> Transformer:
     """A model with initial weights."""
     torch.manual_seed(seed)
     model = build(settings, source, target).eval()
@@ -101,7 +101,7 @@ class Loop(TorchTransformer):
     """A plain loop: nn.Transformer over the whole prefix at every step; sources are encoded once. It
     has its own initial weights, so all its outputs have `letters` tokens."""
 
-    def __init__(self, settings: SettingsGroup, source: int, target: int, letters: int) -> None:
+    def __init__(self, settings: TransformerSettings, source: int, target: int, letters: int) -> None:
         super().__init__(settings, source, target)
         self.letters = letters
         self.eval()

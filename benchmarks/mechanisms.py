@@ -42,7 +42,7 @@ from mechanisms_tables import (
 
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
-from regard.text import Corpus, variants
+from regard.text import Corpus, group_references
 from regard.train import cmudict, metrics
 from regard.train.evaluation import decode
 from regard.train.prepare import prepare
@@ -59,7 +59,7 @@ class Bench:
         self.folder, self.options = folder, options
         parts = cmudict.unpack(folder)
         self.train, self.dev = Corpus(parts["train"]), Corpus(parts["dev"])
-        self.references = variants(self.dev)
+        self.references = group_references(self.dev)
         shared = folder / "data"
         prepare(self.train, self.dev, TextSettings(), options.seed, shared, lambda text: None)
 

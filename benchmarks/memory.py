@@ -89,7 +89,7 @@ def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
 
 def epochs(out: Path) -> int:
     """Read some batches of several epochs."""
-    from regard.text import Batches, Pairs
+    from regard.text import Batches, TokenizedPairs
 
     batches = Batches(TokenizedPairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, max_tokens=512)
     tokens = 0

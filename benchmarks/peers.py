@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import TransformerSettings as Settings
+from regard.config import TransformerSettings
 from regard.positions import Sinusoidal
 from regard.text import BEGIN, END, UNKNOWN, Batches, TokenizedPairs
 from regard.train.optimizers import optimizers
@@ -42,7 +42,7 @@ class PaddedBatch:
 class TorchTransformer(nn.Module):
     """torch.nn.Transformer with embeddings, positions and output around it."""
 
-    def __init__(self, settings: Settings, source: int, target: int) -> None:
+    def __init__(self, settings: TransformerSettings, source: int, target: int) -> None:
         super().__init__()
         sizes = (settings.width, settings.heads, settings.ffn_width, settings.dropout)
         encoder_layer = nn.TransformerEncoderLayer(*sizes, activation="relu", batch_first=True)
@@ -92,7 +92,7 @@ def _only_residual_dropout(*layers: nn.Module) -> None:
 class Marian(nn.Module):
     """HF's MarianMTModel from a small configuration."""
 
-    def __init__(self, settings: Settings, source: int, target: int) -> None:
+    def __init__(self, settings: TransformerSettings, source: int, target: int) -> None:
         super().__init__()
         from transformers import MarianConfig, MarianMTModel
 
@@ -157,7 +157,7 @@ def training_step(
 
 
 def padded_batches(
-    pairs: Pairs, batch_tokens: int, *, count: int, order: str = "sorted", seed: int = 1
+    pairs: TokenizedPairs, batch_tokens: int, *, count: int, order: str = "sorted", seed: int = 1
 ) -> list[PaddedBatch]:
     """`count` batches of a token budget: "sorted" by length and drawn at random (the best case),
     those of Regard ("regard"), or "random" pairs, as in many scripts."""
@@ -173,7 +173,7 @@ def padded_batches(
     return [_padded_batch(pairs, groups[place]) for place in chosen]
 
 
-def _padded_batch(pairs: Pairs, indices: np.ndarray) -> PaddedBatch:
+def _padded_batch(pairs: TokenizedPairs, indices: np.ndarray) -> PaddedBatch:
     (sources, source_ends), (targets, target_ends) = pairs.gather(indices)
     source_ids = [torch.from_numpy(ids) for ids in np.split(sources, source_ends[1:-1])]
     target_ids = [torch.from_numpy(ids) for ids in np.split(targets, target_ends[1:-1])]

@@ -23,7 +23,7 @@ from regard import bundle
 from regard.bundle import Bundle
 from regard.config import TextSettings, TrainSettings
 from regard.pretrained import MODELS
-from regard.text import Corpus, variants
+from regard.text import Corpus, group_references
 from regard.train import cmudict, metrics
 from regard.train.evaluation import decode
 from regard.train.run import Job, run
@@ -65,7 +65,7 @@ def train(options: argparse.Namespace) -> None:
 
 def evaluate(trained: Bundle, parts: Path) -> dict[str, float]:
     """Error rates of greedy decoding on the whole test part, in per cent."""
-    references = variants(Corpus(cmudict.unpack(parts)["test"]))
+    references = group_references(Corpus(cmudict.unpack(parts)["test"]))
     words, device = list(references), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     longest = 2 * max(map(len, words)) + 10
     outputs = decode(
