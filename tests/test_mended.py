@@ -50,9 +50,9 @@ def test_a_switch_of_the_process_is_as_it_was_after_threads_that_overlap():
 
 def test_layers_of_a_batch_share_one_mask():
     lengths = torch.tensor([2, 3])
-    assert Inside(lengths) == Inside(lengths)
-    assert hash(causal & Inside(lengths)) == hash(causal & Inside(lengths))
-    assert Inside(lengths) != Inside(lengths.clone())
+    assert Inside(residual_norms) == Inside(residual_norms)
+    assert hash(causal & Inside(residual_norms)) == hash(causal & Inside(residual_norms))
+    assert Inside(residual_norms) != Inside(lengths.clone())
 
 
 @pytest.mark.parametrize("share", [0.0015, 0.999])

@@ -7,7 +7,7 @@ import pytest
 
 import regard
 from regard.search import Beam
-from regard.trace import tree
+from regard.trace import beam_tree
 from tests.browser.conftest import download_export, until
 
 SOURCE = "attention"
@@ -15,7 +15,7 @@ SOURCE = "attention"
 
 @pytest.fixture(scope="module")
 def made():
-    return tree(regard.load("spelling"), SOURCE, Beam(4))
+    return beam_tree(regard.load("spelling"), SOURCE, Beam(4))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def chosen(page) -> str:
 
 
 def words(made, number: int) -> str:
-    return signed(" ".join(made.said(number)))
+    return signed(" ".join(made.prefix_labels(number)))
 
 
 def signed(text: str) -> str:
@@ -75,7 +75,7 @@ def test_who_fell_can_be_asked_why_and_revived(page, made):
     page.locator(f'[data-node="{fell.number}"]').click()
     page.get_by_role("button", name="Answer from here").click()
     until(page, "[...document.querySelectorAll('h2')].some(one => one.innerText === 'Answered without beams')")
-    said = " ".join(made.said(fell.number))
+    said = " ".join(made.prefix_labels(fell.number))
     assert page.get_by_text(re.compile(f"answers greedily: {re.escape(said)} ")).is_visible()
     page.get_by_role("button", name="Take the edits away").click()
     until(page, "document.querySelectorAll('[data-node]').length > 0")
@@ -86,7 +86,7 @@ def test_a_beginning_becomes_the_target_everywhere(page, made):
     page.locator(f'[data-node="{kept.number}"]').click()
     page.get_by_role("button", name="Use as given target").click()
     until(page, "document.querySelector('#given').value === 'given'")
-    said = " ".join(made.said(kept.number))
+    said = " ".join(made.prefix_labels(kept.number))
     until(page, f"[...document.querySelectorAll('input')].some(box => box.value === {json.dumps(said)})")
     until(page, "document.querySelectorAll('[data-node]').length > 0")
     assert page.locator("[data-node]").count() == len(made.nodes)  # the search is the same

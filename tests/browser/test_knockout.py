@@ -5,7 +5,7 @@ import re
 import pytest
 
 import regard
-from regard.trace import agreement, aligned, causes, record
+from regard.trace import agreement, alignment_matrix, occlusion, record
 from tests.browser.conftest import download_export, until
 
 SOURCE = "attention"
@@ -15,7 +15,7 @@ SOURCE = "attention"
 def known():
     pipeline = regard.load("spelling")
     trace = record(pipeline, SOURCE, search=pipeline.search(beam=1))
-    return pipeline, trace, causes(pipeline, trace)
+    return pipeline, trace, occlusion(pipeline, trace)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_heads_are_cut_and_given_back(page, known):
 def test_attention_against_cause(page, known):
     _, trace, effects = known
     until(page, "document.querySelector('[data-told]') !== null")
-    weights = aligned(trace)
+    weights = alignment_matrix(trace)
     looked, needed = (int(matrix[4].argmax()) for matrix in (weights, effects))
     told = page.locator("[data-told]").inner_text()
     assert looked != needed
@@ -89,7 +89,7 @@ def test_attention_against_cause(page, known):
     rank = page.locator("[data-rank]").inner_text()
     assert number(rank.rsplit(" ", 1)[1]) == pytest.approx(agreement(weights, effects), abs=1e-3)
     page.get_by_label("Weights of").select_option("dec.1.cross")
-    rank = agreement(aligned(trace, "dec.1.cross"), effects)
+    rank = agreement(alignment_matrix(trace, "dec.1.cross"), effects)
     until(page, f"document.querySelector('[data-rank]').innerText === 'rank correlation {rank:.3f}'.replace('-', '−')")
     view = page.locator('[data-view="knockout.against"]')
     view.get_by_role("button", name=re.compile("as a table")).click()

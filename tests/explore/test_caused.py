@@ -3,7 +3,7 @@
 import pytest
 
 from regard.search import Beam
-from regard.trace import agreement, aligned, causes, record
+from regard.trace import agreement, alignment_matrix, occlusion, record
 from tests.explore.small import SOURCE
 
 
@@ -12,11 +12,11 @@ def test_effects_and_how_weights_agree_with_them(web, models, ids, asked, family
     pipeline = models[ids[family]].pipeline
     trace = record(pipeline, SOURCE, search=Beam(3))
     assert [piece["id"] for piece in asked["following"]] == [piece.id for piece in trace.following]
-    truth = causes(pipeline, trace)
+    truth = occlusion(pipeline, trace)
     assert [[pytest.approx(value, abs=1e-4) for value in row] for row in truth.tolist()] == found["effects"]
     names = ["mean", *(one["name"] for one in asked["attentions"] if one["kind"] == "cross")]
     assert list(found["ranks"]) == names
-    assert found["ranks"] == pytest.approx({name: agreement(aligned(trace, name), truth) for name in names}, abs=0.02)
+    assert found["ranks"] == pytest.approx({name: agreement(alignment_matrix(trace, name), truth) for name in names}, abs=0.02)
 
 
 def test_causes_of_an_edited_model_are_refused(web, ids, family):

@@ -4,7 +4,7 @@ import pytest
 
 from regard.search import Beam
 from regard.text import BEGIN
-from regard.trace import tree
+from regard.trace import beam_tree
 from tests.explore.small import SOURCE
 
 
@@ -12,7 +12,7 @@ from tests.explore.small import SOURCE
 def test_the_tree_of_the_search(web, models, ids, asked, family, width):
     pipeline = models[ids[family]].pipeline
     found = web.get(f"/api/trace/{asked['id']}/beam", params={"width": width}).json()
-    made = tree(pipeline, SOURCE, Beam(width))
+    made = beam_tree(pipeline, SOURCE, Beam(width))
     assert [(node["number"], node["parent"], node["id"], node["fate"], node["rival"]) for node in found["nodes"]] == [
         (node.number, node.parent, node.token, node.fate, node.rival) for node in made.nodes
     ]

@@ -18,7 +18,7 @@ from regard.explore.numbers import dumps
 from regard.ragged import Ragged
 from regard.text import BEGIN, END
 from regard.trace import distance, entropy, links, rank, record
-from regard.trace import embedding_space as spaces
+from regard.trace import residual_analysis as spaces
 from tests.explore.small import SOURCE
 
 
@@ -182,18 +182,18 @@ def test_the_lens_reads_the_stream_with_the_output_table(view, asked, logits, pi
         assert lens == []
         return
     steps = [f"dec.{layer}.resid{part}" for layer in (0, 1) for part in (1, 2, 3)]
-    assert [one["at"] for one in lens] == ["tgt.sum", *steps, "dec.norm"]
+    assert [one["at"] for one in logit_lens] == ["tgt.sum", *steps, "dec.norm"]
     said = asked["following"][1]["id"]
     ps = logits[1].softmax(-1)
-    for last in lens[-2:]:  # what is left of the stream after the last layer is what the output layer reads
+    for last in logit_lens[-2:]:  # what is left of the stream after the last layer is what the output layer reads
         assert last["p"] == pytest.approx(float(ps[said]), abs=1e-5)
         assert [one["id"] for one in last["top"]] == ps.topk(3).indices.tolist()
     model = pipeline.model
     with torch.no_grad():
         vector = model.target.table[asked["tokens"]["target"][1]["id"]] * 4  # √16
         first = (model.decoder_norm(vector) @ model.output.table.T).softmax(-1)
-    assert lens[0]["p"] == pytest.approx(float(first[said]), abs=1e-5)
-    assert lens[0]["rank"] == 1 + int((first > first[said]).sum())
+    assert logit_lens[0]["p"] == pytest.approx(float(first[said]), abs=1e-5)
+    assert logit_lens[0]["rank"] == 1 + int((first > first[said]).sum())
 
 
 def test_the_first_of_equals_has_the_better_rank():

@@ -3,11 +3,17 @@
 import pytest
 
 from regard.errors import ShapeError
-from regard.plots.labels import step_labels, token_labels
+from regard.plots.token_labels import step_labels, token_labels
 
 
 def test_repeated_tokens_carry_their_position():
-    assert token_labels(["the", "man", "hit", "the", "car"]) == ["the₀", "man", "hit", "the₃", "car"]
+    assert token_labels(["the", "man", "hit", "the", "car"]) == [
+        "the₀",
+        "man",
+        "hit",
+        "the₃",
+        "car",
+    ]
 
 
 def test_positions_of_several_digits():

@@ -49,7 +49,7 @@ def test_the_image_is_the_weights(figure, seen):
 
 def test_rows_ask_and_columns_answer(figure):
     axes = figure.axes[0]
-    assert (axes.get_ylabel(), axes.get_xlabel()) == ("query (asks)", "key (answers)")
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("query (attends)", "key (is matched)")
     assert rows(axes) == columns(axes) == SHOWN
     assert axes.get_title() == "head 0"
     assert axes.get_ylim() == (4.5, -0.5)  # the first query is on top
@@ -58,7 +58,9 @@ def test_rows_ask_and_columns_answer(figure):
 def test_masked_cells_are_hatched_and_say_so(figure, seen):
     axes, allowed = figure.axes[0], seen.allowed[0, 0].numpy()
     assert np.array_equal(hatched(axes), ~allowed)
-    assert {cell for cell, text in words(axes).items() if text == "−∞"} == set(zip(*np.nonzero(~allowed), strict=True))
+    assert {cell for cell, text in words(axes).items() if text == "−∞"} == set(
+        zip(*np.nonzero(~allowed), strict=True)
+    )
     (bar,) = axes.child_axes
     assert [text.get_text() for text in bar.get_legend().get_texts()] == ["masked (−∞)"]
 
@@ -92,7 +94,10 @@ def test_a_weight_has_the_palettes_colour_on_the_page():
     figure = plots.weights(weights, list("abcdefghijklm"))
     expected = [colour(WEIGHTS, weight) for weight in weights[4].tolist()]
     for aside in (-0.42, 0, 0.42):  # at the centre of a cell and near its edges: nothing is blended
-        assert colours(figure, figure.axes[0], *((key + aside, 4 + aside) for key in range(13))) == expected
+        assert (
+            colours(figure, figure.axes[0], *((key + aside, 4 + aside) for key in range(13)))
+            == expected
+        )
 
 
 def test_the_scale_is_the_same_whatever_the_weights():
@@ -102,7 +107,9 @@ def test_the_scale_is_the_same_whatever_the_weights():
 
 def test_decoder_rows_and_other_keys():
     weights = torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
-    axes = plots.weights(weights, ["<s>", "der"], ["the", "dog", "."], predicted=["der", "Hund"]).axes[0]
+    axes = plots.weights(
+        weights, ["<s>", "der"], ["the", "dog", "."], predicted=["der", "Hund"]
+    ).axes[0]
     assert rows(axes) == ["after <s> → der", "after der → Hund"]
     assert columns(axes) == ["the", "dog", "."]
     assert image(axes)[1, 2] == pytest.approx(0.8)
@@ -111,13 +118,17 @@ def test_decoder_rows_and_other_keys():
 def test_a_token_with_dollars_is_text_and_no_formula():
     axes = plots.weights(torch.eye(2), ["$x$", "$"]).axes[0]
     assert rows(axes) == ["$x$", "$"]
-    assert not any(label.get_parse_math() for label in [*axes.get_yticklabels(), *axes.get_xticklabels()])
+    assert not any(
+        label.get_parse_math() for label in [*axes.get_yticklabels(), *axes.get_xticklabels()]
+    )
 
 
 @pytest.mark.parametrize("count", [1, 5, 30, 64, 200])
 def test_labels_lie_apart_and_nothing_is_cut(count):
     weights = torch.full((count, count), 1 / count)
-    figure = plots.weights(weights, [f"word{i}" for i in range(count)], allowed=torch.ones(1, 1, dtype=torch.bool))
+    figure = plots.weights(
+        weights, [f"word{i}" for i in range(count)], allowed=torch.ones(1, 1, dtype=torch.bool)
+    )
     assert_nothing_cut(figure)
     if count > 1:
         assert_apart(figure, figure.axes[0].get_yticklabels())
@@ -154,7 +165,9 @@ def test_scores_are_signed_and_zero_is_neutral():
     figure = plots.scores(scores, ["a", "b"], ["x", "y", "z"], allowed=allowed)
     axes = figure.axes[0]
     assert axes.images[0].get_clim() == (-4, 4)  # what is masked does not stretch the scale
-    lowest, zero, half = colours(figure, axes, (-0.3, 0.3), (0.8, 0.3), (0.8, 1.3))  # beside the numbers
+    lowest, zero, half = colours(
+        figure, axes, (-0.3, 0.3), (0.8, 0.3), (0.8, 1.3)
+    )  # beside the numbers
     assert (lowest, zero, half) == (SIGNED.stops[0], "#f5f5f5", colour(SIGNED, 0.75))
     assert words(axes) == {
         (0, 0): "−4.00",
@@ -209,7 +222,10 @@ def test_similarity_with_others():
 def test_numpy_and_gradients_are_taken_too():
     weights = torch.eye(2, requires_grad=True)
     assert image(plots.weights(weights, ["a", "b"]).axes[0]).tolist() == [[1, 0], [0, 1]]
-    assert image(plots.weights(np.eye(2, dtype=np.float32), ["a", "b"]).axes[0]).tolist() == [[1, 0], [0, 1]]
+    assert image(plots.weights(np.eye(2, dtype=np.float32), ["a", "b"]).axes[0]).tolist() == [
+        [1, 0],
+        [0, 1],
+    ]
 
 
 ONE = torch.full((2, 2), 0.5)
@@ -227,12 +243,30 @@ ONE = torch.full((2, 2), 0.5)
         (lambda: plots.weights(ONE, ["a", "b", "c"]), "have 2 rows but 3 labels"),
         (lambda: plots.weights(ONE, ["a", "b"], ["x"]), "have 2 columns but 1 labels"),
         (lambda: plots.weights(ONE, ["a", "b"], predicted=["c"]), "got 2 fed in and 1 predicted"),
-        (lambda: plots.weights(ONE * 3, ["a", "b"]), r"between 0 and 1, but weights\[0, 0\] is 1.5; use plots.scores"),
-        (lambda: plots.weights(ONE * torch.nan, ["a", "b"]), r"weights\[0, 0\] is nan; only finite"),
-        (lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(2)), "boolean, True = may attend; got float32"),
-        (lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(3) > 0), r"shape \(3, 3\).* not spread to \(2, 2\)"),
-        (lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(2) > 0), r"\[0, 1\] is 0.5 where allowed is False"),
-        (lambda: plots.similarity(ONE, ["a", "b"], torch.eye(3), ["c"]), "have 2 dimensions but others have 3"),
+        (
+            lambda: plots.weights(ONE * 3, ["a", "b"]),
+            r"between 0 and 1, but weights\[0, 0\] is 1.5; use plots.scores",
+        ),
+        (
+            lambda: plots.weights(ONE * torch.nan, ["a", "b"]),
+            r"weights\[0, 0\] is nan; only finite",
+        ),
+        (
+            lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(2)),
+            "boolean, True = may attend; got float32",
+        ),
+        (
+            lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(3) > 0),
+            r"shape \(3, 3\).* not spread to \(2, 2\)",
+        ),
+        (
+            lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(2) > 0),
+            r"\[0, 1\] is 0.5 where allowed is False",
+        ),
+        (
+            lambda: plots.similarity(ONE, ["a", "b"], torch.eye(3), ["c"]),
+            "have 2 dimensions but others have 3",
+        ),
         (lambda: plots.position_map(torch.arange(3.0)), r"must be \(position, dimension\)"),
     ],
 )

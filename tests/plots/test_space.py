@@ -10,7 +10,9 @@ from regard.errors import RegardError
 from regard.plots.palette import head_colour
 from tests.plots.reading import assert_apart, assert_nothing_cut
 
-BEFORE = torch.tensor([[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]])
+BEFORE = torch.tensor(
+    [[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]]
+)
 AFTER = BEFORE.flip(1) * 2
 LABELS = ["v1", "v2", "v3", "v4", "v5", "v6"]
 
@@ -72,16 +74,27 @@ def test_seen_from_above_where_no_lift_moves_a_label_it_ends():
 
 def test_equal_vectors_keep_their_labels_apart():
     figure = plots.arrows(torch.ones(4, 3), ["same"] * 4)
-    assert [text.get_text() for text in figure.axes[0].texts] == ["same₀", "same₁", "same₂", "same₃"]
+    assert [text.get_text() for text in figure.axes[0].texts] == [
+        "same₀",
+        "same₁",
+        "same₂",
+        "same₃",
+    ]
     assert_apart(figure, figure.axes[0].texts)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plots.arrows(torch.eye(2), ["a", "b"]), "vectors must have 3 dimensions to be drawn in space; got 2"),
+        (
+            lambda: plots.arrows(torch.eye(2), ["a", "b"]),
+            "vectors must have 3 dimensions to be drawn in space; got 2",
+        ),
         (lambda: plots.arrows(torch.eye(3), ["a"]), "vectors are 3 but there are 1 labels"),
-        (lambda: plots.arrows(torch.eye(3), list("abc"), after=torch.eye(3)[:2]), "after are 2 but there are 3"),
+        (
+            lambda: plots.arrows(torch.eye(3), list("abc"), after=torch.eye(3)[:2]),
+            "after are 2 but there are 3",
+        ),
     ],
 )
 def test_errors(call, message):

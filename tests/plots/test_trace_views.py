@@ -10,9 +10,9 @@ from sklearn.decomposition import PCA
 
 from regard import plots
 from regard.errors import RegardError
-from regard.plots import likely
-from regard.trace import embedding_space as embedded
+from regard.plots import residual_plots
 from regard.trace import record
+from regard.trace import residual_analysis as embedded
 from tests.plots.reading import assert_apart, assert_nothing_cut, columns, hatched, image, rows
 from tests.trace.random_models import random_model
 
@@ -52,8 +52,8 @@ def test_stages_hold_the_numbers_of_the_trace(trace):
         hidden = future if stage in ("masked", "weights") else np.zeros_like(future)
         assert np.array_equal(image(axes).filled(np.nan)[~hidden], expected[~hidden])
         assert np.array_equal(hatched(axes), hidden)
-        assert (axes.get_xlabel(), columns(axes)) == ("key (answers)", FED)
-    assert (drawn["dots"].get_ylabel(), rows(drawn["dots"])) == ("query (asks)", SAID)
+        assert (axes.get_xlabel(), columns(axes)) == ("key (is matched)", FED)
+    assert (drawn["dots"].get_ylabel(), rows(drawn["dots"])) == ("query (attends)", SAID)
     assert drawn["weights"].images[0].get_clim() == (0, 1)
     low, high = drawn["dots"].images[0].get_clim()
     assert -low == high == trace["dec.0.self.dots"][3].abs().max()
@@ -71,7 +71,13 @@ def test_stages_of_cross_attention_and_of_a_recurrent_model(trace, recurrent):
 
 
 def test_a_weight_set_by_hand_is_drawn_where_the_mask_is():
-    row = {"kind": "row", "attention": "dec.0.self", "head": 1, "query": 0, "weights": [0, 2.5, 0, 0]}
+    row = {
+        "kind": "row",
+        "attention": "dec.0.self",
+        "head": 1,
+        "query": 0,
+        "weights": [0, 2.5, 0, 0],
+    }
     changed = record(random_model("alibi"), "zebra", "Z IY B", edits=[row])
     weights = maps(plots.stages(changed, "dec.0.self", 1))[-1]
     assert weights.get_title() == "weights"
@@ -83,11 +89,15 @@ def test_a_weight_set_by_hand_is_drawn_where_the_mask_is():
 def test_the_wall_has_every_layer_and_head(trace, kind, layers):
     figure = plots.head_wall(trace, kind)
     drawn = {axes.get_title(): axes for axes in maps(figure)}
-    assert set(drawn) == {f"layer {layer} · head {head}" for layer in range(layers) for head in range(4)}
+    assert set(drawn) == {
+        f"layer {layer} · head {head}" for layer in range(layers) for head in range(4)
+    }
     named = {"encoder": "enc.{}.self", "decoder": "dec.{}.self", "cross": "dec.{}.cross"}[kind]
     for title, axes in drawn.items():
         layer, head = map(int, re.findall(r"\d", title))
-        assert np.array_equal(image(axes).filled(0), trace[f"{named.format(layer)}.weights"][head].double())
+        assert np.array_equal(
+            image(axes).filled(0), trace[f"{named.format(layer)}.weights"][head].double()
+        )
         assert hatched(axes).any() == (kind == "decoder")
     assert rows(drawn["layer 0 · head 0"]) == (SOURCE if kind == "encoder" else SAID)
     assert columns(drawn[f"layer {layers - 1} · head 3"]) == (FED if kind == "decoder" else SOURCE)
@@ -99,7 +109,11 @@ def looked(trace):
     weights = torch.full((4, 6), 0.02)
     for row, column in enumerate([0, 4, 5, 5]):
         weights[row, column] = 0.9
-    patch = {"kind": "patch", "name": "dec.0.cross.weights", "values": weights.expand(4, 4, 6).tolist()}
+    patch = {
+        "kind": "patch",
+        "name": "dec.0.cross.weights",
+        "values": weights.expand(4, 4, 6).tolist(),
+    }
     return record(random_model("alibi"), "zebra", "Z IY B", edits=[patch])
 
 
@@ -139,7 +153,9 @@ def test_the_walk_shows_norms_of_what_is_added_and_of_the_sum(before):
     blocks = ["dec.0.self.out", "dec.0.cross.out", "dec.0.ffn.out"]
     assert rows(axes) == ["tgt.sum", *blocks]
     bars = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in axes.patches}
-    assert bars == pytest.approx({i: np.linalg.norm(before[name][2]) for i, name in enumerate(blocks, 1)})
+    assert bars == pytest.approx(
+        {i: np.linalg.norm(before[name][2]) for i, name in enumerate(blocks, 1)}
+    )
     sums = np.cumsum([before[name][2].numpy() for name in ("tgt.sum", *blocks)], axis=0)
     assert axes.lines[0].get_xdata() == pytest.approx(np.linalg.norm(sums, axis=1), rel=1e-5)
     cosine = sums[0] @ before[blocks[0]][2].numpy() / np.linalg.norm(sums[0]) / bars[1]
@@ -162,9 +178,13 @@ def test_output_has_the_likeliest_and_marks_what_follows(before):
     best = np.argsort(-ps)[:4]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(ps[best], rel=1e-5)
     label = before.pipeline.bundle.target.label
-    assert rows(axes) == [label(int(id)).replace("< end >", "■").replace("< begin >", "▶") for id in best]
+    assert rows(axes) == [
+        label(int(id)).replace("< end >", "■").replace("< begin >", "▶") for id in best
+    ]
     followed = before.following[1].id
-    assert [to_hex(bar.get_facecolor()) == "#d55e00" for bar in axes.patches] == [id == followed for id in best]
+    assert [to_hex(bar.get_facecolor()) == "#d55e00" for bar in axes.patches] == [
+        id == followed for id in best
+    ]
     ranks = figure.axes[1]
     assert ranks.lines[0].get_xdata()[-1] == 1 + (ps > ps[followed]).sum()
     assert ranks.get_xlabel() == f"rank of “IY” among {len(ps)}"
@@ -175,10 +195,14 @@ def test_output_has_the_likeliest_and_marks_what_follows(before):
 def test_the_lens_ends_at_the_models_own_answer(which, request):
     seen = request.getfixturevalue(which)
     model = seen.pipeline.model
-    layers = likely.lens(seen, 2)
+    layers = residual_plots.logit_lens(seen, 2)
     torch.testing.assert_close(list(layers.values())[-1], seen["out.logprobs"][2].exp())
     norm = "resid" if which == "before" else "norm"
-    assert list(layers) == ["tgt.sum", *(f"dec.0.{norm}{i}" for i in (1, 2, 3)), *["dec.norm"] * (which == "before")]
+    assert list(layers) == [
+        "tgt.sum",
+        *(f"dec.0.{norm}{i}" for i in (1, 2, 3)),
+        *["dec.norm"] * (which == "before"),
+    ]
     with torch.no_grad():
         expected = model.project(model.decoder_norm(seen["tgt.sum"][2:3]))[0].softmax(-1)
     torch.testing.assert_close(layers["tgt.sum"], expected)
@@ -202,7 +226,9 @@ def test_embedding_maps_add_up(before):
 
 def test_embedding_without_added_positions_is_one_map(trace, recurrent):
     for one in (trace, recurrent):
-        assert [axes.get_title() for axes in maps(plots.embedding(one))] == ["src.embed (no position is added)"]
+        assert [axes.get_title() for axes in maps(plots.embedding(one))] == [
+            "src.embed (no position is added)"
+        ]
 
 
 def test_the_plane_is_that_of_greatest_variance(before):
@@ -246,9 +272,15 @@ def test_less_than_a_plane(vectors):
             lambda t: plots.head_wall(t, "self"),
             "no attention of kind 'self'; give one of 'cross', 'decoder', 'encoder'",
         ),
-        (lambda t: plots.alignment(t, head=1), "the mean is over all heads; name an attention to see its head 1"),
+        (
+            lambda t: plots.alignment(t, head=1),
+            "the mean is over all heads; name an attention to see its head 1",
+        ),
         (lambda t: plots.alignment(t, "enc.0.self"), "unknown cross-attention 'enc.0.self'"),
-        (lambda t: plots.block_walk(t, "source", 6), "position 6 is not one of the source's 0 to 5"),
+        (
+            lambda t: plots.block_walk(t, "source", 6),
+            "position 6 is not one of the source's 0 to 5",
+        ),
         (lambda t: plots.block_walk(t, "left", 0), "side must be 'source' or 'target'; got 'left'"),
         (lambda t: plots.output(t, 0, 0), "n must be at least 1; got 0"),
     ],

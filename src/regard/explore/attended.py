@@ -7,8 +7,7 @@ from typing import Any
 from regard.errors import suggestion
 from regard.explore.refusals import invalid, unknown
 from regard.explore.traces import Held
-from regard.trace.alignment import MEAN, aligned, links
-from regard.trace.head_statistics import distance, entropy
+from regard.trace.attention_analysis import MEAN, alignment_matrix, distance, entropy, links
 
 
 def alignment(held: Held, attention: str, head: int | None = None) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def alignment(held: Held, attention: str, head: int | None = None) -> dict[str, 
         )
     if head is not None and (attention == MEAN or not 0 <= head < names[attention]):
         raise invalid(f"head {head} is no head of {attention!r}", "out-of-range")
-    matrix = aligned(held.trace, attention, head)
+    matrix = alignment_matrix(held.trace, attention, head)
     pairs = links(matrix)
     return {"matrix": matrix.tolist(), "pairs": pairs, "text": " ".join(f"{i}-{j}" for i, j in pairs)}
 

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
-from regard.trace.alignment import MEAN, aligned
-from regard.trace.occlusion import agreement, causes
+from regard.trace.attention_analysis import MEAN, agreement, alignment_matrix, occlusion
 
 _KNOWN: WeakKeyDictionary[Held, Tensor] = WeakKeyDictionary()  # as long as the trace is held
 
@@ -25,7 +24,7 @@ def caused(held: Held) -> dict[str, Any]:
         raise invalid("this model has no attention to its source: all it knows of it is one vector", "no-attention")
     if held not in _KNOWN:
         with held.model.turn() as pipeline:
-            _KNOWN[held] = causes(pipeline, held.trace)
+            _KNOWN[held] = occlusion(pipeline, held.trace)
     effects = _KNOWN[held]
-    ranks = {name: agreement(aligned(held.trace, name), effects) for name in (MEAN, *names)}
+    ranks = {name: agreement(alignment_matrix(held.trace, name), effects) for name in (MEAN, *names)}
     return {"effects": effects.tolist(), "ranks": ranks}

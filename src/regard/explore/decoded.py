@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held, searching
 from regard.search import Beam
-from regard.trace import tree
+from regard.trace import beam_tree
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline
-    from regard.trace import Tree
+    from regard.trace import BeamTree
 
 
 def beams(held: Held, width: int) -> dict[str, Any]:
@@ -20,13 +20,13 @@ def beams(held: Held, width: int) -> dict[str, Any]:
         raise invalid("an edited model answers greedily, without beams; take the edits away to see them", "edited")
     with held.model.turn() as pipeline:
         search = searching(pipeline, width)
-        made = tree(
+        made = beam_tree(
             pipeline, held.ask.source, search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
         )
         return _told(pipeline, made)
 
 
-def _told(pipeline: Pipeline, made: Tree) -> dict[str, Any]:
+def _told(pipeline: Pipeline, made: BeamTree) -> dict[str, Any]:
     target, length = pipeline.bundle.target, made.search.length_penalty
     nodes = []
     for node, label in zip(made.nodes, made.labels, strict=True):

@@ -23,7 +23,7 @@ from regard.explore.refusals import Refusal
 from regard.explore.space import neighbours, space
 from regard.explore.traces import Held
 from regard.explore.walk import walk
-from regard.trace.alignment import MEAN
+from regard.trace.attention_analysis import MEAN
 
 VERSION = 1
 

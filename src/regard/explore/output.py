@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
-from regard.trace.head_statistics import bits
-from regard.trace.logit_lens import Row, lens, rank
+from regard.trace.attention_analysis import bits
+from regard.trace.residual_analysis import Row, logit_lens, rank
 
 if TYPE_CHECKING:
     from regard.text.tokenizers import Tokenizer
@@ -40,7 +40,7 @@ def output(held: Held, row: int, n: int, word: str | None) -> dict[str, Any]:
         },
         "vocabulary": len(logps),
         "entropy": float(bits(logps.double().exp())),
-        "lens": [_looked(target, name, ps, followed) for name, ps in lens(trace, row).items()],
+        "lens": [_looked(target, name, ps, followed) for name, ps in logit_lens(trace, row).items()],
     }
 
 

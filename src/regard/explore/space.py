@@ -8,7 +8,7 @@ from regard.errors import RegardError
 from regard.explore.describe import tokens
 from regard.explore.refusals import invalid
 from regard.explore.traces import Held
-from regard.trace import embedding_space as spaces
+from regard.trace import residual_analysis as spaces
 
 if TYPE_CHECKING:
     from regard.text.tokenizers import Tokenizer
@@ -29,7 +29,7 @@ def space(held: Held, side: str) -> dict[str, Any]:
     label, here = _tokenizer(held, side).label, dict[int, list[int]]()
     for position, piece in enumerate(held.trace.pieces(side)):
         here.setdefault(piece.id, []).append(position)
-    ids, places, explained = spaces.placed(held.trace, side)
+    ids, places, explained = spaces.pca_projection(held.trace, side)
     points = [
         {"id": id, "text": label(id), "x": x, "y": y, "here": here.get(id, [])}
         for id, (x, y) in zip(ids, places.tolist(), strict=True)

@@ -19,7 +19,7 @@ from regard.models.recurrent import Recurrent
 from regard.ragged import Ragged
 from regard.search.length_batching import length_limits
 from regard.text import BEGIN, END
-from regard.trace.occlusion import TOGETHER, copies, scored
+from regard.trace.attention_analysis import TOGETHER, copies, scored
 
 if TYPE_CHECKING:
     from regard.trace import AttentionBlock

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.explore.space import check_place
 from regard.explore.traces import Held
-from regard.trace.residual_norms import contributions, lengths
+from regard.trace.residual_analysis import residual_contributions, residual_norms
 
 
 def walk(held: Held, side: str, position: int) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def walk(held: Held, side: str, position: int) -> dict[str, Any]:
     check_place(held.trace, side, position)
     added = [
         {"at": one.name, "norm": one.norm, "cosine": one.cosine, "into": one.into}
-        for one in contributions(held.trace, side, position)
+        for one in residual_contributions(held.trace, side, position)
     ]
-    residuals = [{"at": name, "norm": norm} for name, norm in lengths(held.trace, side, position).items()]
+    residuals = [{"at": name, "norm": norm} for name, norm in residual_norms(held.trace, side, position).items()]
     return {"contributions": added, "residuals": residuals}

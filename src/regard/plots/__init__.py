@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.plots.curve import regression
-    from regard.plots.distances import mean_scores, score_by_distance
-    from regard.plots.embedded import embedding, embedding_plane
-    from regard.plots.lab import stages
-    from regard.plots.likely import output
-    from regard.plots.links import alignment, alignment_lines
+    from regard.plots.alignment_plots import alignment, alignment_lines
+    from regard.plots.curves import mean_scores, regression, score_by_distance
+    from regard.plots.head_maps import head_wall, heads, stages
     from regard.plots.maps import position_map, scores, similarity, weights
-    from regard.plots.space import arrows
-    from regard.plots.stream import block_walk
-    from regard.plots.wall import head_wall, heads
+    from regard.plots.residual_plots import block_walk, output
+    from regard.plots.vector_plots import arrows, embedding, embedding_plane
 
 __all__ = [
     "alignment",
@@ -47,28 +43,28 @@ __all__ = [
 ]
 
 _HOMES = {
-    "alignment": "links",
-    "alignment_lines": "links",
-    "arrows": "space",
-    "block_walk": "stream",
-    "embedding": "embedded",
-    "embedding_plane": "embedded",
-    "head_wall": "wall",
-    "heads": "wall",
-    "mean_scores": "distances",
-    "output": "likely",
+    "alignment": "alignment_plots",
+    "alignment_lines": "alignment_plots",
+    "arrows": "vector_plots",
+    "block_walk": "residual_plots",
+    "embedding": "vector_plots",
+    "embedding_plane": "vector_plots",
+    "head_wall": "head_maps",
+    "heads": "head_maps",
+    "mean_scores": "curves",
+    "output": "residual_plots",
     "position_map": "maps",
-    "regression": "curve",
-    "score_by_distance": "distances",
+    "regression": "curves",
+    "score_by_distance": "curves",
     "scores": "maps",
     "similarity": "maps",
-    "stages": "lab",
+    "stages": "head_maps",
     "weights": "maps",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """A picture, with matplotlib loaded on first use: the palette is data, and a page reads it without matplotlib."""
+    """A plot function; matplotlib is loaded on first use, so the palette works without it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

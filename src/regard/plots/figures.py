@@ -1,4 +1,4 @@
-"""What every picture starts from: checked numbers, a blank figure without global state, and colour maps."""
+"""The basis of every plot: checked numbers, a figure without global state, colour maps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Table = Tensor | NDArray[Any]  # what a person may hand in
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# Fonts for scripts that matplotlib's own font lacks; those that are installed are asked in this order.
+# Fonts for scripts that matplotlib's own font lacks, in order of preference.
 _OTHER_SCRIPTS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -37,7 +37,7 @@ _OTHER_SCRIPTS = (
 
 
 def tensor(table: Table) -> Tensor:
-    """Any table as a tensor; of arrays that torch does not know (reversed, big-endian, read-only) a plain copy."""
+    """Any table as a tensor; arrays that torch cannot share (reversed, big-endian) are copied."""
     if isinstance(table, np.ndarray):
         native = np.dtype(np.float64) if table.dtype.kind == "f" else table.dtype.newbyteorder("=")
         table = np.array(table, dtype=native, order="C")
@@ -50,13 +50,21 @@ def numbers(name: str, table: Table, axes: str) -> Numbers:
     wanted = axes.split()
     if values.ndim != len(wanted):
         extra = values.ndim - len(wanted)
-        way_out = f"; choose one of them first, as in {name}[{', '.join('0' * extra)}]" if extra > 0 else ""
+        way_out = (
+            f"; choose one of them first, as in {name}[{', '.join('0' * extra)}]"
+            if extra > 0
+            else ""
+        )
         raise ShapeError(f"{name} must be ({', '.join(wanted)}); got shape {values.shape}{way_out}")
     if not values.size:
-        raise ShapeError(f"{name} are empty: got shape {values.shape}; a picture needs at least one number")
+        raise ShapeError(
+            f"{name} are empty: got shape {values.shape}; a picture needs at least one number"
+        )
     if not np.isfinite(values).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise RegardError(f"{name}[{', '.join(map(str, place))}] is {values[place]}; only finite numbers can be drawn")
+        raise RegardError(
+            f"{name}[{', '.join(map(str, place))}] is {values[place]}; only finite numbers can be drawn"
+        )
     return values
 
 
@@ -66,26 +74,32 @@ def flags(name: str, table: Table | None, shape: Sequence[int]) -> Flags:
         return np.ones(shape, dtype=bool)
     values = tensor(table).cpu()
     if values.dtype != torch.bool:
-        raise RegardError(f"{name} must be boolean, True = may attend; got {str(values.dtype).removeprefix('torch.')}")
+        raise RegardError(
+            f"{name} must be boolean, True = may attend; got {str(values.dtype).removeprefix('torch.')}"
+        )
     try:
         return np.broadcast_to(values.numpy(), tuple(shape))
     except ValueError:
-        raise ShapeError(f"{name} has shape {tuple(values.shape)}, which does not spread to {tuple(shape)}") from None
+        raise ShapeError(
+            f"{name} has shape {tuple(values.shape)}, which does not spread to {tuple(shape)}"
+        ) from None
 
 
 def blank() -> Figure:
-    """An empty figure that belongs to nobody: no pyplot, no window. `place` axes on it, then `trim` it."""
+    """An empty figure without pyplot state. `place` axes on it, then `trim` it."""
     return Figure(figsize=(1, 1), dpi=120)
 
 
-def place(figure: Figure, left: float, bottom: float, width: float, height: float, **options: Any) -> Any:
+def place(
+    figure: Figure, left: float, bottom: float, width: float, height: float, **options: Any
+) -> Any:
     """New axes at a place in inches, wherever the figure's edges are now."""
     across, up = figure.get_size_inches()
     return figure.add_axes((left / across, bottom / up, width / across, height / up), **options)
 
 
 def trim(figure: Figure, margin: float = 0.12) -> Figure:
-    """The figure cut, or grown, to what is drawn on it and a margin. Layout engines lose what hangs outside of axes."""
+    """Resize a figure to its contents and a margin; layout engines clip text outside of axes."""
     drawn = figure.get_tightbbox()
     before = figure.get_size_inches()
     after = (drawn.width + 2 * margin, drawn.height + 2 * margin)

@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from regard.errors import RegardError, ShapeError
-from regard.plots import grid
+from regard.plots import heat_map
 from regard.plots.figures import Flags, Numbers, Table, blank, flags, numbers, owner, place, trim
-from regard.plots.labels import step_labels, token_labels
 from regard.plots.palette import SIGNED, WEIGHTS, Ramp
+from regard.plots.token_labels import step_labels, token_labels
 from regard.vectors import similarities
 
-ASKS, ANSWERS = "query (asks)", "key (answers)"
+QUERY_TITLE, KEY_TITLE = "query (attends)", "key (is matched)"
 
 
 def weights(
@@ -39,7 +39,17 @@ def weights(
     visible = flags("allowed", allowed, table.shape)
     check_weights(table, visible)
     rows, columns = _tokens("weights", table, queries, keys, predicted)
-    return _picture(table, WEIGHTS, (0, 1), (rows, ASKS), (columns, ANSWERS), "weight", visible, title, axes)
+    return _picture(
+        table,
+        WEIGHTS,
+        (0, 1),
+        (rows, QUERY_TITLE),
+        (columns, KEY_TITLE),
+        "weight",
+        visible,
+        title,
+        axes,
+    )
 
 
 def scores(
@@ -57,16 +67,30 @@ def scores(
     visible = flags("allowed", allowed, table.shape)
     rows, columns = _tokens("scores", table, queries, keys, predicted)
     limit = largest(table[visible])
-    return _picture(table, SIGNED, (-limit, limit), (rows, ASKS), (columns, ANSWERS), "score", visible, title, axes)
+    return _picture(
+        table,
+        SIGNED,
+        (-limit, limit),
+        (rows, QUERY_TITLE),
+        (columns, KEY_TITLE),
+        "score",
+        visible,
+        title,
+        axes,
+    )
 
 
-def position_map(vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None) -> Figure:
+def position_map(
+    vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None
+) -> Figure:
     """The vectors (position, dimension) of an added position encoding; `first` is the position of the first row.
 
     >>> position_map(Sinusoidal(width=64)(torch.arange(50)))
     """
     table = numbers("vectors", vectors, "position dimension")
-    rows, columns = ([str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True))
+    rows, columns = (
+        [str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True)
+    )
     limit, everywhere = largest(table), flags("allowed", None, table.shape)
     named = (rows, "position"), (columns, "dimension")
     cell = min(0.62, 7.5 / max(table.shape))  # its labels are numbers, which may be left out
@@ -84,11 +108,15 @@ def similarity(
 ) -> Figure:
     """The cosines of vectors (vector, dimension) among themselves, or with `others`; −1 to 1."""
     if (others is None) != (other_labels is None):
-        raise RegardError("others and other_labels come together: the other vectors, and what they are called")
+        raise RegardError(
+            "others and other_labels come together: the other vectors, and what they are called"
+        )
     down = numbers("vectors", vectors, "vector dimension")
     across = down if others is None else numbers("others", others, "vector dimension")
     if down.shape[1] != across.shape[1]:
-        raise ShapeError(f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}")
+        raise ShapeError(
+            f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}"
+        )
     table = similarities(torch.tensor(down), torch.tensor(across)).numpy()
     rows, columns = _tokens("vectors", table, labels, other_labels, None)
     everywhere = flags("allowed", None, table.shape)
@@ -106,7 +134,9 @@ def check_weights(table: Numbers, allowed: Flags) -> None:
         )
     if (table[~allowed] != 0).any():
         place, value = _first(table, ~allowed & (table != 0))
-        raise RegardError(f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend")
+        raise RegardError(
+            f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend"
+        )
 
 
 def largest(values: Numbers) -> float:
@@ -120,13 +150,19 @@ def _first(table: Numbers, found: Flags) -> tuple[list[int], float]:
 
 
 def _tokens(
-    name: str, table: Numbers, queries: Sequence[str], keys: Sequence[str] | None, predicted: Sequence[str] | None
+    name: str,
+    table: Numbers,
+    queries: Sequence[str],
+    keys: Sequence[str] | None,
+    predicted: Sequence[str] | None,
 ) -> tuple[list[str], list[str]]:
     """The labels of rows and columns, one for each."""
     keys = queries if keys is None else keys
     for side, size, labels in zip(("rows", "columns"), table.shape, (queries, keys), strict=True):
         if len(labels) != size:
-            raise ShapeError(f"{name} have {size} {side} but {len(labels)} labels; give one label for each")
+            raise ShapeError(
+                f"{name} have {size} {side} but {len(labels)} labels; give one label for each"
+            )
     rows = token_labels(queries) if predicted is None else step_labels(queries, predicted)
     return rows, token_labels(keys)
 
@@ -145,16 +181,18 @@ def _picture(
 ) -> Figure:
     own = axes is None
     if axes is None:
-        cell = cell or grid.cell_size(*table.shape)
+        cell = cell or heat_map.cell_size(*table.shape)
         axes = place(blank(), 0, 0, cell * table.shape[1], cell * table.shape[0])
     else:
         room = axes.get_window_extent()
         cell = min(room.width / table.shape[1], room.height / table.shape[0]) / owner(axes).dpi
-    image = grid.draw(axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= grid.FEW)
-    grid.name_rows(axes, *rows, cell)
-    grid.name_columns(axes, *columns, cell)
-    bar = grid.scale_beside(axes, image, scale)
+    image = heat_map.draw(
+        axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= heat_map.FEW
+    )
+    heat_map.name_rows(axes, *rows, cell)
+    heat_map.name_columns(axes, *columns, cell)
+    bar = heat_map.scale_beside(axes, image, scale)
     if not allowed.all():
-        grid.say_masked(bar)
+        heat_map.add_mask_legend(bar)
     axes.set_title(title)
     return trim(owner(axes)) if own else owner(axes)

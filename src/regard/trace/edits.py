@@ -48,7 +48,7 @@ class Change(SettingsGroup):
         raise NotImplementedError
 
 
-class KnockOut(Change):
+class AblateHead(Change):
     """One head silenced before W_O: its context zero, or the same mean for every position; or its weights uniform."""
 
     kind: Literal["knock-out"] = "knock-out"
@@ -78,7 +78,7 @@ class KnockOut(Change):
         return f"head {self.head} of {self.attention} set to {self.by}"
 
 
-class Row(Change):
+class SetAttentionRow(Change):
     """One row of one head's weights set by hand."""
 
     kind: Literal["row"] = "row"
@@ -182,7 +182,7 @@ class Unpositioned(Change):
         return "no positions"
 
 
-class Shuffled(Change):
+class ShufflePositions(Change):
     """Positions told in another order, drawn by a seed; the tokens stay where they are."""
 
     kind: Literal["shuffled"] = "shuffled"
@@ -226,7 +226,7 @@ class Temperature(Change):
         return f"temperature {self.value:g} at {self.at}"
 
 
-class Force(Change):
+class ForceToken(Change):
     """A token said at one step, whatever the model would say."""
 
     kind: Literal["force"] = "force"
@@ -280,7 +280,15 @@ class Patch(Change):
 
 
 Edit = Annotated[
-    KnockOut | Row | Unscaled | Unmasked | Unpositioned | Shuffled | Temperature | Force | Patch,
+    AblateHead
+    | SetAttentionRow
+    | Unscaled
+    | Unmasked
+    | Unpositioned
+    | ShufflePositions
+    | Temperature
+    | ForceToken
+    | Patch,
     Field(discriminator="kind"),
 ]
 

@@ -25,7 +25,7 @@ from regard.ragged import Ragged
 from regard.search import Beam, LengthPenalty, Search
 from regard.search.length_batching import length_limits
 from regard.text import BEGIN, END, Piece
-from regard.trace.edits import Change, Force, Row, Shuffled, edit, edited
+from regard.trace.edits import Change, ForceToken, SetAttentionRow, ShufflePositions, edit, edited
 from regard.trace.operations.operation import TensorStore
 from regard.trace.operations.row_wise import LengthPenalised
 from regard.trace.program import Program
@@ -47,7 +47,7 @@ def record(
 ) -> Trace:
     """Every number of a sentence's way through the model, for a given target or for the model's own answer.
 
-    Without a target the answer is searched for as usual (or by `search`). An edited model answers greedily, with at
+    HiddenKey a target the answer is searched for as usual (or by `search`). An edited model answers greedily, with at
     most `longest` tokens if that is given.
     """
     for text in (source, "" if target is None else target):
@@ -56,8 +56,8 @@ def record(
     changes = tuple(edit(one) for one in edits)
     asked = [*pipeline.bundle.source.encode(source.strip()), END]
     program = edited(program_of(pipeline.model), changes)
-    running = Running(pipeline, program, changes, asked)
-    forced = {one.step: one.token for one in changes if isinstance(one, Force)}
+    recording = Recording(pipeline, program, changes, asked)
+    forced = {one.step: one.token for one in changes if isinstance(one, ForceToken)}
     vocabulary = len(pipeline.bundle.target)
     for step, token in forced.items():
         if token >= vocabulary:
@@ -72,7 +72,7 @@ def record(
             )
         said = [forced.get(step, token) for step, token in enumerate(said)]
     elif changes:
-        said = running.decode(forced, longest)
+        said = recording.decode(forced, longest)
         if late := [step for step, token in forced.items() if step > len(said) - (token != END)]:
             raise RegardError(
                 f"a token is forced at step {min(late)}, and the edited answer ends at step {len(said)}; force an "
@@ -81,9 +81,9 @@ def record(
     else:
         said = pipeline(source, search).ids
     penalty = _length(pipeline, search).divisor(len(said) + 1)
-    running.see(said, penalty)
-    _fits(changes, running.store)
-    return running.trace(source, said)
+    recording.see(said, penalty)
+    _fits(changes, recording.store)
+    return recording.trace(source, said)
 
 
 PROGRAMS: dict[type[Model], Callable[[Any], Program]] = {
@@ -108,7 +108,7 @@ def program_of(model: Model) -> Program:
     return PROGRAMS[type(model)](model)
 
 
-class Running:
+class Recording:
     """A program under way on one source."""
 
     def __init__(
@@ -155,12 +155,12 @@ class Running:
     def positions(self, length: int) -> Tensor:
         """0, 1, 2 …, or in another order."""
         for change in self.changes:
-            if isinstance(change, Shuffled):
+            if isinstance(change, ShufflePositions):
                 return torch.randperm(length, generator=torch.Generator().manual_seed(change.seed))
         return torch.arange(length)
 
     def target_positions(self, length: int) -> Tensor:
-        """The same of a target that grows: one order for all its lengths, of as many as were ever learned from."""
+        """The same of a target that grows: one order for all its residual_norms, of as many as were ever learned from."""
         longest = int(self.pipeline.bundle.card.get("longest", {}).get("target", length)) + 1
         return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[
             :length
@@ -231,7 +231,7 @@ def _length(pipeline: Pipeline, search: Search | None) -> LengthPenalty:
 def _fits(changes: Iterable[Change], store: TensorStore) -> None:
     """Rows set by hand must be rows of this sentence."""
     for change in changes:
-        if isinstance(change, Row):
+        if isinstance(change, SetAttentionRow):
             _, queries, keys = store[f"{change.attention}.weights"].shape
             if change.query >= queries:
                 raise RegardError(

@@ -10,7 +10,7 @@ from regard.errors import RegardError
 from regard.models.recurrent import RecurrentState
 from regard.ragged import Ragged
 from regard.text import BEGIN
-from regard.trace import agreement, aligned, causes, record
+from regard.trace import agreement, alignment_matrix, occlusion, record
 from tests.trace.random_models import ATTENDING, TRANSFORMERS, random_model
 
 SOURCE, TARGET = "abandon", "AH B AE N"
@@ -34,7 +34,7 @@ def test_hiding_is_minus_infinity_in_every_attention_that_reads_the_source(kind)
     """The trace's own definition, one attention after another: each sees what the ones before made of it."""
     transformer = random_model(kind)
     trace = record(transformer, SOURCE, TARGET)
-    effects = causes(transformer, trace)
+    effects = occlusion(transformer, trace)
     assert effects.shape == (len(trace.following), len(trace.source))
     for hidden in (0, 3, len(trace.source) - 1):
         edits = []
@@ -55,7 +55,7 @@ def test_hiding_is_minus_infinity_in_every_attention_that_reads_the_source(kind)
 def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
     recurrent = random_model(kind)
     trace, model = record(recurrent, SOURCE, TARGET), recurrent.model
-    effects = causes(recurrent, trace)
+    effects = occlusion(recurrent, trace)
     for hidden in (0, 4):
         state = model.start(
             model.encode(Ragged.of([torch.tensor([piece.id for piece in trace.source])]))
@@ -74,20 +74,20 @@ def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
 
 
 def test_copies_in_parts_are_copies_at_once_and_leave_nothing_behind(transformer, monkeypatch):
-    from regard.trace import causes as function
+    from regard.trace import occlusion as function
 
     trace = record(transformer, SOURCE)
-    whole = causes(transformer, trace)
+    whole = occlusion(transformer, trace)
     for limit, few in (("TOGETHER", 40), ("LOGITS", 900)):
         monkeypatch.setitem(function.__globals__, limit, few)
-        torch.testing.assert_close(causes(transformer, trace), whole, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(occlusion(transformer, trace), whole, rtol=1e-4, atol=1e-5)
     assert not any(part._forward_pre_hooks for part in transformer.model.modules())
     assert torch.equal(record(transformer, SOURCE)["out.logits"], trace["out.logits"])
 
 
 def test_agreement_is_spearmans(transformer):
     trace = record(transformer, SOURCE)
-    weights, effects = aligned(trace), causes(transformer, trace)
+    weights, effects = alignment_matrix(trace), occlusion(transformer, trace)
     truth = spearmanr(weights.flatten(), effects.flatten()).statistic
     assert agreement(weights, effects) == pytest.approx(truth, abs=1e-6)
     ties = torch.tensor([[1.0, 1.0, 2.0], [0.5, 2.0, 2.0]])
@@ -104,21 +104,21 @@ def test_agreement_is_spearmans(transformer):
 def test_an_edited_trace_is_refused(transformer):
     cut = {"kind": "knock-out", "attention": "dec.0.cross", "head": 0}
     with pytest.raises(RegardError, match="record without edits"):
-        causes(transformer, record(transformer, SOURCE, edits=[cut]))
+        occlusion(transformer, record(transformer, SOURCE, edits=[cut]))
 
 
 def test_a_model_that_does_not_look_is_refused():
     bottleneck = random_model("bottleneck")
     with pytest.raises(RegardError, match="no attention to its source"):
-        causes(bottleneck, record(bottleneck, SOURCE))
+        occlusion(bottleneck, record(bottleneck, SOURCE))
 
 
 def test_a_model_left_in_training_is_looked_at_without_dropout(transformer):
     trace = record(transformer, SOURCE)
-    calm = causes(transformer, trace)
+    calm = occlusion(transformer, trace)
     transformer.model.train()
     try:
-        assert torch.equal(causes(transformer, trace), calm)
+        assert torch.equal(occlusion(transformer, trace), calm)
         assert transformer.model.training
     finally:
         transformer.model.eval()

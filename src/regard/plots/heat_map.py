@@ -1,4 +1,4 @@
-"""A heat map on axes of one's own: colours, numbers in cells, hatched masked cells, named rows and columns."""
+"""Heat maps: coloured cells with numbers, hatched masked cells, labelled rows and columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEPS = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
 
 
 def cell_size(rows: int, columns: int) -> float:
-    """The inches of a cell at which labels can be read; past MANY the picture grows no more and labels are left out."""
+    """The size of a cell in inches: large enough for its label, up to MANY rows or columns."""
     count = max(rows, columns)
     return min(0.62, max(0.2, 7 / count)) if count <= MANY else 0.2 * MANY / count
 
@@ -36,21 +36,36 @@ def draw(
     printed: bool,
     letters: float = 8.5,
 ) -> AxesImage:
-    """The cells of a table, coloured; those not allowed are hatched and, when numbers are printed, say −∞."""
+    """Draw the cells of a table; masked cells are hatched, and show −∞ if numbers are printed."""
     low, high = limits
     hidden = np.ma.array(values, mask=~allowed)
-    # "nearest" and no blending: the colour at a cell's centre is the colour of its number, whatever the size.
+    # "nearest", so that the colour at a cell's centre is exactly the colour of its number.
     image = axes.imshow(hidden, colour_map(ramp), vmin=low, vmax=high, interpolation="nearest")
     if not allowed.all():
         axes.add_collection(_hatching(~allowed), autolim=False)
     if printed:
         for (row, column), value in np.ndenumerate(values):
-            share = min(max((value - low) / (high - low), 0), 1)  # weights set by hand may lie outside
+            share = min(
+                max((value - low) / (high - low), 0), 1
+            )  # weights set by hand may lie outside
             if allowed[row, column]:
                 words, ink, behind = _short(value), ink_on(colour(ramp, share)), None
             else:  # on white, for letters on hatching are hard to read
-                words, ink, behind = MASKED["text"], MASKED["ink"], {"facecolor": MASKED["face"], "pad": 1.5, "lw": 0}
-            axes.text(column, row, words, ha="center", va="center", color=ink, fontsize=letters, bbox=behind)
+                words, ink, behind = (
+                    MASKED["text"],
+                    MASKED["ink"],
+                    {"facecolor": MASKED["face"], "pad": 1.5, "lw": 0},
+                )
+            axes.text(
+                column,
+                row,
+                words,
+                ha="center",
+                va="center",
+                color=ink,
+                fontsize=letters,
+                bbox=behind,
+            )
     return image
 
 
@@ -61,14 +76,23 @@ def _short(value: float) -> str:
 
 
 def _hatching(hidden: Flags) -> PolyCollection:
-    """One rectangle for each run of masked cells in a row, so that a long causal mask stays a few polygons."""
+    """One rectangle per run of masked cells in a row, to keep the number of polygons small."""
     runs = []
     for row, cells in enumerate(hidden):
         edges = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]]).astype(int)))
-        runs += [(row - 0.5, start - 0.5, end - 0.5) for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    corners = [[(left, top), (right, top), (right, top + 1), (left, top + 1)] for top, left, right in runs]
+        runs += [
+            (row - 0.5, start - 0.5, end - 0.5)
+            for start, end in zip(edges[::2], edges[1::2], strict=True)
+        ]
+    corners = [
+        [(left, top), (right, top), (right, top + 1), (left, top + 1)] for top, left, right in runs
+    ]
     return PolyCollection(
-        corners, hatch=MASKED["hatch"], facecolor=MASKED["face"], edgecolor=MASKED["line"], linewidth=0
+        corners,
+        hatch=MASKED["hatch"],
+        facecolor=MASKED["face"],
+        edgecolor=MASKED["line"],
+        linewidth=0,
     )
 
 
@@ -77,7 +101,9 @@ def name_rows(axes: Axes, labels: Sequence[str], title: str, cell: float) -> Non
     every = _step(0.16 / cell)
     places = range(0, len(labels), every)
     named = [labels[i] for i in places]
-    for tick in axes.set_yticks(places, named, fontsize=_letters(cell * every), fontfamily=families()):
+    for tick in axes.set_yticks(
+        places, named, fontsize=_letters(cell * every), fontfamily=families()
+    ):
         tick.label1.set_parse_math(False)  # a token may hold a $
     axes.set_ylabel(title, color=INK)
     axes.tick_params(length=0)
@@ -90,15 +116,19 @@ def name_columns(axes: Axes, labels: Sequence[str], title: str, cell: float) -> 
     places = range(0, len(labels), every)
     named = [labels[i] for i in places]
     slanted = max(map(len, named)) * _LETTER + 0.05 > cell * every
-    turn: dict[str, Any] = {"rotation": 50, "ha": "right", "va": "top", "rotation_mode": "anchor"} if slanted else {}
-    for tick in axes.set_xticks(places, named, fontsize=_letters(cell * every), fontfamily=families(), **turn):
+    turn: dict[str, Any] = (
+        {"rotation": 50, "ha": "right", "va": "top", "rotation_mode": "anchor"} if slanted else {}
+    )
+    for tick in axes.set_xticks(
+        places, named, fontsize=_letters(cell * every), fontfamily=families(), **turn
+    ):
         tick.label1.set_parse_math(False)
     axes.set_xlabel(title, color=INK)
     axes.tick_params(length=0)
 
 
 def _step(cells: float) -> int:
-    """Every how manieth label is shown so that labels as large as some cells do not touch: 1, 2, 5, 10, 20 …"""
+    """The smallest step 1, 2, 5, 10, 20 … between labels of this many cells without overlap."""
     return next(step for step in _STEPS if step >= cells)
 
 
@@ -112,7 +142,9 @@ def scale_beside(axes: Axes, image: AxesImage, title: str) -> Axes:
     width = axes.get_window_extent().width / owner(axes).dpi
     beside = axes.inset_axes((1 + 0.2 / width, 0, 0.16 / width, 1))
     low, high = image.get_clim()
-    bar = owner(axes).colorbar(image, cax=beside, ticks=[low, (low + high) / 2, high], label=title, format=_tick)
+    bar = owner(axes).colorbar(
+        image, cax=beside, ticks=[low, (low + high) / 2, high], label=title, format=_tick
+    )
     bar.outline.set_visible(False)
     return beside
 
@@ -121,7 +153,7 @@ def _tick(value: float, place: int | None) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
-def say_masked(bar: Axes) -> None:
+def add_mask_legend(bar: Axes) -> None:
     """The meaning of hatching, below the scale."""
     key = Patch(facecolor=MASKED["face"], edgecolor=MASKED["line"], hatch=MASKED["hatch"])
     words = f"masked ({MASKED['text']})"

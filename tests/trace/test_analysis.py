@@ -1,4 +1,4 @@
-"""Views of a trace without a page or a picture: lens, stream and space, against torch, NumPy and scikit-learn."""
+"""Views of a trace without a page or a picture: logit_lens, stream and space, against torch, NumPy and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,14 @@ from sklearn.neighbors import NearestNeighbors
 from regard import bundle
 from regard.errors import RegardError
 from regard.pipeline import Pipeline
-from regard.trace import aligned, contributions, lengths, lens, neighbours, placed, record
+from regard.trace import (
+    logit_lens,
+    neighbours,
+    pca_projection,
+    record,
+    residual_contributions,
+    residual_norms,
+)
 from tests.trace.random_models import KINDS, random_model
 
 
@@ -28,7 +35,7 @@ def test_a_bundle_in_bfloat16_is_looked_into_in_float32(kind, tmp_path):
     trace = record(pipeline, "zebra", "Z IY B")
     assert {trace[name].dtype for name in trace.names} == {torch.float32}
     assert 1e-5 < trace.check < 0.5  # the fast path is the one that rounds
-    seen = lens(trace, 2)
+    seen = logit_lens(trace, 2)
     assert bool(seen) == (KINDS[kind].kind == "transformer")
     model = pipeline.model.double()
     for name, ps in seen.items():
@@ -48,7 +55,7 @@ def test_the_lens_looks_at_what_an_edit_left(trace):
         "Z IY B",
         edits=[{"kind": "patch", "name": "dec.norm", "values": given.tolist()}],
     )
-    before, after = lens(trace, 1), lens(changed, 1)
+    before, after = logit_lens(trace, 1), logit_lens(changed, 1)
     assert list(before) == list(after)
     torch.testing.assert_close(after["dec.norm"], changed["out.logprobs"][1].exp())
     torch.testing.assert_close(
@@ -63,7 +70,7 @@ def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
         ("src", ["self", "ffn"]) if side == "source" else ("tgt", ["self", "cross", "ffn"])
     )
     stack, layers = ("enc", 2) if side == "source" else ("dec", 1)
-    added, norms = contributions(trace, side, 2), lengths(trace, side, 2)
+    added, norms = residual_contributions(trace, side, 2), residual_norms(trace, side, 2)
     blocks = [f"{stack}.{layer}.{part}.out" for layer in range(layers) for part in parts]
     assert [one.name for one in added] == [f"{begin}.position", *blocks]
     assert [one.into for one in added] == list(norms)
@@ -81,17 +88,20 @@ def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
 def test_a_patched_sum_keeps_what_the_model_added(trace):
     patch = {"kind": "patch", "name": "dec.0.resid1", "values": [[0.0] * 11 + [3.0]] * 4}
     changed = record(random_model("learned"), "zebra", "Z IY B", edits=[patch])
-    assert contributions(changed, "target", 1)[:2] == contributions(trace, "target", 1)[:2]
-    assert lengths(changed, "target", 1)["dec.0.resid1"] == 3
+    assert (
+        residual_contributions(changed, "target", 1)[:2]
+        == residual_contributions(trace, "target", 1)[:2]
+    )
+    assert residual_norms(changed, "target", 1)["dec.0.resid1"] == 3
 
 
 def test_a_recurrent_model_has_states_and_no_sums():
     trace = record(random_model("additive"), "zebra", "Z IY B")
     states = ["tgt.embed", "attn.joined", "dec.0.h", "dec.1.h", "out.mixed", "out.readout"]
-    found = lengths(trace, "target", 1)
+    found = residual_norms(trace, "target", 1)
     assert found == pytest.approx({name: float(np.linalg.norm(trace[name][1])) for name in states})
-    assert list(lengths(trace, "source", 0)) == ["src.embed", "enc.0.h"]
-    assert (contributions(trace, "target", 1), lens(trace, 1)) == ([], {})
+    assert list(residual_norms(trace, "source", 0)) == ["src.embed", "enc.0.h"]
+    assert (residual_contributions(trace, "target", 1), logit_lens(trace, 1)) == ([], {})
 
 
 @pytest.mark.parametrize("kind", ["learned", "general"])
@@ -107,18 +117,24 @@ def test_neighbours_agree_with_scikit_learn(kind):
         (1 - distances[0, 1:]).tolist(), abs=1e-6
     )
     assert len(neighbours(trace, "target", 1, 900)) == len(table) - 1
-    assert placed(trace, "target").ids == list(range(len(table)))
+    assert pca_projection(trace, "target").ids == list(range(len(table)))
 
 
 @pytest.mark.parametrize(
     ("look", "message"),
     [
-        (lambda t: lens(t, 4), "position 4 is not one of the target's 0 to 3"),
-        (lambda t: lengths(t, "source", -1), "position -1 is not one of the source's 0 to 5"),
-        (lambda t: contributions(t, "left", 0), "side must be 'source' or 'target'; got 'left'"),
+        (lambda t: logit_lens(t, 4), "position 4 is not one of the target's 0 to 3"),
+        (
+            lambda t: residual_norms(t, "source", -1),
+            "position -1 is not one of the source's 0 to 5",
+        ),
+        (
+            lambda t: residual_contributions(t, "left", 0),
+            "side must be 'source' or 'target'; got 'left'",
+        ),
         (lambda t: neighbours(t, "target", 9), "position 9 is not one of the target's 0 to 3"),
-        (lambda t: placed(t, "both"), "side must be 'source' or 'target'; got 'both'"),
-        (lambda t: aligned(t, "dec.0.cross", 4), "dec.0.cross has heads 0 to 3; got 4"),
+        (lambda t: pca_projection(t, "both"), "side must be 'source' or 'target'; got 'both'"),
+        (lambda t: alignment_matrix(t, "dec.0.cross", 4), "dec.0.cross has heads 0 to 3; got 4"),
         (lambda t: t.program.attention("attn"), "unknown attention 'attn'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tree of a beam search: every beginning that was weighed, in words, and why it stayed or fell."""
+"""The tree of a beam search: every candidate, and whether it was kept, finished or pruned."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from regard.text import END, with_end
 
 
 @dataclass(frozen=True)
-class Tree:
-    """What a search weighed for one text: `nodes` in order, the `labels` of their tokens, and the `answers`, as numbers
-    of nodes, the best first.
+class BeamTree:
+    """All candidates of one search: `nodes` in order, the `labels` of their tokens, and the
+    `answers` as node numbers, best first.
 
-    >>> print(tree(pipeline, "banana"))
+    >>> print(beam_tree(pipeline, "banana"))
     """
 
     source: str
@@ -32,7 +32,7 @@ class Tree:
     answers: list[int]
 
     def path(self, number: int) -> list[int]:
-        """The numbers from the first token to this one."""
+        """The node numbers from the first token to this one."""
         node: int | None = self.node(number).number
         found = []
         while node is not None:
@@ -41,21 +41,21 @@ class Tree:
         return found[::-1]
 
     def node(self, number: int) -> Candidate:
-        """One of them; an unknown number is named."""
+        """The node with that number."""
         if not 0 <= number < len(self.nodes):
             raise RegardError(f"this tree has nodes 0 to {len(self.nodes) - 1}; got {number}")
         return self.nodes[number]
 
     def ids(self, number: int) -> list[int]:
-        """The tokens said up to this one, without an end: a prefix that can be given back to the model."""
+        """The token ids up to this node, without END: a prefix for the model."""
         return [id for id in (self.nodes[one].token for one in self.path(number)) if id != END]
 
     def children(self, number: int | None) -> list[Candidate]:
-        """What was weighed after this one, the best first; after nothing (None), the first tokens."""
+        """The continuations of a node, best first; of None, the first tokens."""
         return [node for node in self.nodes if node.parent == number]
 
     def why(self, number: int) -> str:
-        """What became of one, in a line, with the arithmetic."""
+        """The outcome of a node in one line, with its arithmetic."""
         node = self.node(number)
         before = 0.0 if node.parent is None else self.nodes[node.parent].total
         added = f"{before:.3f} {node.logp:+.3f} = {node.total:.3f}"
@@ -64,13 +64,11 @@ class Tree:
             over = node.total / node.score if node.score else 1.0
             return f"finished: {added}, over {over:.3g} = {node.score:.3f}{place}"
         if node.fate == "pruned" and node.rival is not None:
-            return (
-                f"pruned: {added}, lost by {node.behind:.3f} to {' '.join(self.said(node.rival))}"
-            )
+            return f"pruned: {added}, lost by {node.behind:.3f} to {' '.join(self.prefix_labels(node.rival))}"
         return f"{node.fate}: {added}"
 
-    def said(self, number: int) -> list[str]:
-        """The pieces said up to this one."""
+    def prefix_labels(self, number: int) -> list[str]:
+        """The token labels up to this node."""
         return [self.labels[one] for one in self.path(number)]
 
     def __str__(self) -> str:
@@ -82,7 +80,7 @@ class Tree:
             yield from self._lines(node.number, indent + "  ")
 
 
-def tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Tree:
+def beam_tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> BeamTree:
     """The tree of a search for one text; by default the pipeline's usual one, as a beam."""
     chosen = pipeline.usual if search is None else search
     chosen = chosen if isinstance(chosen, Beam) else Beam(1)
@@ -101,4 +99,4 @@ def tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Tree:
     found = beams.results()[0].hypotheses
     if any(math.isnan(one.score) for one in found):
         raise RegardError("the model's numbers are not finite (NaN); it cannot answer")
-    return Tree(text, chosen, nodes, labels, [node.number for node in finished[: len(found)]])
+    return BeamTree(text, chosen, nodes, labels, [node.number for node in finished[: len(found)]])
