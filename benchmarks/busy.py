@@ -35,7 +35,7 @@ from regard.train.loop import Trainer
 
 BUSY = 0.9  # share of the better fixed count that the automatic one must reach
 IDLE = 0.97  # share of torch's own count that it must reach on an idle machine
-ADAPT = 3  # turns after each change of the situation that are not counted
+ADAPT = 5  # turns after each change of the situation that are not counted
 LINES = 512  # searched together
 WORK = ("training", "search")
 
@@ -161,7 +161,7 @@ def measure(kind: str, folder: Path, options: argparse.Namespace) -> Iterator[Ch
 def main() -> None:
     """Read the options, measure, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=9, help="measurements of each setting")
+    parser.add_argument("--turns", type=int, default=7, help="measurements of each setting")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each measurement")
     parser.add_argument("--neighbours", type=int, default=1, help="busy processes")
     parser.add_argument("--only", choices=WORK, help="one kind of work")
