@@ -21,7 +21,7 @@ from quality_sets import Question, read_pairs, read_questions, write_pairs
 
 from regard import bundle
 from regard.bundle import Bundle
-from regard.commands.overrides import settings
+from regard.commands.options import read_settings
 from regard.config import TextSettings, TrainSettings, parse
 from regard.inference import inference_model, search_all
 from regard.models import Ensemble
@@ -67,7 +67,7 @@ class Trial:
 def job(trial: Trial) -> Job:
     """What `regard train` would be told: the recipe and what goes over it, or nothing but the files."""
     recipe = CONFIGS / f"{trial.convention.recipe}.toml" if trial.way != "auto" else None
-    chosen = settings(recipe, list(trial.overrides) if recipe else [])
+    chosen = read_settings(recipe, list(trial.overrides) if recipe else [])
     if trial.ends:
         chosen["train"] = {key: value for key, value in chosen["train"].items() if key not in ENDS} | trial.ends
     return Job(

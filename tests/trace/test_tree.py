@@ -93,7 +93,7 @@ def test_what_has_no_tree_is_said(held):
     with pytest.raises(RegardError, match="the text is empty"):
         tree(held, "  ")
     with pytest.raises(RegardError, match="cannot show a search with required words"):
-        tree(held, "banana", held.search(required=["AH0"] if "AH0" in str(held("banana").tokens) else ["AH"]))
+        tree(held, "banana", held.search(require=["AH0"] if "AH0" in str(held("banana").tokens) else ["AH"]))
     with pytest.raises(RegardError, match="got 10000"):
         tree(held, "banana").node(10_000)
 
