@@ -21,7 +21,7 @@ from quality_sets import Example, read_examples, read_pairs, write_pairs
 
 from regard import bundle
 from regard.bundle import Bundle
-from regard.commands.overrides import settings
+from regard.commands.options import read_settings
 from regard.config import TextSettings, TrainSettings, parse
 from regard.inference import inference_model, search_all
 from regard.models import Ensemble
@@ -68,7 +68,7 @@ class Trial:
 def job(trial: Trial) -> Job:
     """The job of `regard train`: the recipe with overrides, or the files alone."""
     recipe = CONFIGS / f"{trial.convention.recipe}.toml" if trial.method != "auto" else None
-    chosen = settings(recipe, list(trial.overrides) if recipe else [])
+    chosen = read_settings(recipe, list(trial.overrides) if recipe else [])
     if trial.run_length:
         rest = {key: value for key, value in chosen["train"].items() if key not in LENGTHS}
         chosen["train"] = rest | trial.run_length

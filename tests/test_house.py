@@ -16,17 +16,21 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [
     {
         *("axes", "errors", "config", "ragged", "pretrained", "terminal", "device", "disk", "onednn"),
-        *("registry", "threads"),
+        *("registry", "threads", "decoding_options", "user_parts"),
     },
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
-    {"search", "bundle", "answer", "inference"},
-    {"train", "hub", "pipeline", "vectors", "pooling"},
+    {"search", "bundle", "answer"},
+    {"inference"},
+    {"train", "hub", "teacher_forcing", "vectors", "pooling"},
+    {"pipeline"},
+    {"loading"},
     {"trace"},
     {"plots"},
     {"explore", "serve"},
     {"commands"},
+    {"cli_options"},
     {"cli"},
     {"__main__"},
 ]
@@ -38,6 +42,8 @@ FOUNDATION = {
     ("config", "errors"),
     ("device", "errors"),
     ("registry", "errors"),
+    ("decoding_options", "errors"),
+    ("user_parts", "errors"),
 }
 
 HOMES = {  # third-party libraries that live in one place only

@@ -12,7 +12,6 @@ from regard import plots
 from regard.errors import RegardError, ShapeError
 from regard.pooling import NadarayaWatson
 from regard.positions import Alibi, Sinusoidal
-from regard.trace import neighbours
 from regard.vectors import Vectors
 
 WORDS = [f"w{i}" for i in range(20)]
@@ -103,11 +102,6 @@ def test_mean_scores_say_what_does_not_fit():
         plots.mean_scores(Alibi(heads=8), dim=64, heads=8, contents=torch.randn(0, 64))
 
 
-def test_nothing_is_left_in_the_answer_to_an_empty_line(spelling):
-    spelling("").ids.append(7)
-    one, other = spelling.sample("", n=2)
-    one.tokens.append("x")
-    assert (spelling("").ids, spelling(" ").ids, other.tokens) == ([], [], [])
 
 
 def test_white_space_around_a_text_is_not_unknown(spelling):
@@ -120,11 +114,6 @@ def test_a_number_of_a_row_may_be_asked_for_by_itself(spelling):
     assert trace.explain("out.chosen", 1).value == trace.explain("out.chosen", [1]).value
 
 
-def test_asking_for_none_is_one_line(spelling):
-    with pytest.raises(RegardError, match=r"^n must be at least 1; got -1$"):
-        spelling.alternatives("attention", 0, -1)
-    with pytest.raises(RegardError, match=r"^n must be at least 1; got 0$"):
-        neighbours(regard.record(spelling, "at"), "source", 0, 0)
 
 
 def test_all_parts_that_the_readme_names_are_there():

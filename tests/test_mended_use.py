@@ -1,9 +1,7 @@
 """Faults that were found by using models as people do: each stays mended."""
 
-import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -23,18 +21,6 @@ def held(request):
     return regard.load(request.param)
 
 
-def test_threads_do_not_see_what_others_look_at(held):
-    words = ["banana", "cabana", "banish", "bandit"]
-    alone = [held.align(word).alignment for word in words]
-
-    def looked(i: int) -> bool:
-        held("attention")
-        return torch.equal(held.align(words[i % 4]).alignment, alone[i % 4])
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(looked, range(12)))
-
-
 def test_a_batch_that_was_searched_can_be_learned_from():
     model = build(TransformerSettings(width=16, heads=4, ffn_width=16, encoder_layers=1, decoder_layers=1), 10, 10)
     source = Ragged.of([torch.tensor([4, 5, 3]), torch.tensor([4, 3])])
@@ -46,26 +32,6 @@ def test_a_batch_that_was_searched_can_be_learned_from():
     assert model.source.table.grad.abs().sum() > 0
 
 
-def test_weights_that_change_are_searched_with(held):
-    greedy = held.search(beam=1)
-    words = ["queue", "attention", "rhythm"]
-    for word in words:
-        held(word, greedy)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in held.model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3 * parameter.std())
-    for word in words:
-        answer, fresh = held(word, greedy), regard.Pipeline(held.bundle)(word, greedy)
-        assert (answer.ids, answer.logps) == (fresh.ids, fresh.logps)
-
-
-def test_a_transducer_that_was_used_can_be_pickled(held):
-    answer = held("attention")
-    again = pickle.loads(pickle.dumps(held))("attention")
-    assert (again.ids, again.logps) == (answer.ids, answer.logps)
-
-
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.float64])
 def test_a_bias_may_be_more_exact_than_what_it_is_added_to(kind):
     x = torch.randn(1, 2, 3, 4).to(kind)
@@ -73,21 +39,6 @@ def test_a_bias_may_be_more_exact_than_what_it_is_added_to(kind):
         ours, plain = (attend(x, x, x, bias=bias.double(), mask=causal, backend=name) for name in ("sdpa", "reference"))
         assert ours.dtype == plain.dtype == kind
         torch.testing.assert_close(ours, plain, atol=2e-3 if kind == torch.float16 else 1e-6, rtol=0)
-
-
-def test_a_device_may_be_given_as_torch_has_it(tmp_path):
-    assert regard.load("spelling", device=torch.device("cpu")).device.type == "cpu"
-    with pytest.raises(RegardError, match=r"^device 'bogus' is not here"):
-        regard.bundle.load(regard.pretrained.resolve_model("spelling"), "bogus")
-
-
-def test_a_default_of_half_the_size_is_no_matter():
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        held = regard.load("spelling")
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert held("attention").text == regard.load("spelling")("attention").text
 
 
 def test_seeds_are_whole_numbers():

@@ -1,14 +1,25 @@
-"""Regard trains, runs and shows sequence-to-sequence models built on attention."""
+"""Regard trains, runs and visualises attention-based sequence-to-sequence models."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.answer import Answer
-    from regard.attention import Attention, Cache, MultiHead, attend, causal, everything, prefix, window
+    from regard.attention import (
+        Attention,
+        Cache,
+        MultiHead,
+        attend,
+        causal,
+        everything,
+        prefix,
+        window,
+    )
+    from regard.decoding_options import DecodingOptions
     from regard.errors import RegardError, debug
     from regard.explore.notebook import show
-    from regard.pipeline import Pipeline, load
+    from regard.loading import load
+    from regard.pipeline import Pipeline
     from regard.ragged import Ragged
     from regard.trace.record import record
     from regard.trace.trace import Trace
@@ -19,6 +30,7 @@ __all__ = [
     "Answer",
     "Attention",
     "Cache",
+    "DecodingOptions",
     "MultiHead",
     "Pipeline",
     "Ragged",
@@ -41,10 +53,21 @@ _HOMES = {
     "trace": ("Trace", "record"),
     "explore.notebook": ("show",),
     "answer": ("Answer",),
-    "pipeline": ("Pipeline", "load"),
-    "attention": ("Attention", "Cache", "MultiHead", "attend", "causal", "everything", "prefix", "window"),
+    "decoding_options": ("DecodingOptions",),
+    "loading": ("load",),
+    "pipeline": ("Pipeline",),
+    "attention": (
+        "Attention",
+        "Cache",
+        "MultiHead",
+        "attend",
+        "causal",
+        "everything",
+        "prefix",
+        "window",
+    ),
 }
-_PARTS = (
+_MODULES = (
     "attention",
     "bundle",
     "explore",
@@ -63,10 +86,10 @@ _PARTS = (
 
 
 def __getattr__(name: str) -> Any:
-    """What is here is loaded when it is first asked for: torch takes two seconds, and `regard --help` needs none."""
+    """Import a public name on first access: `regard --help` must not wait seconds for torch."""
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"regard.{home}"), name)
-    if name in _PARTS:
+    if name in _MODULES:
         return import_module(f"regard.{name}")
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Answer: what a pipeline says to a text, and how sure it is of every token."""
+"""Answer: the output of a pipeline for one text, with the log-probability of every token."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One answer: its text, its tokens as people see them, and the model's log-probability of each and of the end.
+    """One output: its text, its tokens as text, and the log-probability of each token and the end.
 
-    `score` is what it was ranked by. `alignment` (answer token and end × source token and end) and `weights` (of every
-    attention, by name) are there when they were asked for.
+    `score` is the value that search ranked it by. `alignment` (output tokens and the end × source
+    tokens and the end) and `weights` (of every attention, by name) are filled on request.
     """
 
     source: str
@@ -28,13 +28,13 @@ class Answer:
 
     @property
     def logp(self) -> float:
-        """log p(answer | source), the end included."""
+        """log p(answer | source), including the end token."""
         return sum(self.logps)
 
     def __str__(self) -> str:
         return self.text
 
 
-def empty(source: str) -> Answer:
-    """The answer to a line that holds nothing: nothing."""
+def empty_answer(source: str) -> Answer:
+    """The answer to an empty line: empty, with log-probability 0."""
     return Answer(source, "", [], [], [], 0.0)

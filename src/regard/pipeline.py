@@ -1,14 +1,14 @@
-"""Pipeline: text in, text out. What the command line, the server and the explorer share.
+"""Pipeline: text in, text out. Shared by the command line, the server and the explorer.
 
 >>> t = regard.load("runs/demo/bundle")
 >>> print(t("attention"))                  # AH T EH N SH AH N
+>>> print(t("attention", beam=8, ban=["SH"]))
 >>> t.best("attention", n=5)               # the five best, each with its log-probabilities
 >>> for answer in t.many(open("words")): print(answer)
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,231 +16,219 @@ from itertools import islice
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from regard import bundle
-from regard.answer import Answer, empty
-from regard.device import resolve_device
+from regard.answer import Answer, empty_answer
+from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError, choose
 from regard.inference import ModelCache, search_all
-from regard.models import Ensemble, Model, eval_mode, is_finite
-from regard.pretrained import resolve_model
+from regard.models import Model, is_finite
 from regard.ragged import Ragged
-from regard.search import (
-    Beam,
-    BeamSearch,
-    Greedy,
-    Hypothesis,
-    LengthPenalty,
-    Sampling,
-    Search,
-    SearchResult,
-    constraints,
-)
-from regard.search.attention_weights import alignment as aligned
-from regard.search.attention_weights import record_attention
-from regard.search.constraint_parsing import parse_constraints, parse_required
+from regard.search import Beam, BeamSearch, Hypothesis, Sampling, Search, SearchResult, constraints
+from regard.search.attention_weights import alignment as alignment_of
+from regard.search.build import build_search
 from regard.search.length_batching import RATIO, length_limits
-from regard.text import UNKNOWN, with_begin, with_end
+from regard.teacher_forcing import attention_maps, next_logps, target_logps
+from regard.text import UNKNOWN, with_end
 
-FIRST_LINES, MOST_LINES = 64, 8_192  # answered together: few at first, so that the first answers come at once
-Folder = str | os.PathLike[str]
+FIRST_LINES = 64  # searched together at first, so that the first answers arrive at once
+MOST_LINES = 8_192
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-def load(
-    folder: Folder | Sequence[Folder],
-    *,
-    device: str | torch.device = "auto",
-    long: str = "warn",
-    precision: str = "float32",
-) -> Pipeline:
-    """The pipeline of a bundle that `regard train` wrote, or of a shipped model by its name; of several, that of
-    their ensemble. `long`: what to do with a source longer than any learned from: warn, refuse or allow. `precision`:
-    what searches compute in; with bfloat16 a GPU is faster, and close calls fall otherwise, perhaps by their batch."""
-    place = resolve_device(device)
-    folders = [folder] if isinstance(folder, str | os.PathLike) else folder
-    return Pipeline(
-        _joined([bundle.load(resolve_model(one), place) for one in folders]), long=long, precision=precision
-    )
+LONG = ("warn", "refuse", "allow")
 
 
 class Pipeline:
-    """A model with its tokenisers, answering."""
+    """A model with its tokenizers, from source text to answers.
 
-    def __init__(self, held: bundle.Bundle, *, long: str = "warn", precision: str = "float32") -> None:
-        if long not in ("warn", "refuse", "allow"):
+    Decoding options are keyword arguments, as listed in `regard.DecodingOptions`.
+    """
+
+    def __init__(
+        self, loaded: bundle.Bundle, *, long: str = "warn", precision: str = "float32"
+    ) -> None:
+        if long not in LONG:
             raise RegardError(f"long must be warn, refuse or allow; got {long!r}")
-        self.bundle, self.long, self.precision = held, long, choose(PRECISIONS, precision, "precision")
-        self.model, self.device = held.model, next(held.model.parameters()).device
-        longest = held.card.get("longest", {})
+        self.bundle, self.long = loaded, long
+        self.precision = choose(PRECISIONS, precision, "precision")
+        self.model, self.device = loaded.model, next(loaded.model.parameters()).device
+        longest = loaded.card.get("longest", {})
         self.longest_source: int | None = longest.get("source")
         self.most = None if "target" not in longest else 2 * longest["target"] + 10
-        self.reach: dict[str, Any] = {"most": self.most, "ratio": longest.get("ratio", RATIO)}
+        ratio = longest.get("ratio", RATIO)
+        self.length_limits: dict[str, Any] = {"most": self.most, "ratio": ratio}
         self._model_cache = ModelCache(self.precision)
-        usual = self.search()
-        assert isinstance(usual, Beam)
-        self.usual = usual
+        default_search = self.search()
+        assert isinstance(default_search, Beam)
+        self.default_search = default_search
 
     @property
     def inference_model(self) -> Model:
-        """The model that is searched; made when first needed, for scores and weights are the plain one's, and again
-        when the model has changed."""
+        """The fast copy of the model that search runs.
+
+        Built on first use and again whenever the model changes. Scores and attention weights are
+        computed by the model itself.
+        """
         return self._model_cache.of(self.model)
 
-    def renew(self) -> None:
-        """Search with the weights of now, should they have been written through `.data`; other changes are seen."""
+    def refresh_weights(self) -> None:
+        """Rebuild the inference model after a write through `.data`; other changes are detected."""
         self._model_cache.clear()
 
-    def search(
-        self,
-        *,
-        beam: int = 4,
-        best: int = 1,
-        length: float | None = None,
-        penalty: str = "power",
-        shortest: int = 0,
-        longest: int | None = None,
-        prefix: str = "",
-        banned: Sequence[str] = (),
-        required: Sequence[str] = (),
-        repetition: float = 1.0,
-        no_repeat_ngram: int = 0,
-    ) -> Search:
-        """A search from plain words and numbers. `length` is the α of the length penalty; left out it is 1 for running
-        text, where answers differ in length, and 0 (the likeliest answer) for symbols."""
-        usual = float(self.bundle.card.get("task") == "text")
-        ranked = LengthPenalty(
-            usual if length is None else length, penalty
-        )  # looked at even where greedy search needs none
-        kept = self.restrictions(
-            min_length=shortest,
-            max_length=longest,
-            prefix=prefix,
-            ban=banned,
-            repetition_penalty=repetition,
-            no_repeat_ngram=no_repeat_ngram,
-        )
-        needed = parse_required(self.bundle.target, required)
-        if not isinstance(beam, int) or beam < 1:
-            raise RegardError(f"a beam is at least 1 wide; got {beam!r}")
-        if beam == 1 and best == 1 and needed is None:
-            return Greedy(kept)
-        return Beam(max(beam, best), best, ranked, kept, needed)
-
-    def restrictions(self, **asked: Any) -> tuple[constraints.Constraint, ...]:
-        """What every answer must keep to, for any search, in words: see search.worded.restrictions."""
-        return parse_constraints(self.bundle.target, **asked)
+    def search(self, options: SearchOptions | None = None, /, **keywords: Any) -> Search:
+        """Build a search from decoding options, given as an object or as keyword arguments."""
+        if options is not None and keywords:
+            raise RegardError(f"give decoding options or keywords, not both; got {keywords}")
+        if options is None:
+            options = DecodingOptions.of(**keywords)
+        elif not isinstance(options, DecodingOptions):
+            options = DecodingOptions(**vars(options))
+        default_penalty = float(self.bundle.card.get("task") == "text")
+        return build_search(options, self.bundle.target, length_penalty=default_penalty)
 
     def __call__(
-        self, text: str, search: Search | None = None, *, alignment: bool = False, weights: bool = False
+        self,
+        text: str,
+        search: Search | None = None,
+        *,
+        alignment: bool = False,
+        weights: bool = False,
+        **options: Any,
     ) -> Answer:
         """The best answer to one text."""
-        (answer,) = self.many([text], search, alignment=alignment, weights=weights)
+        (answer,) = self.many([text], search, alignment=alignment, weights=weights, **options)
         return answer
 
     def many(
-        self, lines: Iterable[str], search: Search | None = None, *, alignment: bool = False, weights: bool = False
+        self,
+        lines: Iterable[str],
+        search: Search | None = None,
+        *,
+        alignment: bool = False,
+        weights: bool = False,
+        **options: Any,
     ) -> Iterator[Answer]:
-        """The best answer to each line, in their order, as they come: no more than a few thousand are held at once."""
-        for answers in self.answers(lines, search):
-            yield self.looked(answers[0], alignment=alignment, weights=weights) if alignment or weights else answers[0]
+        """The best answer to each line, in order; at most a few thousand lines are in memory."""
+        for answers in self.answers(lines, search, **options):
+            best = answers[0]
+            if alignment or weights:
+                best = self.with_attention(best, alignment=alignment, weights=weights)
+            yield best
 
     def answers(
-        self, lines: Iterable[str], search: Search | None = None, *, first: int = FIRST_LINES
+        self,
+        lines: Iterable[str],
+        search: Search | None = None,
+        *,
+        first: int = FIRST_LINES,
+        **options: Any,
     ) -> Iterator[list[Answer]]:
-        """All answers that the search finds to each line, the best first and no text twice. The `first` lines are
-        searched together, then twice as many, and so on to MOST_LINES."""
+        """All answers that search returns for each line, best first and without duplicate texts.
+
+        The `first` lines are searched together, then twice as many, and so on up to MOST_LINES.
+        """
         if isinstance(lines, str):
-            raise RegardError(f"lines are a list or a file of texts; for one text ask with [{_short(lines)}]")
+            raise RegardError(
+                f"lines must be a list or a file of texts; for one text give [{_short(lines)}]"
+            )
+        if search is not None and options:
+            raise RegardError(f"give a search or decoding options, not both; got {options}")
+        chosen = search or (self.search(**options) if options else self.default_search)
         lines, count = iter(lines), first
         while window := [_text(line).rstrip("\r\n") for line in islice(lines, count)]:
-            yield from self._window(window, search or self.usual)
+            yield from self._answer_lines(window, chosen)
             count = min(2 * count, MOST_LINES)
 
-    def best(self, text: str, n: int = 5, **options: object) -> list[Answer]:
-        """The n best answers that a beam finds; fewer where it finds fewer."""
-        options = {"beam": max(4, n), **options}
-        return next(self.answers([text], self.search(best=n, **options)))[:n]  # type: ignore[arg-type]
+    def best(self, text: str, n: int = 5, **options: Any) -> list[Answer]:
+        """The n best answers of a beam search; fewer where the beam finds fewer."""
+        return next(self.answers([text], n_best=n, **options))[:n]
 
-    def sample(self, text: str, n: int = 1, *, seed: int = 1, **options: object) -> list[Answer]:
-        """n answers drawn by their probability: `temperature`, `top_k`, `top_p`, `min_p` as in search.Sampling."""
-        search = Sampling(n, seed=seed, **options)  # type: ignore[arg-type]
-        if not (ids := self._encoded(text)):
-            return [empty(text) for _ in range(n)]
-        return [self._answer(text, ids, found) for found in self._search([(text, ids)], search)[0].hypotheses]
+    def sample(self, text: str, n: int = 1, **options: Any) -> list[Answer]:
+        """n sampled answers; duplicates stay."""
+        search = self.search(sample=True, n_best=n, **options)
+        if not (ids := self._encode(text)):
+            return [empty_answer(text) for _ in range(n)]
+        (found,) = self._search([(text, ids)], search)
+        return [self._answer(text, ids, hypothesis) for hypothesis in found.hypotheses]
 
-    def stream(self, text: str, *, beam: int = 4, length: float | None = None) -> Iterator[str]:
-        """The answer piece by piece, as soon as it is certain: with a beam, what all beginnings that are left share."""
-        ids = self._encoded(text)
-        if not ids:
+    def stream(self, text: str, **options: Any) -> Iterator[str]:
+        """The answer piece by piece, each as soon as all remaining hypotheses share it."""
+        search = self.search(**options)
+        if isinstance(search, Sampling):
+            raise RegardError("stream runs greedy or beam search; leave out sample")
+        if not (ids := self._encode(text)):
             return
-        chosen = self.search(beam=beam, length=length)
         source = with_end(Ragged.of([torch.tensor(ids)])).to(self.device)
-        settings = chosen if isinstance(chosen, Beam) else Beam(1)  # without a length penalty that is greedy search
-        beams = BeamSearch(settings, self.inference_model, source, length_limits(source.lengths, **self.reach))
+        # A beam of 1 without a length penalty is greedy search.
+        beam = search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
+        limit = length_limits(source.lengths, **self.length_limits)
+        beams = BeamSearch(beam, self.inference_model, source, limit)
         shown = ""
         for _ in beams:
-            sure = self.bundle.target.decode(beams.committed_prefix()).rstrip("�")  # half a character is not certain
-            yield sure[len(shown) :]
-            shown = sure
-        yield self.bundle.target.decode(beams.results()[0].hypotheses[0].ids)[len(shown) :]
+            # An incomplete character decodes to �, which the next token may replace.
+            certain = self.bundle.target.decode(beams.committed_prefix()).rstrip("�")
+            yield certain[len(shown) :]
+            shown = certain
+        found = beams.results()[0].hypotheses
+        if not found:
+            raise _no_output(text)
+        yield self.bundle.target.decode(found[0].ids)[len(shown) :]
 
     def score(self, source: str, target: str) -> Answer:
-        """A given target as an answer: what the model thinks of each of its tokens."""
+        """A given target as an answer, with the model's log-probability of each of its tokens."""
         (answer,) = self.scores([(source, target)])
         return answer
 
     def scores(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Answer]:
-        """The same for many pairs, some at a time."""
+        """Score many (source, target) pairs, in order, some at a time."""
         pairs = iter(pairs)
         while window := list(islice(pairs, FIRST_LINES)):
             if alone := next((pair for pair in window if isinstance(pair, str)), None):
-                raise RegardError(f"a pair of texts is needed, source and target; got {alone!r}")
-            yield from self._scored(window)
+                raise RegardError(f"expected a pair of texts, source and target; got {alone!r}")
+            yield from self._score_pairs(window)
 
     def align(self, source: str, target: str | None = None) -> Answer:
-        """How much each answer token looked at each source token, for a given target or the model's own answer."""
-        return self.looked(self(source) if target is None else self.score(source, target), alignment=True)
+        """An answer with its alignment: of a given target, or of the model's own best answer."""
+        answer = self(source) if target is None else self.score(source, target)
+        return self.with_attention(answer, alignment=True)
 
     def alternatives(self, text: str, position: int, n: int = 5) -> list[Answer]:
-        """The best answers that go as the best one to `position` (from 0), and there with each of the n likeliest
-        tokens; `logps[position]` is that token's. An answer may end there."""
+        """The best answers that differ from the best one at `position` (from 0).
+
+        One answer for each of the n most probable tokens there; `logps[position]` is the token's.
+        The token may be the end.
+        """
         best = self(text)
         if n < 1:
             raise RegardError(f"n must be at least 1; got {n}")
         if not 0 <= position <= len(best.ids):
-            raise RegardError(f"{best.text!r} has places 0 to {len(best.ids)} (the end); got {position}")
+            last = f"{len(best.ids)} (the end)"
+            raise RegardError(f"{best.text!r} has positions 0 to {last}; got {position}")
         if not (ids := self._ids(text)):
             return [best]
-        logps = self._after(ids, best.ids[:position])
+        logps = next_logps(self.model, ids, best.ids[:position])
         found: list[Hypothesis] = []
         for token in logps.topk(min(n, len(logps))).indices.tolist():
-            begin = constraints.prefix([*best.ids[:position], token])
-            (some,) = search_all(
-                replace(self.usual, constraints=(begin,)), self.inference_model, [ids], **self.reach, device=self.device
-            )
-            found += some.hypotheses[:1]  # none where the answer may not become so long
+            prefix = constraints.prefix([*best.ids[:position], token])
+            search = replace(self.default_search, constraints=(prefix,))
+            found += self._run(search, [ids])[0].hypotheses[:1]  # none beyond the length limit
         return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
-    def looked(self, answer: Answer, *, alignment: bool = False, weights: bool = False) -> Answer:
-        """An answer with where it looked, by one teacher-forced pass."""
-        source = with_end(Ragged.of([torch.tensor(self._ids(answer.source), dtype=torch.long)]))
-        prefix = with_begin(Ragged.of([torch.tensor(answer.ids, dtype=torch.long)]))
-        with eval_mode(self.model):
-            seen = record_attention(self.model, source.to(self.device), prefix.to(self.device))
-        map_ = aligned(self.model, seen) if alignment else None
-        return replace(answer, alignment=map_, weights=seen if weights else None)
+    def with_attention(
+        self, answer: Answer, *, alignment: bool = False, weights: bool = False
+    ) -> Answer:
+        """The answer with its alignment or all attention weights, from one teacher-forced pass."""
+        maps = attention_maps(self.model, self._ids(answer.source), answer.ids)
+        aligned = alignment_of(self.model, maps) if alignment else None
+        return replace(answer, alignment=aligned, weights=maps if weights else None)
 
-    def _window(self, lines: Sequence[str], search: Search) -> Iterator[list[Answer]]:
-        """Answers to some lines; an empty line is answered by an empty one, and no model is asked."""
-        encoded = [self._encoded(line) for line in lines]
+    def _answer_lines(self, lines: Sequence[str], search: Search) -> Iterator[list[Answer]]:
+        """Answers to some lines; an empty line has an empty answer, without running the model."""
+        encoded = [self._encode(line) for line in lines]
         asked = [(line, ids) for line, ids in zip(lines, encoded, strict=True) if ids]
         found = iter(self._search(asked, search))
         for line, ids in zip(lines, encoded, strict=True):
             if not ids:
-                yield [empty(line)]
+                yield [empty_answer(line)]
                 continue
             answers: dict[str, Answer] = {}
             for hypothesis in next(found).hypotheses:
@@ -248,71 +236,63 @@ class Pipeline:
                 answers.setdefault(answer.text, answer)
             yield list(answers.values())
 
-    @torch.no_grad()
-    def _scored(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
-        """What one teacher-forced pass thinks of some pairs."""
-        sources, targets = zip(*pairs, strict=True)
-        encoded = [self._encoded(line) for line in sources]
-        asked = [torch.tensor(ids, dtype=torch.long) for ids in encoded]
-        told = [torch.tensor(self.bundle.target.encode(_text(line).strip()), dtype=torch.long) for line in targets]
-        batches = with_end(Ragged.of(asked)), with_end(Ragged.of(told)), with_begin(Ragged.of(told))
-        source, said, prefix = (batch.to(self.device) for batch in batches)
-        with eval_mode(self.model):
-            logps = self.model(source, prefix).values.float().log_softmax(-1)
-        chosen = said.like(logps.gather(1, said.values[:, None])[:, 0])
-        rows = zip(sources, encoded, told, (numbers.tolist() for numbers in chosen), strict=True)
-        return [self._answer(line, ids, Hypothesis(own.tolist(), row, sum(row))) for line, ids, own, row in rows]
+    def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Answer]:
+        sources = [self._encode(source) for source, _ in pairs]
+        targets = [self.bundle.target.encode(_text(target).strip()) for _, target in pairs]
+        logps = target_logps(self.model, sources, targets)
+        for (line, _), source, target, row in zip(pairs, sources, targets, logps, strict=True):
+            yield self._answer(line, source, Hypothesis(target, row, sum(row)))
 
     def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[SearchResult]:
-        found = search_all(search, self.inference_model, [ids for _, ids in asked], **self.reach, device=self.device)
-        for (line, _), some in zip(asked, found, strict=True):
-            if any(one.score != one.score for one in some.hypotheses) or not (some.hypotheses or is_finite(self.model)):
-                raise RegardError("the model's numbers are not finite (NaN); it cannot answer")
-            if not some.hypotheses:
-                what = f"no answer to {_short(line)} keeps all these rules within its length"
-                raise RegardError(f"{what}; loosen one, or widen the beam")
+        """The hypotheses for some texts; NaN and a text without any raise."""
+        found = self._run(search, [ids for _, ids in asked])
+        for (line, _), one in zip(asked, found, strict=True):
+            not_a_number = any(item.score != item.score for item in one.hypotheses)
+            if not_a_number or not (one.hypotheses or is_finite(self.model)):
+                raise RegardError("the model's outputs are not finite (NaN); it cannot be used")
+            if not one.hypotheses:
+                raise _no_output(line)
         return found
 
+    def _run(self, search: Search, sources: Sequence[list[int]]) -> list[SearchResult]:
+        model = self.inference_model
+        return search_all(search, model, sources, **self.length_limits, device=self.device)
+
     def _ids(self, line: str) -> list[int]:
-        """A source as the model has learned to read it: without white space around it."""
+        """The token ids of a source, without surrounding white space, as in training."""
         return self.bundle.source.encode(_text(line).strip())
 
-    def _encoded(self, line: str) -> list[int]:
-        ids = self._ids(line)
-        if self.longest_source is not None and len(ids) > self.longest_source and self.long != "allow":
-            what = f"{_short(line)} has {len(ids):,} tokens; the model has learned from at most {self.longest_source:,}"
+    def _encode(self, line: str) -> list[int]:
+        """The token ids of a source, after the check of its length."""
+        ids, longest = self._ids(line), self.longest_source
+        if longest is not None and len(ids) > longest and self.long != "allow":
+            what = f"{_short(line)} has {len(ids):,} tokens, more than any training source"
             if self.long == "refuse":
-                raise RegardError(f"{what}; cut it, or allow long sources")
-            warnings.warn(f"{what}: its answer may be poor", stacklevel=2)
+                raise RegardError(f"{what} ({longest:,}); shorten it, or set long to allow")
+            warnings.warn(f"{what} ({longest:,}); the answer may be poor", stacklevel=2)
         return ids
 
-    def _answer(self, source: str, asked: Sequence[int], found: Hypothesis) -> Answer:
+    def _answer(self, source: str, ids: Sequence[int], found: Hypothesis) -> Answer:
         target = self.bundle.target
         tokens = [target.label(id) for id in found.ids]
-        unknown = self.bundle.source.unknown_symbols(source.strip()) if UNKNOWN in asked else []
-        return Answer(source, target.decode(found.ids), found.ids, tokens, found.logps, found.score, unknown)
-
-    def _after(self, asked: Sequence[int], said: Sequence[int]) -> Float[Tensor, " vocabulary"]:
-        """The log-probabilities of what follows some tokens of an answer."""
-        source = with_end(Ragged.of([torch.tensor(asked, dtype=torch.long)])).to(self.device)
-        prefix = with_begin(Ragged.of([torch.tensor(said, dtype=torch.long)])).to(self.device)
-        with torch.no_grad(), eval_mode(self.model):
-            return self.model(source, prefix).values[-1].float().log_softmax(-1)
+        unknown = self.bundle.source.unknown_symbols(source.strip()) if UNKNOWN in ids else []
+        text = target.decode(found.ids)
+        return Answer(source, text, found.ids, tokens, found.logps, found.score, unknown)
 
 
-def _joined(held: Sequence[bundle.Bundle]) -> bundle.Bundle:
-    """One bundle that answers for all; the card is the first's."""
-    if (kinds := len({(one.source.fingerprint, one.target.fingerprint) for one in held})) != 1:
-        raise RegardError(f"an ensemble needs models with the same tokenisers; got {kinds} kinds of {len(held)} models")
-    return held[0] if len(held) == 1 else replace(held[0], model=Ensemble([one.model for one in held]))
+def _no_output(line: str) -> RegardError:
+    return RegardError(
+        f"no output for {_short(line)} satisfies all constraints within the length limit; "
+        "relax one or increase beam"
+    )
 
 
 def _text(line: Any) -> str:
     if not isinstance(line, str):
-        raise RegardError(f"a text is needed; got {line!r}")
+        raise RegardError(f"expected a text; got {line!r}")
     return line
 
 
 def _short(line: str) -> str:
-    """A line as a message can hold it."""
+    """A line, shortened for a message."""
     return repr(line if len(line) <= 40 else line[:39] + "…")

@@ -1,4 +1,4 @@
-"""One small model for all tests of the commands that use a bundle."""
+"""One small trained model for all tests of the commands."""
 
 import fcntl
 import os
@@ -11,18 +11,20 @@ from tests.commands.small import arguments, pairs, start, written
 
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory):
-    """Letters read backwards, learned in part: some answers are right and some are wrong. Whoever comes first
-    learns; all processes that test side by side share it."""
+    """A model that partly learned to reverse strings: some answers are right, some are wrong.
+
+    The first test process trains it; parallel test processes share it.
+    """
     own = tmp_path_factory.getbasetemp()
     home = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "bundle"
     with open(home.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "run/bundle").exists():
-            _learned(home)
+            _train(home)
     return home / "run/bundle"
 
 
-def _learned(home: Path) -> None:
+def _train(home: Path) -> None:
     home.mkdir(exist_ok=True)
     data = written(home / "pairs.tsv", pairs(700, seed=1))
     sets = (
@@ -33,14 +35,16 @@ def _learned(home: Path) -> None:
         "train.evaluations=1",
     )
     more = [word for one in sets for word in ("--set", one)]
-    process = start(arguments(data, home / "run", "--steps", "90", *more))  # in a process of its own no type is checked
-    _, said = process.communicate(timeout=240)
+    process = start(
+        arguments(data, home / "run", "--steps", "90", *more)
+    )  # its own process runs without type checks
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
 
 
 @pytest.fixture
 def words(tmp_path):
-    """A file of lines that the model has not learned from, with an empty one."""
+    """A file of lines that are not in the training data; one of them is empty."""
     found = [source for source, _ in pairs(150, seed=2)]
     found[5] = ""
     path = tmp_path / "words.txt"

@@ -1,4 +1,4 @@
-"""Small runs for tests: letters to reverse, a model of a few thousand weights, and a look at what a run leaves."""
+"""Small training runs for tests: strings to reverse, and what a run leaves on disk."""
 
 import os
 import random
@@ -18,13 +18,20 @@ from regard.train.run import Job
 from regard.train.view import View
 
 TINY = {
-    "transformer": {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 16, "dropout": 0.2},
+    "transformer": {
+        "width": 16,
+        "heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "ffn_width": 16,
+        "dropout": 0.2,
+    },
     "recurrent": {"width": 16, "dropout": 0.2},
 }
 
 
 def pairs(count: int = 100, seed: int = 0) -> list[tuple[str, str]]:
-    """Short strings and the same read backwards; no string twice."""
+    """Short distinct strings and their reversals."""
     draw = random.Random(seed)
     found: dict[str, str] = {}
     while len(found) < count:
@@ -38,13 +45,23 @@ def written(path: Path, lines: list[tuple[str, str]] | None = None) -> Path:
     return path
 
 
-def job(data: Path, out: Path, family: str = "transformer", model: dict | None = None, **train) -> Job:
+def job(
+    data: Path, out: Path, family: str = "transformer", model: dict | None = None, **train
+) -> Job:
     """A run of a second or two."""
     train = {"batch_tokens": 192, "evaluations": 2, **train}
-    settings = TrainSettings(**({} if "minutes" in train or "epochs" in train else {"steps": 8}) | train)
+    settings = TrainSettings(
+        **({} if "minutes" in train or "epochs" in train else {"steps": 8}) | train
+    )
     sizes = {**TINY[family], **(model or {})}
     return Job(
-        Corpus(data), out, family=family, size="tiny", model=sizes, text=TextSettings(max_tokens=8), train=settings
+        Corpus(data),
+        out,
+        family=family,
+        size="tiny",
+        model=sizes,
+        text=TextSettings(max_tokens=8),
+        train=settings,
     )
 
 
@@ -78,7 +95,9 @@ class Quiet(View):
 def tensors(path: Path) -> dict[str, bytes]:
     """Every tensor of a safetensors file, as its bytes."""
     with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name).view(-1).view(torch.uint8).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
+        names = list(file.keys())
+        views = {name: file.get_tensor(name).view(-1).view(torch.uint8) for name in names}
+        return {name: view.numpy().tobytes() for name, view in views.items()}
 
 
 def checkpoints(out: Path) -> list[Path]:
@@ -87,15 +106,22 @@ def checkpoints(out: Path) -> list[Path]:
 
 
 def left_by(out: Path) -> dict[str, dict[str, bytes]]:
-    """What a run ends in: the weights of its bundle, and all that its last checkpoint holds."""
+    """The final state of a run: the weights of its bundle and its last checkpoint."""
     newest = checkpoints(out)[0]
-    return {"bundle": tensors(out / "bundle/weights.safetensors"), newest.name.split(".")[1]: tensors(newest)}
+    return {
+        "bundle": tensors(out / "bundle/weights.safetensors"),
+        newest.name.split(".")[1]: tensors(newest),
+    }
 
 
 def strange_files(out: Path) -> list[str]:
-    """Files that a whole run has no use for: half-written ones, hidden ones, those under temporary names."""
+    """Files that a complete run must not leave: partial, hidden and temporary ones."""
     every = (path.relative_to(out) for path in out.rglob("*"))
-    return [str(path) for path in every if path.name.startswith(".") or path.suffix in (".partial", ".tmp", ".damaged")]
+    return [
+        str(path)
+        for path in every
+        if path.name.startswith(".") or path.suffix in (".partial", ".tmp", ".damaged")
+    ]
 
 
 def arguments(data: Path | str, out: Path, *more: str, family: str = "transformer") -> list[str]:
@@ -105,7 +131,18 @@ def arguments(data: Path | str, out: Path, *more: str, family: str = "transforme
         "text.max_tokens=8",
     ]
     flags = [word for one in sets for word in ("--set", one)]
-    return ["train", str(data), "--out", str(out), "--size", "tiny", "--family", family, *flags, *more]
+    return [
+        "train",
+        str(data),
+        "--out",
+        str(out),
+        "--size",
+        "tiny",
+        "--family",
+        family,
+        *flags,
+        *more,
+    ]
 
 
 def start(words: list[str], **options) -> subprocess.Popen:

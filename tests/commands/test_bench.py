@@ -1,4 +1,4 @@
-"""bench: the grid is the table, marks stand where they belong, and what is said is what was found."""
+"""`regard bench`: the cases cover the dispatch table, and the report agrees with the results."""
 
 import json
 from collections.abc import Callable
@@ -11,20 +11,19 @@ from regard.attention import BACKENDS, causal, everything
 from regard.attention.backends.dispatch_table import LENGTHS, LONG, MEASURED, SHORT
 from regard.commands import bench
 from regard.commands import bench_cases as cases
-from regard.commands.bench_cases import ROWS, Case, Finding, measure
-from regard.commands.timing import on_cpu
+from regard.commands.bench_cases import ROWS, BenchCase, BenchResult, measure, time_on_cpu
 from tests.commands.small import regard
 
 TIMES = {"reference": 0.004, "sdpa": 0.003, "flex": 0.002, "triton": 0.001}
-CASE = Case("plain", "short", "uneven", [2, 3], heads=1, dim=4, mask=everything)
+CASE = BenchCase("plain", "short", "uneven", [2, 3], heads=1, dim=4, mask=everything)
 
 
-def found(auto: str = "sdpa", **seconds: float) -> Finding:
-    return Finding(CASE, back=False, auto=auto, seconds=seconds)
+def found(auto: str = "sdpa", **seconds: float) -> BenchResult:
+    return BenchResult(CASE, back=False, auto=auto, seconds=seconds)
 
 
 def stub(device: str) -> Callable[[Callable[[], object]], float]:
-    """A clock that runs what it is given and says a time of its own: in turn those of the backends that can."""
+    """A clock that runs its call and returns a fixed time for each backend in turn."""
     names = iter(())
 
     def clock(run: Callable[[], object]) -> float:
@@ -40,17 +39,19 @@ def stub(device: str) -> Callable[[Callable[[], object]], float]:
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_the_grid_has_a_case_for_every_cell_of_the_table(device: str):
+def test_cases_cover_the_dispatch_table(device: str):
     grid = list(cases.cases(device))
     cells = {(device, ROWS[case.score], case.rows, case.length) for case in grid}
     assert cells == {(*row, length) for row in MEASURED if row[0] == device for length in LENGTHS}
     for case in grid:
         longest = max(case.lengths)
-        assert case.length == ("short" if longest <= SHORT else "long" if longest >= LONG else "middle")
+        assert case.length == (
+            "short" if longest <= SHORT else "long" if longest >= LONG else "middle"
+        )
         assert (len(set(case.lengths)) == 1) == (case.rows == "even")
 
 
-def test_every_backend_that_can_is_timed_and_the_others_say_why():
+def test_supported_backends_are_timed_others_give_reasons():
     one = measure(CASE, "cpu", torch.float32, back=False, clock=stub("cpu"))
     assert one.seconds == {"reference": 0.004, "sdpa": 0.003, "flex": 0.002}
     assert one.cannot == {"triton": "it runs on a CUDA device only, and these tensors are on cpu"}
@@ -62,62 +63,76 @@ def test_every_backend_that_can_is_timed_and_the_others_say_why():
 
 
 @pytest.mark.parametrize("score", ROWS)
-def test_backward_reaches_what_is_learned(score: str):
-    """The step that is timed gives a gradient for queries, keys, values, and what the score or the bias learns."""
+def test_backward_reaches_every_parameter(score: str):
+    """The timed step has gradients of queries, keys, values and the parameters of the part."""
     given = []
-    case = Case(score, "short", "uneven", [2, 3], heads=2, dim=4, mask=causal)
+    case = BenchCase(score, "short", "uneven", [2, 3], heads=2, dim=4, mask=causal)
     measure(case, "cpu", torch.float32, back=True, clock=lambda run: given.append(run()) or 1.0)
     assert {len(gradients) for gradients in given} == {3 + (score != "plain")}
     assert all(gradient.abs().max() > 0 for gradients in given for gradient in gradients)
 
 
-def test_marks_stand_at_the_fastest_and_at_what_auto_takes():
+def test_marks_of_the_fastest_and_of_auto():
     one = found(reference=0.1234, sdpa=0.0021, flex=0.0002)
-    assert [bench.cell(one, name) for name in BACKENDS] == ["123  ", "2.10 ←", "[green]0.200* [/]", "–  "]
-    assert bench.cell(found(sdpa=0.0021, reference=0.003), "sdpa") == "[green]2.10*←[/]"
+    assert [bench.format_cell(one, name) for name in BACKENDS] == [
+        "123  ",
+        "2.10 ←",
+        "[green]0.200* [/]",
+        "–  ",
+    ]
+    assert bench.format_cell(found(sdpa=0.0021, reference=0.003), "sdpa") == "[green]2.10*←[/]"
 
 
-def test_the_verdict_names_what_is_a_tenth_slower():
+def test_summary_names_cases_that_are_10_percent_slower():
     good, bad = found(sdpa=0.00109, reference=0.001), found(sdpa=0.00111, reference=0.001)
-    assert list(bench.verdict([good])) == ["auto takes the fastest, or is within 10% of it, in 1 of 1 cases"]
-    first, whole, way_out = bench.verdict([good, bad])
-    assert first == "plain, 2 × 2–3, forward: auto takes sdpa, 1.11 × the time of reference"
+    assert list(bench.summary([good])) == ["auto is within 10% of the fastest in 1 of 1 cases"]
+    first, whole, way_out = bench.summary([good, bad])
+    assert first == "plain, 2 × 2–3, forward: auto selects sdpa, 1.11 × the time of reference"
     assert whole.endswith("in 1 of 2 cases")
     assert "model.attention_backend=NAME" in way_out
 
 
-def test_what_auto_takes_and_cannot_finish_is_told():
+def test_auto_choice_that_fails_is_reported():
     one = found(reference=0.1)
     assert one.slower == float("inf")
-    assert bench.cell(one, "sdpa") == "– ←"
-    assert bench.record(one)["slower"] is None  # JSON knows no infinity
-    assert next(bench.verdict([one])) == "plain, 2 × 2–3, forward: auto takes sdpa, inf × the time of reference"
+    assert bench.format_cell(one, "sdpa") == "– ←"
+    assert bench.result_fields(one)["slower"] is None  # JSON knows no infinity
+    assert (
+        next(bench.summary([one]))
+        == "plain, 2 × 2–3, forward: auto selects sdpa, inf × the time of reference"
+    )
 
 
 @pytest.mark.parametrize(("rate", "said"), [(1e3, True), (1e15, False)])
-def test_more_than_the_ceiling_is_explained(rate, said, monkeypatch, capsys: pytest.CaptureFixture[str]):
+def test_values_above_the_ceiling_are_explained(
+    rate, said, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
     machine = bench.Machine("a card", "float32", "everything", products=rate, copies=rate)
-    monkeypatch.setattr(bench, "measured", lambda *given: (machine, [found(sdpa=0.001)]))
+    monkeypatch.setattr(bench, "measure_all", lambda *given: (machine, [found(sdpa=0.001)]))
     bench.bench(device="cpu")
-    assert ("from the cache" in capsys.readouterr().out) == said
+    assert ("from cache" in capsys.readouterr().out) == said
 
 
-def test_the_floor_by_hand():
-    """13 pairs of 4 dims: 4 · 13 · 4 = 208 operations forward; four tensors of 5 × 4 numbers of 2 bytes are 160."""
+def test_least_time_by_hand():
+    """13 pairs × 4 dims × 4 = 208 operations; four tensors of 5 × 4 numbers of 2 bytes: 160."""
     assert CASE.floor(back=False, products=208.0, copies=1e9, size=2) == pytest.approx(1.0)
     assert CASE.floor(back=False, products=1e9, copies=160.0, size=2) == pytest.approx(1.0)
     assert CASE.floor(back=True, products=208.0, copies=1e9, size=2) == pytest.approx(3.5)
-    masked = Case("plain", "short", "uneven", [2, 3], heads=1, dim=4, mask=causal)  # 3 + 6 pairs
+    masked = BenchCase(
+        "plain", "short", "uneven", [2, 3], heads=1, dim=4, mask=causal
+    )  # 3 + 6 pairs
     assert masked.floor(back=False, products=144.0, copies=1e9, size=2) == pytest.approx(1.0)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole command on two small cases, with a clock that does not look at the time."""
+    """Two small cases and a clock with fixed times."""
     monkeypatch.setattr(
         bench,
         "cases",
-        lambda device, mask: iter([replace(CASE, mask=mask), Case("shaw", "short", "even", [3], 2, 4, mask)]),
+        lambda device, mask: iter(
+            [replace(CASE, mask=mask), BenchCase("shaw", "short", "even", [3], 2, 4, mask)]
+        ),
     )
     monkeypatch.setattr(bench, "timer", stub)
     monkeypatch.setattr(bench, "matmul_rate", lambda clock, device, dtype: 1e9)
@@ -125,7 +140,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_json_is_whole(capsys: pytest.CaptureFixture[str]):
+def test_json_fields(capsys: pytest.CaptureFixture[str]):
     out, _ = regard(capsys, "bench", "--device", "cpu", "--json")
     said = json.loads(out)
     assert (said["precision"], said["mask"], said["products"]) == ("float32", "everything", 1e9)
@@ -135,37 +150,41 @@ def test_json_is_whole(capsys: pytest.CaptureFixture[str]):
     first = said["cases"][0]
     assert first["milliseconds"]["sdpa"] == pytest.approx(3)
     assert (first["auto"], first["tokens"]) == ("sdpa", 5)
-    assert first["of_ceiling"] == pytest.approx(320e-9 / 0.003)  # four tensors of 5 × 4 floats at 1 GB/s
+    assert first["of_ceiling"] == pytest.approx(
+        320e-9 / 0.003
+    )  # four tensors of 5 × 4 floats at 1 GB/s
 
 
 @pytest.mark.usefixtures("small")
-def test_tables_for_people(capsys: pytest.CaptureFixture[str]):
+def test_tables(capsys: pytest.CaptureFixture[str]):
     out, _ = regard(capsys, "bench", "--device", "cpu", "--causal")
-    assert "mask causal: matrix products run at 0.001 TF/s, copies at 1 GB/s" in out
+    assert "mask causal: matrix products at 0.001 TFLOP/s, copies at 1 GB/s" in out
     assert all(name in out for name in BACKENDS)
     rows = [line for line in out.splitlines() if line.startswith("│")]
     assert len(rows) == 4
     assert all("←" in row and "*" in row for row in rows)
-    assert "forward: auto takes sdpa, 1.50 × the time of flex" in out
+    assert "forward: auto selects sdpa, 1.50 × the time of flex" in out
 
 
-def test_wrong_devices_and_precisions_are_one_line(capsys: pytest.CaptureFixture[str]):
+def test_wrong_device_and_precision(capsys: pytest.CaptureFixture[str]):
     _, said = regard(capsys, "bench", "--device", "tpu", code=2)
     assert said == "regard: unknown device 'tpu'; did you mean 'cpu'?\n"
     _, said = regard(capsys, "bench", "--device", "cpu", "--precision", "int8", code=2)
     assert said.startswith("regard: unknown precision 'int8'; choose from 'bfloat16'")
     if not torch.cuda.is_available():
         _, said = regard(capsys, "bench", "--device", "cuda", code=2)
-        assert said == "regard: device 'cuda' is not available: torch finds no GPU; use --device cpu\n"
+        assert (
+            said == "regard: device 'cuda' is not available: torch finds no GPU; use --device cpu\n"
+        )
 
 
-def test_the_clock_takes_the_middle_and_not_the_first(monkeypatch: pytest.MonkeyPatch):
-    """Nine hundredths of a second warm up; 1, 5, 2, 4 and 3 are enough, and 3 is their middle."""
+def test_timer_takes_the_median_after_warm_up(monkeypatch: pytest.MonkeyPatch):
+    """0.09 s is the warm-up; 0.01, 0.05, 0.02, 0.04 and 0.03 are enough, with median 0.03."""
     now, took = 0.0, iter([0.09, 0.01, 0.05, 0.02, 0.04, 0.03])
 
     def run() -> None:
         nonlocal now
         now += next(took)
 
-    monkeypatch.setattr("regard.commands.timing.time.perf_counter", lambda: now)
-    assert on_cpu(run) == pytest.approx(0.03)
+    monkeypatch.setattr("regard.commands.bench_cases.time.perf_counter", lambda: now)
+    assert time_on_cpu(run) == pytest.approx(0.03)

@@ -1,7 +1,6 @@
-"""`regard evaluate`, `score` and `inspect`: the numbers are those that other programs find."""
+"""`regard evaluate` and `inspect`: the numbers agree with jiwer, scipy and sacrebleu."""
 
 import json
-import math
 from dataclasses import replace
 
 import jiwer
@@ -11,9 +10,10 @@ import sacrebleu
 from scipy import stats
 
 from regard import bundle as bundles
-from regard.commands.bootstrap import intervals, middle, resampled
-from regard.commands.evaluate import judged
-from regard.pipeline import Pipeline, load
+from regard.commands.bootstrap import intervals, percentile_interval, resample
+from regard.commands.evaluate import measure_predictions
+from regard.loading import load
+from regard.pipeline import Pipeline
 from regard.train import metrics
 from tests.commands.small import pairs, regard, written
 
@@ -35,33 +35,46 @@ def report(bundle, tmp_path_factory):
     try:
         from regard.cli import main
 
-        words = ["evaluate", bundle, written(home / "test.tsv", PAIRS), "--json", "--output", home / "said.tsv"]
+        words = [
+            "evaluate",
+            bundle,
+            written(home / "test.tsv", PAIRS),
+            "--json",
+            "--output",
+            home / "said.tsv",
+        ]
         with pytest.raises(SystemExit):
             main([str(word) for word in words])
     finally:
         capture.undo()
     head, *rows = [line.split("\t") for line in (home / "said.tsv").read_text().splitlines()]
-    assert head == ["source", "target", "right", "edits"]
+    assert head == ["source", "target", "reference", "edits"]
     return json.loads(printed[0]), rows
 
 
-def test_error_rates_are_jiwers(report):
+def test_error_rates_agree_with_jiwer(report):
     found, rows = report
     assert [(source, right) for source, _, right, _ in rows] == PAIRS
     said, right = [row[1] for row in rows], [row[2] for row in rows]
-    assert found["questions"] == found["pairs"] == 300
+    assert found["sources"] == found["pairs"] == 300
     assert 2 < found["metrics"]["ser"]["value"] < 60  # some are right, some are not
     assert found["metrics"]["ser"]["value"] == pytest.approx(100 * jiwer.cer(right, said))
-    assert found["metrics"]["wer"]["value"] == pytest.approx(100 * jiwer.wer(right, said))  # each answer is one word
-    assert found["metrics"]["exact"]["value"] == pytest.approx(100 - found["metrics"]["wer"]["value"])
+    assert found["metrics"]["wer"]["value"] == pytest.approx(
+        100 * jiwer.wer(right, said)
+    )  # each answer is one word
+    assert found["metrics"]["exact"]["value"] == pytest.approx(
+        100 - found["metrics"]["wer"]["value"]
+    )
 
 
-def test_the_answers_are_those_of_the_model(report, model):
+def test_predictions_are_those_of_the_model(report, model):
     _, rows = report
-    assert [row[1] for row in rows] == [str(answer) for answer in model.many(source for source, _ in PAIRS)]
+    assert [row[1] for row in rows] == [
+        str(answer) for answer in model.many(source for source, _ in PAIRS)
+    ]
 
 
-def test_intervals_are_scipys(report):
+def test_intervals_agree_with_scipy(report):
     found, rows = report
     wrong = np.array([said != right for _, said, right, _ in rows], dtype=float)
     edits = np.array([float(row[3]) for row in rows])
@@ -69,7 +82,11 @@ def test_intervals_are_scipys(report):
     options = {"n_resamples": 4_000, "method": "percentile", "random_state": 1}
     wer = stats.bootstrap((wrong,), np.mean, **options).confidence_interval
     ser = stats.bootstrap(
-        (edits, lengths), lambda e, n, axis=-1: e.sum(axis) / n.sum(axis), paired=True, vectorized=True, **options
+        (edits, lengths),
+        lambda e, n, axis=-1: e.sum(axis) / n.sum(axis),
+        paired=True,
+        vectorized=True,
+        **options,
     ).confidence_interval
     for name, theirs in (("wer", wer), ("ser", ser)):
         ours = found["metrics"][name]
@@ -79,92 +96,90 @@ def test_intervals_are_scipys(report):
         assert ours["low"] < ours["value"] < ours["high"]
 
 
-def test_resamples_by_hand():
-    same = resampled(np.array([[1.0, 2.0]] * 5), resamples=3)
+def test_resampling_by_hand():
+    same = resample(np.array([[1.0, 2.0]] * 5), resamples=3)
     assert same.tolist() == [[5.0, 10.0]] * 3
-    sums = resampled(np.array([[1.0], [0.0]]), resamples=4_000)[:, 0]
+    sums = resample(np.array([[1.0], [0.0]]), resamples=4_000)[:, 0]
     assert set(sums) == {0.0, 1.0, 2.0}  # of two questions with replacement: 1/4, 1/2, 1/4
     assert [np.mean(sums == k) for k in (0, 1, 2)] == pytest.approx([0.25, 0.5, 0.25], abs=0.03)
-    assert (resampled(np.arange(30.0)[:, None]) == resampled(np.arange(30.0)[:, None])).all()
-    assert middle(np.arange(1_001.0)) == (25.0, 975.0)
+    assert (resample(np.arange(30.0)[:, None]) == resample(np.arange(30.0)[:, None])).all()
+    assert percentile_interval(np.arange(1_001.0)) == (25.0, 975.0)
 
 
-def test_mistakes_and_lengths(report):
+def test_worst_errors_and_length_buckets(report):
     found, rows = report
     wrong = [(s, said, right, int(e)) for s, said, right, e in rows if said != right]
     assert len(found["worst"]) == 10
     edits = [one["edits"] for one in found["worst"]]
     assert edits == sorted((row[3] for row in wrong), reverse=True)[:10]
-    assert {(one["source"], one["said"], one["right"], one["edits"]) for one in found["worst"]} <= set(wrong)
+    assert {
+        (one["source"], one["prediction"], one["reference"], one["edits"]) for one in found["worst"]
+    } <= set(wrong)
     assert sum(part["count"] for part in found["by_length"]) == 300
     for part in found["by_length"]:
         inside = [row for row in rows if part["least"] <= len(row[0]) <= (part["most"] or 99)]
         assert len(inside) == part["count"]
-        assert part["ser"] == pytest.approx(100 * jiwer.cer([row[2] for row in inside], [row[1] for row in inside]))
+        assert part["ser"] == pytest.approx(
+            100 * jiwer.cer([row[2] for row in inside], [row[1] for row in inside])
+        )
 
 
-def test_running_text_is_measured_by_sacrebleu(model):
+def test_running_text_agrees_with_sacrebleu(model):
     card = {**model.bundle.card, "task": "text"}
     reader = Pipeline(replace(model.bundle, card=card))
     right = [f"the {a} cat sat on the {b} mat today" for a, b in PAIRS[:60]]
-    said = [line.replace("cat", "dog") if i % 3 else line.replace("today", "") for i, line in enumerate(right)]
+    said = [
+        line.replace("cat", "dog") if i % 3 else line.replace("today", "")
+        for i, line in enumerate(right)
+    ]
     questions = {source: [line] for (source, _), line in zip(PAIRS, right, strict=False)}
-    found = judged(reader, questions, said)
+    found = measure_predictions(reader, questions, said)
     for name, judge in (("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF())):
         theirs = judge.corpus_score(said, [right], n_bootstrap=1_000)
         ours = found["metrics"][name]
         assert ours["value"] == pytest.approx(judge.corpus_score(said, [right]).score)
         assert 10 < ours["value"] < 95
         assert (ours["high"] - ours["low"]) / 2 == pytest.approx(theirs._ci, rel=0.15)
-        assert (ours["high"] + ours["low"]) / 2 == pytest.approx(theirs._mean, abs=0.2 * float(theirs._ci))
+        assert (ours["high"] + ours["low"]) / 2 == pytest.approx(
+            theirs._mean, abs=0.2 * float(theirs._ci)
+        )
         bare = sacrebleu.BLEU() if name == "bleu" else sacrebleu.CHRF()
         bare.corpus_score(said, [right])
         assert found["signatures"][name] == str(bare.get_signature())
     assert set(found["by_length"][0]) == {"least", "most", "count", "bleu", "chrf"}
 
 
-def test_variants_all_count():
+def test_every_reference_counts():
     said, right = ["ab", "cd"], [["xy", "ab"], ["cx", "dd"]]
-    assert metrics.compared(["abc"], [["xyz", "abd", "q"]], kind="characters") == [(True, 1, 3, "abd")]
+    assert metrics.compared(["abc"], [["xyz", "abd", "q"]], kind="characters") == [
+        (True, 1, 3, "abd")
+    ]
     low, high = intervals("symbols", "characters", said, right)["wer"]
     assert (low, high) == (0.0, 100.0)
     assert intervals("symbols", "characters", ["ab", "ab"], [["xy", "ab"]] * 2)["wer"] == (0.0, 0.0)
 
 
-def test_variants_in_a_file_are_one_question(bundle, model, tmp_path, capsys):
+def test_references_of_one_source_count_once(bundle, model, tmp_path, capsys):
     own = str(model("abca"))
     data = written(tmp_path / "test.tsv", [("abca", "wrong"), ("abca", own), ("dd", "dd")])
     found = json.loads(regard(capsys, "evaluate", bundle, data, "--json")[0])
-    assert (found["questions"], found["pairs"]) == (2, 3)
+    assert (found["sources"], found["pairs"]) == (2, 3)
     assert [one["source"] for one in found["worst"] if one["source"] == "abca"] == []
 
 
-def test_people_get_tables(bundle, tmp_path, capsys):
-    out, said = regard(capsys, "evaluate", bundle, written(tmp_path / "test.tsv", PAIRS[:40]), "--beam", "1")
-    assert said == ""
-    assert out.startswith("40 questions with 40 right answers, ")
-    for words in ("ser (edits for each 100 symbols)", "95 % interval", "By length of the source", "The worst mistakes"):
-        assert words in out
-
-
-def test_scores_are_the_models(bundle, model, tmp_path, capsys):
-    data = written(tmp_path / "test.tsv", PAIRS[:70])
-    out, said = regard(capsys, "score", bundle, data)
-    right = [model.score(source, target) for source, target in PAIRS[:70]]
-    rows = [line.split("\t") for line in out.splitlines()]
-    assert [(source, target) for _, source, target in rows] == PAIRS[:70]
-    assert [float(row[0]) for row in rows] == pytest.approx([one.logp for one in right], abs=2e-4)
-    tokens = sum(len(target) + 1 for _, target in PAIRS[:70])
-    total = sum(one.logp for one in right)
-    assert said == (
-        f"70 pairs, {tokens:,} tokens (each end counts), log-probability {total:,.2f}, "
-        f"perplexity {math.exp(-total / tokens):.4f}\n"
+def test_report_is_printed_as_tables(bundle, tmp_path, capsys):
+    out, said = regard(
+        capsys, "evaluate", bundle, written(tmp_path / "test.tsv", PAIRS[:40]), "--beam", "1"
     )
-    out, _ = regard(capsys, "score", bundle, "--pair", "abc", "cba", "--pair", "dd", "dd", "--json")
-    first, second = (json.loads(line) for line in out.splitlines())
-    assert (first["source"], first["target"], first["tokens"]) == ("abc", "cba", ["c", "b", "a"])
-    assert first["logps"] == pytest.approx(model.score("abc", "cba").logps, abs=1e-5)
-    assert second["logp"] == pytest.approx(model.score("dd", "dd").logp, abs=1e-5)
+    assert said == ""
+    assert out.startswith("40 sources with 40 references, ")
+    for words in (
+        "ser (edits per 100 symbols)",
+        "95 % interval",
+        "By source length",
+        "Worst errors",
+    ):
+        assert words in out
 
 
 def test_inspect_counts_every_parameter_once(bundle, model, capsys):
@@ -175,5 +190,25 @@ def test_inspect_counts_every_parameter_once(bundle, model, capsys):
     assert found["tokenizers"]["source"] == {"kind": "characters", "size": 7}
     assert found["files"]["weights.safetensors"] == (bundle / "weights.safetensors").stat().st_size
     out, _ = regard(capsys, "inspect", bundle)
-    for words in ("task: symbols", "steps: 90 of 90", "command: regard train", "torch", "encoder self-attention"):
+    for words in (
+        "task: symbols",
+        "steps: 90 of 90",
+        "command: regard train",
+        "torch",
+        "encoder self-attention",
+    ):
         assert words in out
+
+
+def test_length_buckets_share_one_tokenization():
+    english, chinese = (
+        ["the cat sat on the mat today"],
+        ["我们今天去公园散步吧朋友", "他昨天在图书馆看书学习"] * 3,
+    )
+    said, right = [*english, *chinese], [[line] for line in [*english, *chinese]]
+    assert metrics.spacing(right) == "char"
+    parts = metrics.by_length(
+        [9] + [3] * len(chinese), said, right, kind="bpe", task="text", edges=(6,)
+    )
+    assert metrics.spacing(right[:1]) == "13a"  # alone they would be cut otherwise
+    assert all("tok:char" in part["bleu_signature"] for part in parts)

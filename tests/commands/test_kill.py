@@ -1,4 +1,4 @@
-"""`regard train` from outside: killed at any moment it goes on by the same command, and ends in the same bits.
+"""`regard train`, killed at random moments, resumes with the same command and the same bits.
 
 REGARD_KILLS=20 pytest tests/commands/test_kill.py     kills twenty times instead of three
 """
@@ -15,7 +15,14 @@ from tests.commands.small import arguments, left_by, start, strange_files, writt
 
 KILLS = int(os.environ.get("REGARD_KILLS", "3"))
 STEPS = 30 + 10 * KILLS
-MORE = ("--steps", str(STEPS), "--set", "train.checkpoint_seconds=0.05", "--set", "train.weight_average=ema")
+MORE = (
+    "--steps",
+    str(STEPS),
+    "--set",
+    "train.checkpoint_seconds=0.05",
+    "--set",
+    "train.weight_average=ema",
+)
 
 
 def finished(process) -> str:
@@ -28,7 +35,9 @@ def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
     """Until the run has told of an evaluation at or after a step."""
     until = time.monotonic() + patience
     while time.monotonic() < until and process.poll() is None:
-        if journal.exists() and any(e["event"] == "evaluated" and e["step"] >= step for e in read(journal)):
+        if journal.exists() and any(
+            e["event"] == "evaluated" and e["step"] >= step for e in read(journal)
+        ):
             return
         time.sleep(0.02)
     pytest.fail(f"step {step} was not reached: {process.communicate(timeout=5)}")
@@ -38,7 +47,9 @@ def begun(out) -> int:
     """How often a run has come to its work: the first time to its data, then to its steps."""
     if not (out / "journal.jsonl").exists():
         return int((out / "data").exists())
-    return 1 + sum(event["event"] in ("started", "resumed") for event in read(out / "journal.jsonl"))
+    return 1 + sum(
+        event["event"] in ("started", "resumed") for event in read(out / "journal.jsonl")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,28 +61,48 @@ def place(tmp_path_factory):
     return home
 
 
-def test_kills_at_random_moments_change_no_bit_and_leave_no_orphans(place):
+def test_kills_change_no_bit_and_leave_no_files(place):
     draw, out = random.Random(os.environ.get("REGARD_SEED", 1)), place / "run"
     words = arguments(place / "pairs.tsv", out, *MORE)
     for _ in range(KILLS):
         process, before = start(words), begun(out)
         until = time.monotonic() + 60
-        while begun(out) == before and time.monotonic() < until:  # python and torch are loading until then
+        while (
+            begun(out) == before and time.monotonic() < until
+        ):  # python and torch are loading until then
             time.sleep(0.01)
         time.sleep(draw.uniform(0, 0.6))
         process.kill()
         process.communicate(timeout=30)
-        assert process.returncode == -signal.SIGKILL, "the run ended before it was killed; make it longer"
+        assert process.returncode == -signal.SIGKILL, (
+            "the run ended before it was killed; make it longer"
+        )
     finished(start(words))
     assert left_by(out) == left_by(place / "whole")
     assert strange_files(out) == []
-    assert {path.name for path in out.iterdir()} == {"bundle", "checkpoints", "data", "journal.jsonl", "settings.json"}
-    told = [(e["step"], str(e["metrics"])) for e in read(out / "journal.jsonl") if e["event"] == "evaluated"]
-    whole = [(e["step"], str(e["metrics"])) for e in read(place / "whole/journal.jsonl") if e["event"] == "evaluated"]
-    assert sorted(set(told)) == whole  # one that was told just before a kill is told again, and says the same
+    assert {path.name for path in out.iterdir()} == {
+        "bundle",
+        "checkpoints",
+        "data",
+        "journal.jsonl",
+        "settings.json",
+    }
+    told = [
+        (e["step"], str(e["metrics"]))
+        for e in read(out / "journal.jsonl")
+        if e["event"] == "evaluated"
+    ]
+    whole = [
+        (e["step"], str(e["metrics"]))
+        for e in read(place / "whole/journal.jsonl")
+        if e["event"] == "evaluated"
+    ]
+    assert (
+        sorted(set(told)) == whole
+    )  # one that was told just before a kill is told again, and says the same
 
 
-def test_a_signal_saves_and_leaves_with_a_line_and_code_130(place):
+def test_signal_saves_and_exits_with_code_130(place):
     out = place / "signals"
     words = arguments(place / "pairs.tsv", out, *MORE)
     for number, least in ((signal.SIGINT, STEPS // 8), (signal.SIGTERM, STEPS // 2)):
@@ -81,8 +112,15 @@ def test_a_signal_saves_and_leaves_with_a_line_and_code_130(place):
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130
         (line,) = [line for line in said.splitlines() if line.startswith("regard: ")]
-        step = [event["step"] for event in read(out / "journal.jsonl") if event["event"] == "interrupted"][-1]
-        assert line == f"regard: {number.name}: saved at step {step}; the same command goes on from there"
+        step = [
+            event["step"]
+            for event in read(out / "journal.jsonl")
+            if event["event"] == "interrupted"
+        ][-1]
+        assert (
+            line
+            == f"regard: {number.name}: saved at step {step}; the same command goes on from there"
+        )
         assert "Traceback" not in said
         assert least <= step < STEPS
     assert f"goes on: from step {step}" in finished(start(words))

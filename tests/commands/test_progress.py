@@ -1,4 +1,4 @@
-"""What a person sees of a long job: on a terminal one line in place, elsewhere a line now and then, never more."""
+"""Progress reports: one updated line on a terminal, occasional lines in a log."""
 
 import io
 import os
@@ -22,7 +22,7 @@ def clock():
     return Clock()
 
 
-def test_elsewhere_nothing_is_said_for_ten_seconds_and_then_every_thirty(clock):
+def test_log_gets_a_line_after_10_seconds_then_every_30(clock):
     file = io.StringIO()
     with Progress(lambda: 10_000, file=file, clock=clock) as progress:
         for _ in range(60):
@@ -35,7 +35,7 @@ def test_elsewhere_nothing_is_said_for_ten_seconds_and_then_every_thirty(clock):
     assert file.getvalue().splitlines()[2:] == ["6,000 lines in 1 min 00 s, 100 lines/s"]
 
 
-def test_a_short_job_says_nothing(clock):
+def test_short_job_reports_nothing(clock):
     file = io.StringIO()
     with Progress(lambda: 10, file=file, clock=clock) as progress:
         clock.now = 9
@@ -43,15 +43,18 @@ def test_a_short_job_says_nothing(clock):
     assert file.getvalue() == ""
 
 
-def test_what_was_done_before_counts_as_done_and_not_as_speed(clock):
+def test_resumed_lines_count_as_done_not_as_speed(clock):
     file = io.StringIO()
     with Progress(file=file, clock=clock, done=5_000) as progress:
         clock.now = 20
         progress.advance(100)
-    assert file.getvalue().splitlines() == ["5,100 lines, 5 lines/s", "100 lines in 20 s, 5 lines/s"]
+    assert file.getvalue().splitlines() == [
+        "5,100 lines, 5 lines/s",
+        "100 lines in 20 s, 5 lines/s",
+    ]
 
 
-def test_a_terminal_gets_one_line_in_place(clock):
+def test_terminal_gets_one_updated_line(clock):
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as file, Progress(lambda: 400, file=file, clock=clock) as progress:
         for _ in range(4):
@@ -59,11 +62,15 @@ def test_a_terminal_gets_one_line_in_place(clock):
             progress.advance(100)
         progress.warn("more", "look out")
     seen = shown(ours)
-    assert seen.startswith("\r\x1b[K100 of 400 lines (25 %), 100 lines/s, 3 s left\r\x1b[K200 of 400")
-    assert seen.endswith("\r\x1b[Kregard: warning: look out\r\n\r\x1b[K400 lines in 4 s, 100 lines/s\r\n")
+    assert seen.startswith(
+        "\r\x1b[K100 of 400 lines (25 %), 100 lines/s, 3 s left\r\x1b[K200 of 400"
+    )
+    assert seen.endswith(
+        "\r\x1b[Kregard: warning: look out\r\n\r\x1b[K400 lines in 4 s, 100 lines/s\r\n"
+    )
 
 
-def test_a_person_who_types_sees_no_progress(clock):
+def test_interactive_input_shows_no_progress(clock):
     file = io.StringIO()
     with Progress(file=file, clock=clock, quiet=True) as progress:
         clock.now = 100

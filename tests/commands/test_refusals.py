@@ -1,4 +1,4 @@
-"""What a person may get wrong with a bundle: one line on standard error, exit code 2, and no file left behind."""
+"""Wrong bundles, inputs and options: one line on stderr, exit code 2, no file left behind."""
 
 import shutil
 
@@ -19,13 +19,20 @@ COMMANDS = (("predict", "abc"), ("evaluate", "{}"), ("score", "{}"), ("inspect",
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_folders_that_are_no_bundle(bundle, tmp_path, capsys, command):
+def test_folders_without_a_bundle(bundle, tmp_path, capsys, command):
     data = written(tmp_path / "pairs.tsv")
     name, *more = (word.format(data) for word in command)
     for folder, said in (
-        (tmp_path / "none", f"there is no bundle '{tmp_path / 'none'}'; give a folder written by `regard train`"),
+        (
+            tmp_path / "none",
+            f"there is no bundle '{tmp_path / 'none'}'; give a folder written by `regard train`",
+        ),
         (data, f"'{data}' is a file, not a bundle; give a folder written by `regard train`"),
-        (tmp_path, f"'{tmp_path}' is not a bundle: it has no manifest.json; give a folder written by `regard train`"),
+        (
+            tmp_path,
+            f"'{tmp_path}' is not a bundle: it has no manifest.json; "
+            "give a folder written by `regard train`",
+        ),
         (bundle.parent, f"'{bundle.parent}' is the folder of a run; its bundle is '{bundle}'"),
     ):
         assert refused(capsys, name, folder, *more) == said
@@ -39,21 +46,29 @@ def test_damaged_bundles(bundle, tmp_path, capsys):
     content[-1] ^= 1
     weights.write_bytes(content)
     assert (
-        refused(capsys, "predict", copy, "abc") == f"'{weights}' was altered: its sha256 differs; copy the bundle again"
+        refused(capsys, "predict", copy, "abc")
+        == f"'{weights}' was altered: its sha256 differs; copy the bundle again"
     )
     weights.write_bytes(content[:-10])
-    said = f"'{weights}' has {len(content) - 10} bytes instead of {len(content)}; copy the bundle again"
+    sizes = f"{len(content) - 10} bytes instead of {len(content)}"
+    said = f"'{weights}' has {sizes}; copy the bundle again"
     assert refused(capsys, "inspect", copy) == said
 
 
-def test_inputs_that_cannot_be_read(bundle, tmp_path, capsys):
+def test_unreadable_inputs(bundle, tmp_path, capsys):
     broken, table = tmp_path / "broken.txt", tmp_path / "table.tsv"
     broken.write_bytes(b"abc\ncaf\xe9\n")
     table.write_text("abc\tx\nlonely\n")
     for words, said in (
-        (["--input", tmp_path / "none"], f"cannot read '{tmp_path / 'none'}': No such file or directory"),
+        (
+            ["--input", tmp_path / "none"],
+            f"cannot read '{tmp_path / 'none'}': No such file or directory",
+        ),
         (["--input", tmp_path], f"'{tmp_path}' is a folder; name the files in it"),
-        (["--input", broken], f"{broken}:2: byte 4 of the line, 0xE9, is not valid UTF-8; mend the line"),
+        (
+            ["--input", broken],
+            f"{broken}:2: byte 4 of the line, 0xE9, is not valid UTF-8; fix the line",
+        ),
         (
             ["--input", table, "--column", "5"],
             f"{table}, read as tab-separated, has 2 columns; there is no column 5 (counted from 1)",
@@ -64,26 +79,28 @@ def test_inputs_that_cannot_be_read(bundle, tmp_path, capsys):
         ),
         (
             ["--input", table, "--column", "2"],
-            f"{table}:2: 1 column only, but the source is column 2; mend the line",
+            f"{table}:2: 1 column only, but the source is column 2; fix the line",
         ),
         (["abc", "--input", table], f"give texts or --input, not both; got 'abc' and '{table}'"),
-        (["abc", "--column", "2"], "--column is for files that are tables; name them with --input"),
+        (["abc", "--column", "2"], "--column applies to table files only; name them with --input"),
     ):
         assert refused(capsys, "predict", bundle, *words) == said
 
 
-def test_broken_text_comes_after_the_answers_before_it(bundle, tmp_path, capsys):
+def test_answers_before_broken_text_are_kept(bundle, tmp_path, capsys):
     data, out = tmp_path / "broken.txt", tmp_path / "out.txt"
     data.write_bytes(b"abc\n" * 70 + b"caf\xe9\n")
     said = regard(capsys, "predict", bundle, "--input", data, "--output", out, code=2)[1]
-    assert said == f"regard: {data}:71: byte 4 of the line, 0xE9, is not valid UTF-8; mend the line\n"
+    assert (
+        said == f"regard: {data}:71: byte 4 of the line, 0xE9, is not valid UTF-8; fix the line\n"
+    )
     assert not out.exists()
     data.write_bytes(b"abc\n" * 71)
     regard(capsys, "predict", bundle, "--input", data, "--output", out)
     assert len(out.read_text().splitlines()) == 71
 
 
-def test_outputs_that_cannot_be_written(bundle, tmp_path, capsys):
+def test_unwritable_outputs(bundle, tmp_path, capsys):
     nowhere, data = tmp_path / "no/out.txt", written(tmp_path / "pairs.tsv")
     for words in (["predict", bundle, "abc"], ["evaluate", bundle, data]):
         said = refused(capsys, *words, "--output", nowhere)
@@ -93,62 +110,117 @@ def test_outputs_that_cannot_be_written(bundle, tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"pairs.tsv"}
 
 
-def test_a_job_that_is_not_the_one_begun(bundle, tmp_path, capsys):
+def test_resume_with_other_options_is_refused(bundle, tmp_path, capsys):
     out = tmp_path / "out.txt"
     (tmp_path / "bad").write_bytes(b"abc\n" * 64 + b"\xff\n")
     words = ["predict", bundle, "--input", tmp_path / "bad", "--output", out]
     regard(capsys, *words, code=2)
     (tmp_path / "bad").write_bytes(b"abc\n" * 64)
     said = refused(capsys, *words, "--beam", "1")
-    way = "; ask as before, or begin anew with --restart"
-    assert said == f"cannot go on with '{out}.partial': --beam was None and is 1{way}"
+    way = "; use the same bundle, options and input, or start over with --restart"
+    assert said == f"cannot resume '{out}.partial': --beam was None, now 1{way}"
     regard(capsys, *words, "--beam", "1", "--restart")
     assert len(out.read_text().splitlines()) == 64
 
 
 ASKED = {
-    "no answers": (["--n-best", "0"], "--n-best must be at least 1; got 0"),
+    "no answers": (["--n-best", "0"], "n_best must be an integer of at least 1; got 0"),
     "narrow beam": (
         ["--n-best", "5", "--beam", "2"],
-        "a beam of 2 cannot give 5 answers; widen --beam or lower --n-best",
+        "a beam of 2 cannot return 5 outputs; increase beam or lower n_best",
     ),
-    "no beam": (["--beam", "0"], "a beam is at least 1 wide; got 0"),
-    "unknown word": (["--require", "x"], "'x' contains symbols that the target vocabulary lacks; use known symbols"),
-    "unknown prefix": (["--prefix", "ay"], "'ay' contains symbols that the target vocabulary lacks; use known symbols"),
-    "chance untold": (["--top-k", "3"], "--top-k needs --sample"),
-    "beam and chance": (["--sample", "--beam", "2"], "--beam is for search, not for --sample; leave one of them out"),
+    "no beam": (["--beam", "0"], "beam must be an integer of at least 1; got 0"),
+    "unknown word": (
+        ["--require", "x"],
+        "'x' contains symbols that the target vocabulary lacks; use known symbols",
+    ),
+    "unknown prefix": (
+        ["--prefix", "ay"],
+        "'ay' contains symbols that the target vocabulary lacks; use known symbols",
+    ),
+    "chance untold": (
+        ["--top-k", "3"],
+        "top_k applies to sampling only; leave it out, or set sample",
+    ),
+    "beam and chance": (
+        ["--sample", "--beam", "2"],
+        "beam applies to search only; leave it out, or leave out sample",
+    ),
     "no heat": (
         ["--sample", "--temperature", "0"],
         "temperature must be above 0; use greedy search for the most likely output; got 0.0",
     ),
     "way with long ones": (
         ["--long", "cut"],
-        "unknown way with long sources 'cut'; choose from 'allow', 'refuse', 'warn'",
+        "long must be warn, refuse or allow; got 'cut'",
     ),
-    "no GPU here": (["--device", "cuda"], "device 'cuda' is not available: torch finds no GPU; use --device cpu"),
+    "no GPU here": (
+        ["--device", "cuda"],
+        "device 'cuda' is not available: torch finds no GPU; use --device cpu",
+    ),
     "device": (["--device", "gpu"], "unknown device 'gpu'; did you mean 'cpu'?"),
 }
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_cannot_be_asked(bundle, tmp_path, capsys, monkeypatch, name):
+def test_wrong_options(bundle, tmp_path, capsys, monkeypatch, name):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     words, said = ASKED[name]
     assert refused(capsys, "predict", bundle, "abc", *words, "--output", tmp_path / "out") == said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pairs_that_cannot_be_read(bundle, tmp_path, capsys):
+def test_unreadable_pairs(bundle, tmp_path, capsys):
     data = tmp_path / "pairs.tsv"
     data.write_text("a\tb\nlonely\n")
-    mend = "1 column only, but the target is column 2; fix the line, or skip it with --bad-lines skip"
+    problem = "1 column only, but the target is column 2"
+    mend = f"{problem}; fix the line, or skip it with --bad-lines skip"
     for command in ("evaluate", "score"):
         assert regard(capsys, command, bundle, data, code=2)[1].endswith(f"{data}:2: {mend}\n")
         assert refused(capsys, command, bundle, data, "--source", "word", "--target", "2") == (
             f"{data}: the first line has no column 'word'; choose from 'a', 'b'"
         )
-    assert refused(capsys, "evaluate", bundle).startswith("no files of pairs given; name them first")
-    way = "give files of pairs, or --pair SOURCE TARGET; one of the two"
-    assert refused(capsys, "score", bundle) == refused(capsys, "score", bundle, data, "--pair", "a", "b") == way
+    assert refused(capsys, "evaluate", bundle).startswith(
+        "no files of pairs given; name them first"
+    )
+    way = "give either files of pairs or --pair SOURCE TARGET"
+    assert (
+        refused(capsys, "score", bundle)
+        == refused(capsys, "score", bundle, data, "--pair", "a", "b")
+        == way
+    )
     _, said = regard(capsys, "evaluate", bundle, data, "--bad-lines", "skip")
     assert said == f"skipped 1 bad line: 1 missing column (first at {data}:2)\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        (("--length-penalty", "nan"), "the length penalty α must be between -10 and 10; got nan"),
+        (
+            ("--length-penalty", "-inf", "--beam", "1"),
+            "the length penalty α must be between -10 and 10; got -inf",
+        ),
+        (
+            ("--repetition-penalty", "inf"),
+            "repetition_penalty must be between 0.000001 and 1000000 (1 = off); got inf",
+        ),
+        (("--max-length", "-1"), "max_length must be at least 0; got -1"),
+        (
+            ("--sample", "--temperature", "inf"),
+            "temperature must be from 0.000001 to 1000000; got inf",
+        ),
+    ],
+)
+def test_numbers_out_of_range(capsys, options, refusal):
+    assert regard(capsys, "predict", "spelling", "cat", *options, "--device", "cpu", code=2) == (
+        "",
+        f"regard: {refusal}\n",
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu:x", "cuda:99"])
+def test_missing_device(bundle, capsys, device):
+    _, said = regard(capsys, "predict", bundle, "ab", "--device", device, code=2)
+    assert len(said.splitlines()) == 1
+    assert "use " in said

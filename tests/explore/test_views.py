@@ -11,7 +11,7 @@ from safetensors.numpy import load
 from scipy.stats import entropy as bits
 from sklearn.decomposition import PCA
 
-from regard.commands.formats import links as pharaoh
+from regard.commands.formats import format_alignment as pharaoh
 from regard.explore import sweep as sweeping
 from regard.explore.describe import extent
 from regard.explore.numbers import dumps
@@ -202,7 +202,7 @@ def test_the_first_of_equals_has_the_better_rank():
 
 
 def test_alignments_are_the_transducers(view, asked, pipeline, traces):
-    answer = pipeline.looked(traces[asked["id"]].trace.answer, alignment=True, weights=True)
+    answer = pipeline.with_attention(traces[asked["id"]].trace.answer, alignment=True, weights=True)
     found = view("alignment")
     np.testing.assert_allclose(found["matrix"], answer.alignment.numpy(), atol=1e-5)
     assert found["text"] == pharaoh(answer)

@@ -113,7 +113,7 @@ def test_what_has_no_tree_is_said(held):
         beam_tree(
             held,
             "banana",
-            held.search(required=["AH0"] if "AH0" in str(held("banana").tokens) else ["AH"]),
+            held.search(require=["AH0"] if "AH0" in str(held("banana").tokens) else ["AH"]),
         )
     with pytest.raises(RegardError, match="got 10000"):
         beam_tree(held, "banana").node(10_000)

@@ -1,1 +1,1 @@
-"""What the commands do with a bundle, behind the command line: answer, measure, score, and look inside."""
+"""Commands of the command line, one module each; `regard.cli` parses their options."""

@@ -1,8 +1,9 @@
-"""Cases: the attentions that `regard bench` measures, and what was found: a case for every cell of the table that
-`auto` reads."""
+"""Benchmark cases of `regard bench`: one for each cell of the dispatch table, and their timing."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,26 +13,29 @@ import torch
 from regard.attention import BACKENDS, SCORES, Attention, Mask, causal, everything
 from regard.attention.backends import example_of, fastest
 from regard.attention.backends.dispatch_table import LENGTHS
-from regard.commands.timing import Timer
 from regard.errors import BackendError
 from regard.positions import Biasing, position
 from regard.ragged import Ragged
 
-ROWS = {  # by its row in the table; of biases both kinds: by distance alone, and by the query too
+Timer = Callable[[Callable[[], object]], float]
+REPEATS = 9
+ENOUGH_SECONDS = 0.15  # on a CPU, a slower call is timed once
+CALLS = 5  # per measurement on a GPU, to hide launch latency
+ROWS = {  # score or bias -> row of the dispatch table; biases by distance alone, and by query
     "plain": "plain",
     "distance": "biased",
     "shaw": "biased",
     "additive": "additive",
 }
-SIZES = {"cuda": (8, 64, 24_576), "cpu": (4, 32, 768)}  # heads, their dim, and tokens in all
-SPREAD = {  # the shortest and the longest sequence
+SIZES = {"cuda": (8, 64, 24_576), "cpu": (4, 32, 768)}  # heads, dim, total tokens
+LENGTH_RANGES = {  # shortest and longest sequence
     "cuda": {"short": (5, 60), "middle": (136, 248), "long": (512, 2048)},
     "cpu": {"short": (5, 25), "middle": (136, 248), "long": (256, 384)},
 }
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """One attention to measure: its score or bias, and the lengths of its sequences."""
 
     score: str
@@ -42,9 +46,10 @@ class Case:
     dim: int
     mask: Mask
 
-    def made(self, backend: str) -> Attention:
+    def build(self, backend: str) -> Attention:
         """The attention of this case on a backend."""
-        score = SCORES["additive" if self.score == "additive" else "scaled-dot"](self.heads, self.dim)
+        kind = "additive" if self.score == "additive" else "scaled-dot"
+        score = SCORES[kind](self.heads, self.dim)
         if ROWS[self.score] != "biased":
             return Attention(score, backend=backend)
         sizes = {"width": self.heads * self.dim, "heads": self.heads, "dim": self.dim}
@@ -53,8 +58,10 @@ class Case:
         return Attention(score, bias=bias, backend=backend)
 
     def floor(self, *, back: bool, products: float, copies: float, size: int) -> float:
-        """Seconds that nothing can do without: two matrix products forward and five backward over what the mask allows,
-        at the rate of large ones; or four tensors read and written forward, and seven more backward, if that is more.
+        """The least seconds possible: the larger of the time for arithmetic and for memory.
+
+        Arithmetic: two matrix products forward and five backward over the allowed pairs, at the
+        speed of large ones. Memory: four tensors forward and seven more backward.
         """
         pairs = sum(n * (n + 1) / 2 if self.mask == causal else n * n for n in self.lengths)
         values = sum(self.lengths) * self.heads * self.dim
@@ -63,10 +70,10 @@ class Case:
 
 
 @dataclass
-class Finding:
-    """What one case took: seconds by backend, why others did not run, and what `auto` takes."""
+class BenchResult:
+    """Seconds of a case by backend, why other backends cannot run it, and the choice of `auto`."""
 
-    case: Case
+    case: BenchCase
     back: bool
     auto: str
     seconds: dict[str, float] = field(default_factory=dict)
@@ -74,41 +81,45 @@ class Finding:
 
     @property
     def fastest(self) -> str:
-        """The backend that took the least time."""
+        """The backend with the least time."""
         return min(self.seconds, key=self.seconds.__getitem__)
 
     @property
     def slower(self) -> float:
-        """How many times as long as the fastest `auto` takes."""
-        return self.seconds[self.auto] / self.seconds[self.fastest] if self.auto in self.seconds else float("inf")
+        """The time of `auto` over that of the fastest backend."""
+        if self.auto not in self.seconds:
+            return float("inf")
+        return self.seconds[self.auto] / self.seconds[self.fastest]
 
 
-def cases(device: str, mask: Mask = everything) -> Iterator[Case]:
-    """Every score and bias, of every length, on sequences of one length and of many."""
+def cases(device: str, mask: Mask = everything) -> Iterator[BenchCase]:
+    """Every score and bias at every length, on sequences of equal and of different lengths."""
     heads, dim, tokens = SIZES[device]
-    draw = torch.Generator().manual_seed(1)
+    random = torch.Generator().manual_seed(1)
     for score in ROWS:
         for length in LENGTHS:
-            least, most = SPREAD[device][length]
+            least, most = LENGTH_RANGES[device][length]
             count = max(2, 2 * tokens // (least + most))
-            drawn = torch.randint(least, most, (count - 1,), generator=draw).tolist()
+            drawn = torch.randint(least, most, (count - 1,), generator=random).tolist()
+            own_heads = 1 if score == "additive" else heads
             for rows, lengths in (("even", [most] * (tokens // most)), ("uneven", [most, *drawn])):
-                yield Case(score, length, rows, lengths, 1 if score == "additive" else heads, dim, mask)
+                yield BenchCase(score, length, rows, lengths, own_heads, dim, mask)
 
 
-def measure(case: Case, device: str, dtype: torch.dtype, *, back: bool, clock: Timer) -> Finding:
-    """Every backend that can, on one case: forward alone, or forward and `back`."""
+def measure(
+    case: BenchCase, device: str, dtype: torch.dtype, *, back: bool, clock: Timer
+) -> BenchResult:
+    """Time every backend that can run a case: forward alone, or forward and backward."""
     sizes = sum(case.lengths), case.heads, case.dim
     leaves = [torch.randn(sizes, device=device, dtype=dtype, requires_grad=back) for _ in range(3)]
     queries = Ragged(leaves[0], torch.tensor([0, *case.lengths], device=device).cumsum(0))
     sequences = [queries.like(leaf) for leaf in leaves]
     with torch.set_grad_enabled(back):
-        auto = fastest(
-            case.made("auto").to(device, dtype), example_of(queries), case.mask, uneven=not queries.layout.is_uniform
-        )
-        found = Finding(case, back, auto)
+        uneven, attention = not queries.layout.is_uniform, case.build("auto").to(device, dtype)
+        auto = fastest(attention, example_of(queries), case.mask, uneven=uneven)
+        found = BenchResult(case, back, auto)
         for name in BACKENDS:
-            attention = case.made(name).to(device, dtype)
+            attention = case.build(name).to(device, dtype)
             wanted = [*leaves, *attention.parameters()] if back else []
             try:
                 found.seconds[name] = clock(_step(attention, sequences, case.mask, wanted))
@@ -119,12 +130,74 @@ def measure(case: Case, device: str, dtype: torch.dtype, *, back: bool, clock: T
     return found
 
 
-def _step(attention: Attention, sequences: list[Ragged], mask: Mask, wanted: list[Any]) -> Callable[[], object]:
-    """Forward; and backward, where gradients are wanted."""
-    slope = torch.ones_like(sequences[2].values)
+def _step(
+    attention: Attention, sequences: list[Ragged], mask: Mask, wanted: list[Any]
+) -> Callable[[], object]:
+    """The call to time: forward, and backward if gradients are wanted."""
+    gradient = torch.ones_like(sequences[2].values)
 
     def step() -> object:
-        made = attention(*sequences, mask=mask).values
-        return torch.autograd.grad(made, wanted, slope) if wanted else made
+        output = attention(*sequences, mask=mask).values
+        return torch.autograd.grad(output, wanted, gradient) if wanted else output
 
     return step
+
+
+def timer(device: str) -> Timer:
+    """The function that times a call on a device."""
+    return time_on_gpu if device == "cuda" else time_on_cpu
+
+
+def time_on_cpu(run: Callable[[], object]) -> float:
+    """Median seconds of a call, after one warm-up call."""
+    run()
+    times: list[float] = []
+    while not times or (sum(times) < ENOUGH_SECONDS and len(times) < REPEATS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def time_on_gpu(run: Callable[[], object]) -> float:
+    """Median seconds on the device, replayed as a CUDA graph where the call can be captured."""
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    replay = _capture(run)
+    times = []
+    for _ in range(REPEATS):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(CALLS):
+            replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / CALLS / 1e3)
+    return statistics.median(times)
+
+
+def _capture(run: Callable[[], object]) -> Callable[[], object]:
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
+            run()
+    except RuntimeError:  # it synchronises with the host, whose time then counts
+        torch.cuda.synchronize()
+        return run
+    return graph.replay
+
+
+def matmul_rate(clock: Timer, device: str, dtype: torch.dtype) -> float:
+    """Floating-point operations per second of a large matrix product."""
+    size = 8192 if device == "cuda" else 1536
+    matrix = torch.randn(size, size, device=device, dtype=dtype)
+    return 2 * size**3 / clock(lambda: matrix @ matrix)
+
+
+def copy_rate(clock: Timer, device: str) -> float:
+    """Bytes per second, read and written, of a large copy."""
+    source = torch.empty(1 << (30 if device == "cuda" else 26), dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.numel() / clock(lambda: target.copy_(source))

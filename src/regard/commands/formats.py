@@ -1,4 +1,4 @@
-"""Records: answers as lines, for people and `cut` between tabs, for programs as JSON."""
+"""Output formats: tab-separated lines, JSON and plain-text tables."""
 
 from __future__ import annotations
 
@@ -8,65 +8,99 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.answer import Answer
-from regard.commands.options import Form
+from regard.commands.options import OutputFormat
 from regard.pipeline import Pipeline
-from regard.search.attention_weights import links as pairs
+from regard.search.attention_weights import links as alignment_links
+from regard.terminal import sanitize
 
-SPACES = str.maketrans("\t\n\r", "   ")  # a line stays a line, and a column a column
+SPACES = str.maketrans("\t\n\r", "   ")  # keeps one answer on one line and in one column
+WIDEST_CELL = 60
 
 
-def record(pipeline: Pipeline, number: int, answers: Sequence[Answer], form: Form) -> str:
-    """The answers to the line of that number, each with its line end."""
-    chosen = list(answers[: form.n_best])
+def format_answers(
+    pipeline: Pipeline, number: int, answers: Sequence[Answer], form: OutputFormat, n_best: int = 1
+) -> str:
+    """The answers to one input line, as output lines; `number` is that of the input line."""
+    chosen = list(answers[:n_best])
     if form.alignments:
-        chosen = [pipeline.looked(answer, alignment=True) if answer.source else answer for answer in chosen]
+        chosen = [
+            pipeline.with_attention(answer, alignment=True) if answer.source else answer
+            for answer in chosen
+        ]
     if form.json:
-        return json.dumps(_object(pipeline, chosen, form), ensure_ascii=False) + "\n"
-    return "".join("\t".join(_columns(number, answer, form)) + "\n" for answer in chosen)
+        fields = _json_object(pipeline, chosen, form, n_best)
+        return json.dumps(fields, ensure_ascii=False) + "\n"
+    rows = (_columns(number, answer, form, n_best) for answer in chosen)
+    return "".join("\t".join(row) + "\n" for row in rows)
 
 
-def links(answer: Answer) -> str:
-    """The source token that each answer token looked at most, as i-j in tokens from 0 (Pharaoh's way)."""
+def format_alignment(answer: Answer) -> str:
+    """The most attended source token of each answer token, as i-j from 0 (Pharaoh format)."""
     if answer.alignment is None:
         return ""
-    return " ".join(f"{i}-{j}" for i, j in pairs(answer.alignment))
+    return " ".join(f"{i}-{j}" for i, j in alignment_links(answer.alignment))
 
 
-def _columns(number: int, answer: Answer, form: Form) -> list[str]:
-    columns = [str(number)] if form.n_best > 1 else []
-    columns += [f"{answer.score:.4f}"] if form.scores or form.n_best > 1 else []
+def _columns(number: int, answer: Answer, form: OutputFormat, n_best: int) -> list[str]:
+    columns = [str(number)] if n_best > 1 else []
+    columns += [f"{answer.score:.4f}"] if form.scores or n_best > 1 else []
     columns.append(answer.text.translate(SPACES))
-    columns += [links(answer)] if form.alignments else []
+    columns += [format_alignment(answer)] if form.alignments else []
     return columns
 
 
-def _object(pipeline: Pipeline, answers: Sequence[Answer], form: Form) -> dict[str, Any]:
+def _json_object(
+    pipeline: Pipeline, answers: Sequence[Answer], form: OutputFormat, n_best: int
+) -> dict[str, Any]:
     best = answers[0]
-    found = {"source": best.source, **_fields(best, form)}
+    fields = {"source": best.source, **_json_fields(best, form)}
     if best.unknown:
-        found["unknown"] = best.unknown
+        fields["unknown"] = best.unknown
     if form.alignments:
         tokenizer = pipeline.bundle.source
-        found["source_tokens"] = [tokenizer.label(id) for id in tokenizer.encode(best.source)]
-    if form.n_best > 1:
-        found["alternatives"] = [_fields(answer, form) for answer in answers[1:]]
-    return found
-
-
-def _fields(answer: Answer, form: Form) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "text": answer.text,
-        "tokens": answer.tokens,
-        "logps": [number(logp) for logp in answer.logps],
-        "logp": number(answer.logp),
-        "score": number(answer.score),
-    }
-    if form.alignments:
-        rows = [] if answer.alignment is None else answer.alignment.tolist()
-        fields["alignment"] = [[number(weight) for weight in row] for row in rows]
+        fields["source_tokens"] = [tokenizer.label(id) for id in tokenizer.encode(best.source)]
+    if n_best > 1:
+        fields["alternatives"] = [_json_fields(answer, form) for answer in answers[1:]]
     return fields
 
 
-def number(value: float) -> float | None:
-    """A number as JSON can hold it: six digits behind the point, and nothing for what is none."""
+def _json_fields(answer: Answer, form: OutputFormat) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "text": answer.text,
+        "tokens": answer.tokens,
+        "logps": [json_number(logp) for logp in answer.logps],
+        "logp": json_number(answer.logp),
+        "score": json_number(answer.score),
+    }
+    if form.alignments:
+        rows = [] if answer.alignment is None else answer.alignment.tolist()
+        fields["alignment"] = [[json_number(weight) for weight in row] for row in rows]
+    return fields
+
+
+def json_number(value: float) -> float | None:
+    """A number with six decimals; null for infinities and NaN, which JSON does not have."""
     return round(value, 6) if math.isfinite(value) else None
+
+
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """A plain-text table. The first `left` columns are left-aligned, the numbers after them right.
+
+    Columns are as wide as their widest cell; longer cells are shortened.
+    """
+    from rich.cells import cell_len
+
+    cells = [[_shorten(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
+
+    def pad(text: str, column: int) -> str:
+        padding = " " * (widths[column] - cell_len(text))
+        return text + padding if column < left else padding + text
+
+    lines = ("  ".join(pad(text, i) for i, text in enumerate(row)).rstrip() for row in cells)
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _shorten(text: str) -> str:
+    text = sanitize(text)
+    return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"

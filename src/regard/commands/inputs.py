@@ -1,8 +1,8 @@
-"""Inputs: lines to answer, from arguments, files or standard input, in windows that are searched together.
+"""Input lines from arguments, files or standard input, in windows that are searched together.
 
-A window is what is there by now, no more: so a person at a terminal is answered line by line, a file in thousands, and
-whoever writes into a pipe slowly need not wait for more. The windows of files fall alike each time, so that a job which
-goes on after a kill computes the same numbers to the last digit.
+A window holds only what is available now: a person at a terminal gets an answer after each line, a
+slow pipe is answered without waiting for more, and a file is read in thousands. The windows of a
+file are the same in every run, so that a resumed job computes bit-identical numbers.
 """
 
 from __future__ import annotations
@@ -31,110 +31,129 @@ from regard.text.row_format import ColumnRequest, ParsedRow, decode_line
 STANDARD_INPUT = "standard input"
 
 
-class Line(NamedTuple):
-    """One source with the place it comes from."""
+class InputLine(NamedTuple):
+    """One source text and where it comes from (FILE:LINE)."""
 
     place: str
     text: str
 
 
-Windows = Iterator[list[Line]]
+Windows = Iterator[list[InputLine]]
 
 
 class Inputs:
-    """Lines from TEXT arguments, or files, or (with neither) standard input; `column` reads files as tables."""
+    """Lines from text arguments, from files, or else from standard input.
 
-    def __init__(self, texts: Sequence[str] = (), files: Sequence[str] = (), column: str | int | None = None) -> None:
+    With `column`, files are read as tables.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str] = (),
+        files: Sequence[str] = (),
+        column: str | int | None = None,
+    ) -> None:
         if texts and files:
             raise RegardError(f"give texts or --input, not both; got {texts[0]!r} and {files[0]!r}")
         stream = not texts and list(files) in ([], ["-"])
         if column is not None and (stream or texts):
-            raise RegardError("--column is for files that are tables; name them with --input")
+            raise RegardError("--column applies to table files only; name them with --input")
         if "-" in files and len(files) > 1:
-            raise RegardError("standard input ('-') cannot be one of several inputs; give it alone")
+            raise RegardError("standard input ('-') must be the only input; leave out the files")
         self._texts, self._stream = texts, stream
         self._files = [] if stream else [open_file(name) for name in files]
         self._column = column
         if column is not None:
-            self._tables = [detect_format(one, ColumnRequest(column, column))[0] for one in self._files]
+            self._tables = [
+                detect_format(one, ColumnRequest(column, column))[0] for one in self._files
+            ]
 
     @property
-    def live(self) -> bool:
-        """Whether a person is typing."""
+    def interactive(self) -> bool:
+        """Whether the lines are typed at a terminal."""
         return self._stream and sys.stdin.isatty()
 
     def windows(self) -> Windows:
-        """The lines, as many together as are there and are worth waiting for."""
+        """The lines, in windows of those that are available."""
         if self._stream:
-            return _arriving(decompress(sys.stdin.buffer, STANDARD_INPUT))
+            return _stream_windows(decompress(sys.stdin.buffer, STANDARD_INPUT))
         if self._texts:
-            return _grown(Line(f"text {n}", text.strip()) for n, text in enumerate(self._texts, 1))
-        return _grown(line for number in range(len(self._files)) for line in self._read(number))
+            named = (InputLine(f"text {n}", text.strip()) for n, text in enumerate(self._texts, 1))
+            return _growing_windows(named)
+        return _growing_windows(
+            line for number in range(len(self._files)) for line in self._read(number)
+        )
 
     def count(self) -> int | None:
-        """How many lines there are, where they can be counted; quickly, by their line ends."""
+        """The number of lines, from a quick count of line ends; None if it cannot be known."""
         if self._stream:
             return None
         try:
-            return len(self._texts) + sum(map(_counted, self._files))
+            return len(self._texts) + sum(map(_count_lines, self._files))
         except (CorpusError, OSError, EOFError, ValueError):
-            return None  # reading will say what is wrong, and where
+            return None  # reading the file will raise with the reason
 
-    def _read(self, number: int) -> Iterator[Line]:
+    def _read(self, number: int) -> Iterator[InputLine]:
         one = self._files[number]
         if self._column is None:
             for at, raw in read_lines(one):
-                yield _line(one.name, at, raw)
+                yield _decode_line(one.name, at, raw)
             return
         for row in self._tables[number].rows(read_lines(one)):
             if row.problem not in ("", "empty line", "empty side"):
-                raise CorpusError(f"{one.name}:{row.line}: {row.detail}; mend the line")
-            yield Line(f"{one.name}:{row.line}", row.source)
+                raise CorpusError(f"{one.name}:{row.line}: {row.detail}; fix the line")
+            yield InputLine(f"{one.name}:{row.line}", row.source)
 
 
-def _grown(lines: Iterable[Line]) -> Windows:
-    """Windows of few lines at first, then of more."""
+def _growing_windows(lines: Iterable[InputLine]) -> Windows:
+    """Windows that start small, for early answers, and double."""
     source, count = iter(lines), FIRST_LINES
     while window := list(islice(source, count)):
         yield window
         count = min(2 * count, MOST_LINES)
 
 
-def _arriving(stream: Any) -> Windows:
-    """Whole lines as soon as they have come."""
-    number, count, rest = 0, FIRST_LINES, bytearray()
+def _stream_windows(stream: Any) -> Windows:
+    """Windows of the complete lines that have arrived so far."""
+    number, count = 0, FIRST_LINES
+    rest = bytearray()
     while True:
-        chunk = _chunk(stream, number)
+        chunk = _read_chunk(stream, number)
         if not number and not rest:
             chunk = chunk.removeprefix(UTF8_BOM)
         rest += chunk
         if len(rest) > MAX_LINE_BYTES and b"\n" not in chunk:
-            _line(STANDARD_INPUT, number + 1, bytes(rest))  # says that it is too long
-        whole = len(rest) if not chunk else rest.rfind(b"\n") + 1
-        if whole:
-            ready = bytes(rest[:whole]).removesuffix(b"\n").split(b"\n")
-            del rest[:whole]
+            _decode_line(STANDARD_INPUT, number + 1, bytes(rest))  # raises: the line is too long
+        complete = len(rest) if not chunk else rest.rfind(b"\n") + 1
+        if complete:
+            ready = bytes(rest[:complete]).removesuffix(b"\n").split(b"\n")
+            del rest[:complete]
             while ready:
-                yield [_line(STANDARD_INPUT, number + n, raw) for n, raw in enumerate(ready[:count], 1)]
-                number, ready, count = number + len(ready[:count]), ready[count:], min(2 * count, MOST_LINES)
+                window = ready[:count]
+                yield [
+                    _decode_line(STANDARD_INPUT, number + n, raw) for n, raw in enumerate(window, 1)
+                ]
+                ready = ready[count:]
+                number += len(window)
+                count = min(2 * count, MOST_LINES)
         if not chunk:
             return
 
 
-def _chunk(stream: Any, number: int) -> bytes:
-    """What is there now, after so many lines; nothing at the end."""
+def _read_chunk(stream: Any, number: int) -> bytes:
+    """The bytes that are available, after `number` lines; empty at the end of the stream."""
     with report_damage(STANDARD_INPUT, lambda: number):
         return stream.read1(BUFFER_BYTES)
 
 
-def _line(name: str, number: int, raw: bytes) -> Line:
+def _decode_line(name: str, number: int, raw: bytes) -> InputLine:
     text = decode_line(number, raw)
     if isinstance(text, ParsedRow):
-        raise CorpusError(f"{name}:{number}: {text.detail}; mend the line")
-    return Line(f"{name}:{number}", text.strip())
+        raise CorpusError(f"{name}:{number}: {text.detail}; fix the line")
+    return InputLine(f"{name}:{number}", text.strip())
 
 
-def _counted(one: File) -> int:
+def _count_lines(one: File) -> int:
     count, last = 0, b"\n"
     with one.open() as stored, decompress(stored, one.name) as stream:
         while block := stream.read1(BUFFER_BYTES):

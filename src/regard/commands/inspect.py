@@ -1,4 +1,4 @@
-"""Inspect: what a bundle is made of; what `regard inspect` does."""
+"""`regard inspect`: the contents of a bundle, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -9,81 +9,88 @@ from pathlib import Path
 from typing import Any
 
 from regard.bundle import locate
-from regard.commands.loading import opened
-from regard.commands.text_table import table
+from regard.commands.formats import format_table
+from regard.loading import load_pipeline
 from regard.models import Model
 from regard.terminal import format_duration, format_number
 from regard.text import Tokenizer
 
 
 def inspect(folder: Path, *, as_json: bool = False) -> None:
-    """Print the card, the settings, the tokenisers, the files and where the parameters are."""
-    made = opened(folder, device="cpu").bundle
+    """Print the card, settings, tokenizers, files and parameter counts of a bundle."""
+    bundle = load_pipeline(folder, device="cpu").bundle
+    files = sorted(path for path in locate(folder).iterdir() if path.is_file())
     facts: dict[str, Any] = {
         "bundle": str(folder),
-        "card": made.card,
-        "model": made.settings.model_dump(mode="json"),
-        "tokenizers": {"source": _tokenizer(made.source), "target": _tokenizer(made.target)},
-        "files": {path.name: path.stat().st_size for path in sorted(locate(folder).iterdir()) if path.is_file()},
-        "parameters": parameters(made.model),
+        "card": bundle.card,
+        "model": bundle.settings.model_dump(mode="json"),
+        "tokenizers": {
+            "source": _tokenizer_facts(bundle.source),
+            "target": _tokenizer_facts(bundle.target),
+            "shared": bundle.source is bundle.target,
+        },
+        "files": {path.name: path.stat().st_size for path in files},
+        "parameters": count_parameters(bundle.model),
     }
-    facts["tokenizers"]["shared"] = made.source is made.target
-    print(json.dumps(facts, ensure_ascii=False, indent=2) if as_json else told(facts))
+    print(json.dumps(facts, ensure_ascii=False, indent=2) if as_json else format_facts(facts))
 
 
-def parameters(model: Model) -> dict[str, int]:
-    """How many parameters each part has; what is shared counts where it comes first."""
+def count_parameters(model: Model) -> dict[str, int]:
+    """The number of parameters of each part; a shared one counts at its first occurrence."""
     counts: Counter[str] = Counter()
     for name, parameter in model.named_parameters():
-        counts[_part(name)] += parameter.numel()
+        counts[_part_name(name)] += parameter.numel()
     return dict(counts)
 
 
-def told(facts: dict[str, Any]) -> str:
-    """The same for people."""
-    card, whole = facts["card"], sum(facts["parameters"].values())
-    sizes = facts["tokenizers"]
-    lines = [facts["bundle"], "", *_card(card)]
-    lines += ["", "model: " + ", ".join(f"{name} {value}" for name, value in facts["model"].items())]
+def format_facts(facts: dict[str, Any]) -> str:
+    """The facts about a bundle as plain text."""
+    parameters, tokenizers = facts["parameters"], facts["tokenizers"]
+    total = sum(parameters.values())
+    settings = ", ".join(f"{name} {value}" for name, value in facts["model"].items())
+    lines = [facts["bundle"], "", *_format_card(facts["card"]), "", f"model: {settings}"]
     for side in ("source", "target"):
-        lines.append(f"{side} tokeniser: {sizes[side]['kind']}, {sizes[side]['size']:,} symbols")
-    if sizes["shared"]:
-        lines.append("one tokeniser serves both sides")
-    rows = [[part, f"{count:,}", f"{100 * count / whole:.1f} %"] for part, count in facts["parameters"].items()]
-    rows.append(["all", f"{whole:,}", "100.0 %"])
-    lines += ["", table(["parameters", "count", "share"], rows)]
-    lines += ["", table(["file", "bytes"], [[name, f"{size:,}"] for name, size in facts["files"].items()])]
+        one = tokenizers[side]
+        lines.append(f"{side} tokenizer: {one['kind']}, {one['size']:,} symbols")
+    if tokenizers["shared"]:
+        lines.append("both sides share one tokenizer")
+    rows = [[part, f"{n:,}", f"{100 * n / total:.1f} %"] for part, n in parameters.items()]
+    rows.append(["all", f"{total:,}", "100.0 %"])
+    files = [[name, f"{size:,}"] for name, size in facts["files"].items()]
+    lines += ["", format_table(["parameters", "count", "share"], rows)]
+    lines += ["", format_table(["file", "bytes"], files)]
     return "\n".join(lines)
 
 
-def _card(card: dict[str, Any]) -> list[str]:
-    """What the card says, a line for each fact it has."""
+def _format_card(card: dict[str, Any]) -> list[str]:
+    """One line for each fact on the card."""
     lines = []
     if "task" in card:
         lines.append(f"task: {card['task']}")
-    numbers = {n: v for n, v in card.get("metrics", {}).items() if isinstance(v, int | float)}
-    if numbers:
+    metrics = card.get("metrics", {})
+    if numbers := {n: v for n, v in metrics.items() if isinstance(v, int | float)}:
         measured = ", ".join(f"{name} {format_number(value)}" for name, value in numbers.items())
-        asked = f" on {card['held_out']:,} held-out questions" if "held_out" in card else ""
-        lines.append(f"measured: {measured}{asked}")
+        where = f" on {card['held_out']:,} held-out sources" if "held_out" in card else ""
+        lines.append(f"metrics: {measured}{where}")
     if "pairs" in card:
-        lines.append(f"learned from: {card['pairs']:,} pairs")
+        lines.append(f"trained on: {card['pairs']:,} pairs")
     lines += [f"data: {name}" for name in card.get("data", {}) if "reading" not in name]
     if "steps" in card:
-        took = f" in {format_duration(card['seconds'])}" if "seconds" in card else ""
-        lines.append(f"steps: {card['steps']:,} of {card.get('of', card['steps']):,}{took}")
+        time = f" in {format_duration(card['seconds'])}" if "seconds" in card else ""
+        lines.append(f"steps: {card['steps']:,} of {card.get('of', card['steps']):,}{time}")
     if "longest" in card:
-        longest = card["longest"]
-        lines.append(f"longest seen: source {longest.get('source')}, target {longest.get('target')} tokens")
+        source, target = (card["longest"].get(side) for side in ("source", "target"))
+        lines.append(f"longest in training: source {source}, target {target} tokens")
     if "command" in card:
         lines.append(f"command: {shlex.join(card['command'])}")
     if "versions" in card:
-        lines.append("versions: " + ", ".join(f"{name} {value}" for name, value in card["versions"].items()))
+        versions = ", ".join(f"{name} {value}" for name, value in card["versions"].items())
+        lines.append(f"versions: {versions}")
     return lines
 
 
-def _part(name: str) -> str:
-    """The part that a parameter belongs to: in a stack of layers, the same part of all of them."""
+def _part_name(name: str) -> str:
+    """The part that a parameter belongs to; the same parts of all layers are counted together."""
     first, *words = name.split(".")
     if first in ("source", "target"):
         return f"{first} embedding"
@@ -93,5 +100,5 @@ def _part(name: str) -> str:
     return f"{first} {inner}".replace("_", "-").strip()
 
 
-def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
+def _tokenizer_facts(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"kind": tokenizer.kind, "size": len(tokenizer)}

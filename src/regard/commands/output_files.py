@@ -1,8 +1,8 @@
-"""Output: where answers go. A file grows beside its final name, and a killed job goes on where it stopped.
+"""Output of `regard predict`: standard output, or a file that appears complete and can be resumed.
 
 FILE.partial     answers so far, in order
-FILE.progress    what was asked, and how many lines and bytes of FILE.partial are surely on the disk
-FILE             there when all is answered, and not before
+FILE.progress    the options, and how many lines and bytes of FILE.partial are safely on disk
+FILE             appears when all lines are answered
 """
 
 from __future__ import annotations
@@ -19,50 +19,53 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
-from regard.commands.inputs import Line, Windows
+from regard.commands.inputs import InputLine, Windows
 from regard.disk import fsync_path
 from regard.errors import RegardError
 
-EVERY = 1.0  # seconds between notes of what is on the disk: no more work than that is done twice after a kill
+SAVE_SECONDS = 1.0  # at most this much work is repeated after a kill
 
 
-class Output(ABC):
+class PredictOutput(ABC):
     """Takes answers window by window, in a `with` block."""
 
-    done: int = 0  # lines answered so far, before and now
+    done: int = 0  # lines answered so far, including those of earlier runs
 
-    def left(self, windows: Windows) -> Windows:
-        """The windows that are still to be answered."""
+    def remaining(self, windows: Windows) -> Windows:
+        """The windows that are not answered yet."""
         return windows
 
     @abstractmethod
-    def write(self, window: Sequence[Line], text: str) -> None:
-        """The answers to one window, whole lines all."""
+    def write(self, window: Sequence[InputLine], text: str) -> None:
+        """Write the answers to one window, as complete lines."""
 
     @abstractmethod
     def finish(self) -> None:
-        """All is answered."""
+        """Complete the output: all lines are answered."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the file, whether all is answered or not."""
+        """Close the file, complete or not."""
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> PredictOutput:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
-class Stream(Output):
-    """Standard output, or something else that cannot be renamed; each window is out before the next is answered."""
+class StreamOutput(PredictOutput):
+    """Standard output, a pipe or a device; each window is flushed before the next is answered."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    def write(self, window: Sequence[Line], text: str) -> None:
+    def write(self, window: Sequence[InputLine], text: str) -> None:
         self._stream.write(text.encode())
         self._stream.flush()
         self.done += len(window)
@@ -75,10 +78,10 @@ class Stream(Output):
             self._stream.close()
 
 
-class Held(NamedTuple):
-    """What of a file is whole: so many lines and bytes, and the running sha256 of the sources that they answer.
+class Written(NamedTuple):
+    """How much of the partial file is complete, and the running sha256 of the lines it answers.
 
-    The three are exchanged together and never changed, so that an interrupt cannot fall between them.
+    The three are replaced together, so that an interrupt cannot separate them.
     """
 
     lines: int
@@ -86,176 +89,192 @@ class Held(NamedTuple):
     sources: Any
 
 
-class Kept(Output):
-    """A file, written whole or gone on with. `asked` is all that the answers depend on beside the lines."""
+class ResumableFile(PredictOutput):
+    """A file that appears when it is complete; a job that was stopped resumes where it was.
 
-    def __init__(self, path: Path, asked: Mapping[str, Any], *, restart: bool = False) -> None:
-        path = real(path)
-        self._path, self._asked = path, dict(asked)
-        self._partial, self._progress = (path.with_name(f"{path.name}.{role}") for role in ("partial", "progress"))
-        self._held, self._noted = Held(0, 0, hashlib.sha256()), float("-inf")
+    `options` are all that the answers depend on besides the input lines.
+    """
+
+    def __init__(self, path: Path, options: Mapping[str, Any], *, restart: bool = False) -> None:
+        path = resolve_link(path)
+        self._path, self._options = path, dict(options)
+        self._partial = path.with_name(f"{path.name}.partial")
+        self._progress = path.with_name(f"{path.name}.progress")
+        self._written, self._saved = Written(0, 0, hashlib.sha256()), float("-inf")
         self._checked = self._finished = False
         try:
-            self._file = self._opened()
-            with ExitStack() as unless_begun:
-                unless_begun.callback(self._file.close)
-                self._begin(restart)
-                unless_begun.pop_all()
+            self._file = self._open()
+            with ExitStack() as on_error:
+                on_error.callback(self._file.close)
+                self._resume(restart)
+                on_error.pop_all()
         except OSError as error:
-            raise self._failed(error) from None
+            raise write_error(self._path, error) from None
 
-    def left(self, windows: Windows) -> Windows:
-        """The windows after those that were answered; an error when those are not the same lines as then."""
-        skip, sources = self._held.lines, hashlib.sha256()
+    def remaining(self, windows: Windows) -> Windows:
+        """The windows after the answered lines; raises if the input's first lines have changed."""
+        skip, sources = self._written.lines, hashlib.sha256()
         for window in windows:
             if skip:
-                sources = _seen(sources, window[:skip])
+                sources = _add_to_hash(sources, window[:skip])
                 skip, window = skip - len(window[:skip]), window[skip:]
                 if not skip:
-                    self._same(sources)
+                    self._check_sources(sources)
             if window:
                 yield window
         if skip:
-            self._same(sources)
+            self._check_sources(sources)
 
-    def write(self, window: Sequence[Line], text: str) -> None:
-        written = text.encode()
+    def write(self, window: Sequence[InputLine], text: str) -> None:
+        data = text.encode()
         try:
-            self._file.write(written)
-            lines, size, sources = self._held
-            self._held = Held(lines + len(window), size + len(written), _seen(sources, window))
-            self.done = self._held.lines
-            if time.monotonic() - self._noted >= EVERY:
-                self._note()
+            self._file.write(data)
+            was = self._written
+            sources = _add_to_hash(was.sources, window)
+            self._written = Written(was.lines + len(window), was.bytes + len(data), sources)
+            self.done = self._written.lines
+            if time.monotonic() - self._saved >= SAVE_SECONDS:
+                self._save_progress()
         except OSError as error:
-            raise self._failed(error) from None
+            raise write_error(self._path, error) from None
 
     def finish(self) -> None:
         try:
-            self._note()
+            self._save_progress()
             self._partial.replace(self._path)
             self._finished = True
             self._progress.unlink()
             fsync_path(self._path.parent)
         except OSError as error:
-            raise self._failed(error) from None
+            raise write_error(self._path, error) from None
 
     def close(self) -> None:
-        with suppress(OSError):  # what went wrong was said before
-            # What was not compared with the input yet is as it was noted: a new note could only spoil it.
+        with suppress(OSError):  # reported before
+            # Until the input is checked, the progress on disk is right and must not be replaced.
             if self._checked and not self._finished and not self._file.closed:
-                self._note()
+                self._save_progress()
         with suppress(OSError):
             self._file.close()
 
-    def _opened(self) -> BinaryIO:
-        """The partial file, this process's alone."""
-        if self._path.is_dir():
-            raise RegardError(f"cannot write {str(self._path)!r}: it is a folder; name a file in it")
+    def _open(self) -> BinaryIO:
+        """The partial file, locked for this process."""
+        check_not_folder(self._path)
         file = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such thing on Windows
+        except ImportError:  # Windows has no fcntl
             pass
         except BlockingIOError:
             file.close()
-            raise RegardError(f"{str(self._partial)!r} is being written by another process; wait for it") from None
+            what = f"another process is writing {str(self._partial)!r}"
+            raise RegardError(f"{what}; wait for it, or name another --output") from None
         return file
 
-    def _begin(self, restart: bool) -> None:
-        """Go on from what was noted, or begin anew."""
+    def _resume(self, restart: bool) -> None:
+        """Continue from the saved progress, or start over."""
         size = self._file.seek(0, os.SEEK_END)
-        noted = None if restart else self._read(size)
-        if noted is not None and size >= noted["bytes"]:
-            self._held, self._expected = Held(noted["lines"], noted["bytes"], hashlib.sha256()), noted["sources"]
-        elif noted is not None and size:
-            raise self._unlike(f"it has {size:,} bytes, fewer than the {noted['bytes']:,} that were noted")
-        self.done = self._held.lines
-        self._file.seek(self._held.bytes)
+        saved = None if restart else self._read_progress(size)
+        if saved is not None and size >= saved["bytes"]:
+            self._written = Written(saved["lines"], saved["bytes"], hashlib.sha256())
+            self._expected = saved["sources"]
+        elif saved is not None and size:
+            raise self._cannot_resume(f"it has {size:,} bytes instead of {saved['bytes']:,}")
+        self.done = self._written.lines
+        self._file.seek(self._written.bytes)
         self._file.truncate()
         if not self.done:
             self._checked = True
-            self._note()
+            self._save_progress()
 
-    def _read(self, size: int) -> dict[str, Any] | None:
+    def _read_progress(self, size: int) -> dict[str, Any] | None:
         try:
-            noted: dict[str, Any] = json.loads(self._progress.read_bytes())
-            was, now = noted["asked"], json.loads(json.dumps(self._asked))
-            lines, _, _ = noted["lines"], noted["bytes"], noted["sources"]
+            saved: dict[str, Any] = json.loads(self._progress.read_bytes())
+            was, now = saved["options"], json.loads(json.dumps(self._options))
+            lines, _, _ = saved["lines"], saved["bytes"], saved["sources"]
         except FileNotFoundError:
             if size:
-                raise self._unlike(f"there is no {self._progress.name} beside it") from None
+                raise self._cannot_resume(f"{self._progress.name} is missing") from None
             return None
         except (ValueError, KeyError, TypeError):
-            raise self._unlike(f"{self._progress.name} was altered") from None
+            raise self._cannot_resume(f"{self._progress.name} is damaged") from None
         for name in {**was, **now} if lines else ():
             if was.get(name) != now.get(name):
-                what = "the bundle was another one" if name == "bundle" else f"{name} was {was.get(name)!r}"
-                raise self._unlike(f"{what}{'' if name == 'bundle' else f' and is {now.get(name)!r}'}")
-        return noted
+                if name == "bundle":
+                    raise self._cannot_resume("it was written with another bundle")
+                raise self._cannot_resume(f"{name} was {was.get(name)!r}, now {now.get(name)!r}")
+        return saved
 
-    def _same(self, sources: Any) -> None:
+    def _check_sources(self, sources: Any) -> None:
         if sources.hexdigest() != self._expected:
-            raise self._unlike(f"the first {self.done:,} lines of the input were others")
-        self._held = self._held._replace(sources=sources)
+            raise self._cannot_resume(f"the first {self.done:,} lines of the input have changed")
+        self._written = self._written._replace(sources=sources)
         self._checked = True
 
-    def _note(self) -> None:
-        """Note how far the file is, after making sure that it is."""
+    def _save_progress(self) -> None:
+        """Record how many lines are complete, after they are on disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        note = {
-            "asked": self._asked,
-            "lines": self._held.lines,
-            "bytes": self._held.bytes,
-            "sources": self._held.sources.hexdigest(),
-        }
+        lines, size, sources = self._written
+        progress = {"options": self._options, "lines": lines, "bytes": size}
+        progress["sources"] = sources.hexdigest()
         fresh = self._progress.with_name(f".{self._progress.name}")
-        fresh.write_text(json.dumps(note))
+        fresh.write_text(json.dumps(progress))
         fsync_path(fresh)
         fresh.replace(self._progress)
-        self._noted = time.monotonic()
+        self._saved = time.monotonic()
 
-    def _failed(self, error: OSError) -> RegardError:
-        return RegardError(f"cannot write {str(self._path)!r}: {error.strerror}")
-
-    def _unlike(self, why: str) -> RegardError:
+    def _cannot_resume(self, why: str) -> RegardError:
         return RegardError(
-            f"cannot go on with {str(self._partial)!r}: {why}; ask as before, or begin anew with --restart"
+            f"cannot resume {str(self._partial)!r}: {why}; "
+            "use the same bundle, options and input, or start over with --restart"
         )
 
 
-def real(path: Path) -> Path:
-    """Where a file really is to be written: a link stays a link, and what it leads to is replaced."""
+def resolve_link(path: Path) -> Path:
+    """The file to write: a symbolic link stays, and the file that it points to is replaced."""
     return Path(os.path.realpath(path)) if path.is_symlink() or not path.name else path
 
 
-def no_file(path: Path) -> bool:
-    """Whether it is there, and a pipe or a device: written to, never replaced."""
+def is_special_file(path: Path) -> bool:
+    """Whether the path is a pipe or a device, which is written to and never replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def check_apart(path: Path | None, inputs: Iterable[Path]) -> None:
-    """Raise where an output would take an input's place."""
+def check_not_folder(path: Path) -> None:
+    """Raise if the output is a folder."""
+    if path.is_dir():
+        raise RegardError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
+
+
+def check_not_input(path: Path | None, inputs: Iterable[Path]) -> None:
+    """Raise if the output would overwrite an input."""
     for one in inputs:
         if path is not None and path.is_file() and one.is_file() and path.samefile(one):
-            raise RegardError(f"--output {str(path)!r} is an input too, and would be lost; name another file")
+            what = f"--output {str(path)!r} is also an input and would be overwritten"
+            raise RegardError(f"{what}; name another file")
 
 
-def _seen(sources: Any, window: Sequence[Line]) -> Any:
-    """A sha256 that has these lines too; the given one stays as it is."""
+def write_error(path: Path, error: OSError) -> RegardError:
+    """The error of a file that cannot be written."""
+    return RegardError(f"cannot write {str(path)!r}: {error.strerror}")
+
+
+def _add_to_hash(sources: Any, window: Sequence[InputLine]) -> Any:
+    """A copy of the sha256 that includes these lines."""
     more = sources.copy()
     for line in window:
         more.update(line.text.encode(errors="replace") + b"\0")
     return more
 
 
-def output(path: Path | None, asked: Mapping[str, Any], *, restart: bool = False) -> Output:
-    """Where answers go: a file, or standard output when there is no path."""
+def open_output(
+    path: Path | None, options: Mapping[str, Any], *, restart: bool = False
+) -> PredictOutput:
+    """The output of a job: a file, or standard output without a path."""
     if path is None:
-        return Stream(sys.stdout.buffer)
-    if no_file(path):
-        return Stream(open(path, "wb"))
-    return Kept(path, asked, restart=restart)
+        return StreamOutput(sys.stdout.buffer)
+    if is_special_file(path):
+        return StreamOutput(open(path, "wb"))
+    return ResumableFile(path, options, restart=restart)

@@ -1,4 +1,4 @@
-"""Predict: an answer for each line, in order, streaming; what `regard predict` does."""
+"""`regard predict`: an answer for each input line, in order, written as soon as it is found."""
 
 from __future__ import annotations
 
@@ -7,64 +7,74 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from regard.answer import Answer
-from regard.commands.formats import record
-from regard.commands.inputs import Inputs, Line
-from regard.commands.loading import chosen, fingerprint, opened
-from regard.commands.options import Draw, Form, Search
-from regard.commands.output_files import output
+from regard.commands.formats import format_answers
+from regard.commands.inputs import InputLine, Inputs
+from regard.commands.options import OutputFormat
+from regard.commands.output_files import open_output
 from regard.commands.progress import Progress
+from regard.decoding_options import DecodingOptions
+from regard.loading import fingerprint, load_pipeline
 
 
 @dataclass(frozen=True)
-class Job:
-    """All that was asked for."""
+class PredictJob:
+    """The inputs, output and options of one `regard predict` command."""
 
     bundle: Path
     inputs: Inputs
     output: Path | None = None
-    form: Form = field(default_factory=Form)
-    search: Search = field(default_factory=Search)
-    draw: Draw = field(default_factory=Draw)
+    form: OutputFormat = field(default_factory=OutputFormat)
+    decoding: DecodingOptions = field(default_factory=DecodingOptions)
+    precision: str = "float32"
     long: str = "warn"
     device: str = "auto"
     restart: bool = False
 
-    def depends(self) -> dict[str, object]:
-        """What the answers depend on, by the names people gave it."""
-        options = {**asdict(self.form), **asdict(self.search), **asdict(self.draw), "long": self.long}
+    def dependencies(self) -> dict[str, object]:
+        """Everything except the input lines that the output depends on, by option name."""
+        options = {**asdict(self.form), **asdict(self.decoding)}
+        options |= {"precision": self.precision, "long": self.long}
         named = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
         return {"bundle": fingerprint(self.bundle), **named}
 
 
-def predict(job: Job) -> None:
-    """Answer every line of the inputs; a window of lines is answered and written before the next is read."""
-    pipeline = opened(job.bundle, device=job.device, long=job.long, precision=job.search.precision)
-    search = chosen(pipeline, job.form, job.search, job.draw)
+def predict(job: PredictJob) -> None:
+    """Answer every input line; a window of lines is written before the next one is read."""
+    pipeline = load_pipeline(job.bundle, device=job.device, long=job.long, precision=job.precision)
+    search = pipeline.search(job.decoding)
     with (
-        output(job.output, job.depends(), restart=job.restart) as out,
-        Progress(job.inputs.count, done=out.done, quiet=job.inputs.live) as progress,
+        open_output(job.output, job.dependencies(), restart=job.restart) as out,
+        Progress(job.inputs.count, done=out.done, quiet=job.inputs.interactive) as progress,
     ):
         if out.done:
-            progress.say(f"{job.output}: going on after {out.done:,} lines")
+            progress.say(f"{job.output}: resuming after {out.done:,} lines")
         try:
-            for window in out.left(job.inputs.windows()):
-                answers = pipeline.answers((line.text for line in window), search, first=len(window))
+            for window in out.remaining(job.inputs.windows()):
+                texts = (line.text for line in window)
+                answers = pipeline.answers(texts, search, first=len(window))
                 written = []
-                for number, (line, found) in enumerate(zip(window, answers, strict=True), out.done + 1):
-                    _warn(progress, line, found)
-                    written.append(record(pipeline, number, found, job.form))
+                for number, line in enumerate(window, out.done + 1):
+                    found = next(answers)
+                    _warn_unknown(progress, line, found)
+                    n_best = job.decoding.n_best
+                    written.append(format_answers(pipeline, number, found, job.form, n_best))
                 out.write(window, "".join(written))
                 progress.advance(len(window))
         except KeyboardInterrupt:
             if job.output is not None:
-                progress.say(f"{job.output}: interrupted after {out.done:,} lines; the same command goes on from there")
+                progress.say(
+                    f"{job.output}: interrupted after {out.done:,} lines; "
+                    "run the same command again to resume"
+                )
             raise
         out.finish()
 
 
-def _warn(progress: Progress, line: Line, answers: Sequence[Answer]) -> None:
-    """Tell of symbols that the model has never seen."""
+def _warn_unknown(progress: Progress, line: InputLine, answers: Sequence[Answer]) -> None:
+    """Warn about symbols that are not in the model's vocabulary."""
     if unknown := answers[0].unknown:
         symbols = ", ".join(map(repr, dict.fromkeys(unknown)))
-        way = "; is this a table? Name its --column" if "\t" in unknown else ""
-        progress.warn("more lines hold unknown symbols", f"{line.place}: the model does not know {symbols}{way}")
+        hint = "; if the input is a table, name the --column" if "\t" in unknown else ""
+        progress.warn(
+            "more lines with unknown symbols", f"{line.place}: unknown symbols {symbols}{hint}"
+        )

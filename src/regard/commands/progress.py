@@ -1,4 +1,4 @@
-"""Progress: how far a job is, on standard error; one line in place on a terminal, now and then a line elsewhere."""
+"""Progress of a job on standard error: one updated line on a terminal, a few lines in a log."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from typing import Any
 
 from regard.terminal import format_duration, write_lines
 
-PATIENCE = {True: 1.0, False: 10.0}  # seconds before the first word, on a terminal and elsewhere
-EVERY = {True: 0.2, False: 30.0}
-SHOWN = 3  # warnings of each kind; the others are counted
+# Seconds, by whether standard error is a terminal.
+FIRST_REPORT = {True: 1.0, False: 10.0}
+REPORT_INTERVAL = {True: 0.2, False: 30.0}
+SHOWN_WARNINGS = 3  # of each kind; the rest are counted
 
 
 class Progress:
-    """What a person sees of a job. `count` says how many lines there are in all, if asked and if it can be known.
+    """Reports lines done, speed and time left. `count` returns the number of lines, if known.
 
-    Warnings within its `with` block are shown as lines too: the first few of each kind, then how many more there were.
+    Warnings inside its `with` block are printed as lines: the first few of each kind, and finally
+    the number of the others.
     """
 
     def __init__(
@@ -38,63 +40,70 @@ class Progress:
         self._count = count
         self._total: int | None = None
         self._done, self._first = done, done
-        self._start, self._warned = clock(), Counter[str]()
-        self._next = self._start + PATIENCE[self._terminal]
-        self._words = ""
+        self._start, self._warnings = clock(), Counter[str]()
+        self._next = self._start + FIRST_REPORT[self._terminal]
+        self._report = ""
         self._catching = warnings.catch_warnings()
 
     def advance(self, lines: int) -> None:
-        """So many more lines are answered."""
+        """Count more lines as done; report if it is time to."""
         self._done += lines
         if self._quiet or self._clock() < self._next:
             return
-        if not self._words:
+        if not self._report:
             self._total = self._count()
-        self._words = self.words()
+        self._report = self.report()
         if self._terminal:
             width = os.get_terminal_size(self._file.fileno()).columns or 80
-            self._file.write(f"\r\x1b[K{self._words[: width - 1]}")
+            self._file.write(f"\r\x1b[K{self._report[: width - 1]}")
             self._file.flush()
         else:
-            write_lines(self._file, self._words)
-        self._next = self._clock() + EVERY[self._terminal]
+            write_lines(self._file, self._report)
+        self._next = self._clock() + REPORT_INTERVAL[self._terminal]
 
-    def words(self) -> str:
-        """How far it is, how fast it goes and how long it will take."""
+    def report(self) -> str:
+        """Lines done, speed and time left, in one line."""
         rate = (self._done - self._first) / max(1e-9, self._clock() - self._start)
         if self._total is None:
             return f"{self._done:,} lines, {rate:,.0f} lines/s"
         left = format_duration(max(0, self._total - self._done) / max(1e-9, rate))
         share = 100 * self._done / max(1, self._total)
-        return f"{self._done:,} of {self._total:,} lines ({share:.0f} %), {rate:,.0f} lines/s, {left} left"
+        done = f"{self._done:,} of {self._total:,} lines ({share:.0f} %)"
+        return f"{done}, {rate:,.0f} lines/s, {left} left"
 
     def warn(self, kind: str, text: str) -> None:
-        """One warning; `kind` names what is counted when there are many."""
-        self._warned[kind] += 1
-        if self._warned[kind] <= SHOWN:
+        """Print a warning; `kind` is the plural that further ones are counted under."""
+        self._warnings[kind] += 1
+        if self._warnings[kind] <= SHOWN_WARNINGS:
             self.say(f"regard: warning: {text}")
 
     def say(self, text: str) -> None:
-        """A line that should not be missed."""
-        if self._terminal and self._words:
+        """Print a line below the progress so far."""
+        if self._terminal and self._report:
             self._file.write("\r\x1b[K")
         write_lines(self._file, text)
 
     def __enter__(self) -> Progress:
         self._catching.__enter__()
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: self.warn("more warnings of this kind", str(message))
+        warnings.showwarning = self._show_warning
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._catching.__exit__(kind, error, trace)
-        for name, count in self._warned.items():
-            if count > SHOWN:
-                self.say(f"regard: warning: {count - SHOWN:,} {name}")
-        if self._words:
+        for name, count in self._warnings.items():
+            if count > SHOWN_WARNINGS:
+                self.say(f"regard: warning: {count - SHOWN_WARNINGS:,} {name}")
+        if self._report:
             took = self._clock() - self._start
             fresh = self._done - self._first
             rate = fresh / max(1e-9, took)
             self.say(f"{fresh:,} lines in {format_duration(took)}, {rate:,.0f} lines/s")
+
+    def _show_warning(self, message: Warning | str, *_: object, **__: object) -> None:
+        self.warn("more warnings of this kind", str(message))

@@ -50,7 +50,7 @@ class Offered:
     @cached_property
     def pipeline(self) -> Pipeline:
         """The model, ready to answer. Ask for it inside `turn`."""
-        from regard.pipeline import load
+        from regard.loading import load
 
         try:
             return load(self.folder, device="cpu", long="allow")

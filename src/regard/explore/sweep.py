@@ -38,7 +38,7 @@ def sweep(models: Models, traces: Traces, asked: Sweep) -> dict[str, Any]:
     source, said = [piece.id for piece in base.source], [piece.id for piece in base.following]
     count, logp, found = max(1, TOGETHER // (len(source) + len(said))), float(base["out.total"]), []
     with model.turn() as pipeline:
-        longest = min(TOKENS, int(length_limits(torch.tensor([len(source)]), **pipeline.reach)[0]))
+        longest = min(TOKENS, int(length_limits(torch.tensor([len(source)]), **pipeline.length_limits)[0]))
         for start in range(0, len(heads), count):
             some = heads[start : start + count]
             with cut(pipeline.model, base.attentions, some):

@@ -117,7 +117,7 @@ class Traces:
 def searching(pipeline: Pipeline, width: int) -> Greedy | Beam:
     """How the explorer searches: with so many beginnings side by side, for no more than it can show."""
     longest = None if pipeline.most is not None and pipeline.most <= TOKENS else TOKENS
-    return pipeline.search(beam=width, longest=longest)  # type: ignore[return-value]
+    return pipeline.search(beam=width, max_length=longest)  # type: ignore[return-value]
 
 
 def check_length(tokenizer: Tokenizer, side: str, text: str) -> None:

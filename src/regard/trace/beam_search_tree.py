@@ -82,13 +82,13 @@ class BeamTree:
 
 def beam_tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> BeamTree:
     """The tree of a search for one text; by default the pipeline's usual one, as a beam."""
-    chosen = pipeline.usual if search is None else search
+    chosen = pipeline.default_search if search is None else search
     chosen = chosen if isinstance(chosen, Beam) else Beam(1)
     ids = pipeline.bundle.source.encode(text.strip())
     if not ids:
         raise RegardError("the text is empty; there is nothing to search for")
     source = with_end(Ragged.of([torch.tensor(ids)])).to(pipeline.device)
-    (limit,) = length_limits(source.lengths, **pipeline.reach).tolist()
+    (limit,) = length_limits(source.lengths, **pipeline.length_limits).tolist()
     nodes, beams = trace_beams(chosen, pipeline.inference_model, source, limit)
     target = pipeline.bundle.target
     labels = [target.label(node.token) for node in nodes]

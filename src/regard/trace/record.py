@@ -144,7 +144,7 @@ class Recording:
     def decode(self, forced: Mapping[int, int], longest: int | None = None) -> list[int]:
         """The edited model's own answer, greedily, with some tokens forced."""
         said: list[int] = []
-        most = int(length_limits(torch.tensor([len(self.asked)]), **self.pipeline.reach)[0])
+        most = int(length_limits(torch.tensor([len(self.asked)]), **self.pipeline.length_limits)[0])
         while len(said) < (most if longest is None else min(most, longest)):
             token = forced[len(said)] if len(said) in forced else int(self.see(said)[-1].argmax())
             if token == END:
@@ -224,7 +224,7 @@ class Recording:
 
 def _length(pipeline: Pipeline, search: Search | None) -> LengthPenalty:
     """The length penalty answers are ranked by."""
-    used = search or pipeline.usual
+    used = search or pipeline.default_search
     return used.length_penalty if isinstance(used, Beam) else LengthPenalty()
 
 

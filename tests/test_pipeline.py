@@ -1,4 +1,4 @@
-"""Pipeline: text in, text out, with everything one may want to know about an answer."""
+"""Pipeline: from text to answers, with scores, alignments and attention weights."""
 
 import warnings
 
@@ -13,8 +13,9 @@ from regard.errors import RegardError
 from regard.models import build
 from regard.pipeline import FIRST_LINES, Pipeline
 from regard.ragged import Ragged
-from regard.search import Beam, Greedy, Sampling
+from regard.search import Greedy
 from regard.text import BEGIN, END, train_tokenizer
+from regard.trace import neighbours
 
 SETTINGS = {
     "transformer": TransformerSettings(
@@ -22,15 +23,25 @@ SETTINGS = {
     ),
     "recurrent": RecurrentSettings(width=16, attention="bahdanau"),
 }
+
+
 WORDS = ["abandon", "zebra", "aba", "n", "nabob"]
+
+
 TEXTS = ["ein Käse für die Maus", "日本 und €", "die Maus für zwei"] * 3
 
 
-def made(family: str = "transformer", kind: str = "words", card: dict | None = None) -> Pipeline:
-    """Random weights, made sharp enough that answers differ and end."""
+def random_pipeline(
+    family: str = "transformer", kind: str = "words", card: dict | None = None
+) -> Pipeline:
+    """Random weights, random_pipeline sharp enough that answers differ and end."""
     torch.manual_seed(3)
     source = train_tokenizer("characters", WORDS)
-    target = train_tokenizer("words", ["AH B AE N", "Z IY"]) if kind == "words" else train_tokenizer(kind, TEXTS)
+    target = (
+        train_tokenizer("words", ["AH B AE N", "Z IY"])
+        if kind == "words"
+        else train_tokenizer(kind, TEXTS)
+    )
     model = build(SETTINGS[family], len(source), len(target)).eval()
     with torch.no_grad():
         model.output.table.mul_(4)
@@ -40,7 +51,12 @@ def made(family: str = "transformer", kind: str = "words", card: dict | None = N
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def t(request) -> Pipeline:
-    return made(request.param)
+    return random_pipeline(request.param)
+
+
+@pytest.fixture(scope="module")
+def spelling() -> Pipeline:
+    return regard.load("spelling", device="cpu")
 
 
 def forced(t: Pipeline, source: str, ids: list[int]) -> list[float]:
@@ -50,16 +66,21 @@ def forced(t: Pipeline, source: str, ids: list[int]) -> list[float]:
     return logits.log_softmax(-1).gather(1, torch.tensor([*ids, END])[:, None])[:, 0].tolist()
 
 
-def test_an_answer_carries_text_tokens_and_numbers(t):
+def test_answer_has_text_tokens_and_log_probabilities(t):
     answer = t("zebra")
     assert str(answer) == answer.text == t.bundle.target.decode(answer.ids)
     assert answer.tokens == [t.bundle.target.label(id) for id in answer.ids]
     assert answer.logps == pytest.approx(forced(t, "zebra", answer.ids), abs=1e-4)
     assert answer.score == pytest.approx(answer.logp, abs=1e-4)
-    assert (answer.source, answer.unknown, answer.alignment, answer.weights) == ("zebra", [], None, None)
+    assert (answer.source, answer.unknown, answer.alignment, answer.weights) == (
+        "zebra",
+        [],
+        None,
+        None,
+    )
 
 
-def test_a_saved_bundle_answers_as_before(t, tmp_path):
+def test_saved_bundle_gives_the_same_answers(t, tmp_path):
     bundles.save(tmp_path / "b", t.bundle)
     loaded = regard.load(tmp_path / "b", device="cpu")
     assert [a.ids for a in loaded.many(WORDS)] == [a.ids for a in t.many(WORDS)]
@@ -67,7 +88,7 @@ def test_a_saved_bundle_answers_as_before(t, tmp_path):
         regard.load(tmp_path / "b", long="cut")
 
 
-def test_many_answers_in_order_each_as_alone(t):
+def test_many_gives_each_line_its_own_answer(t):
     lines = [*WORDS, "", "zebra\r\n", "aba\n", "\n", "\r\n"]
     answers = list(t.many(lines))
     assert [a.source for a in answers] == [*WORDS, "", "zebra", "aba", "", ""]
@@ -94,7 +115,7 @@ def test_many_does_not_read_ahead_of_its_window(t):
     assert read == 3 * FIRST_LINES
 
 
-def test_best_are_sorted_and_no_text_comes_twice(t):
+def test_best_is_sorted_without_duplicates(t):
     answers = t.best("abandon", n=5)
     assert answers[0].text == t("abandon", t.search(beam=5)).text
     assert 2 <= len({a.text for a in answers}) == len(answers) <= 5
@@ -106,24 +127,26 @@ def test_best_are_sorted_and_no_text_comes_twice(t):
         assert answer.logps == pytest.approx(t.score("abandon", answer.text).logps, abs=1e-4)
 
 
-def test_samples_come_again_with_their_seed(t):
+def test_samples_depend_on_the_seed_only(t):
     one, again, other = (t.sample("zebra", 6, seed=seed, temperature=2.0) for seed in (1, 1, 2))
     assert [a.ids for a in one] == [a.ids for a in again] != [a.ids for a in other]
-    assert [a.ids for a in t.sample("zebra", 2, seed=1, temperature=2.0)] == [a.ids for a in one[:2]]
+    assert [a.ids for a in t.sample("zebra", 2, seed=1, temperature=2.0)] == [
+        a.ids for a in one[:2]
+    ]
     assert [(a.source, a.text) for a in t.sample("", 2)] == [("", "")] * 2
 
 
 @pytest.mark.parametrize("kind", ["words", "bytes", "characters", "bpe"])
 @pytest.mark.parametrize(("beam", "task"), [(1, "text"), (4, "symbols"), (4, "text")])
-def test_pieces_of_a_stream_join_to_the_answer(kind, beam, task):
-    t = made("transformer", kind, {"task": task, "longest": {"source": 8, "target": 3}})
+def test_streamed_pieces_join_to_the_answer(kind, beam, task):
+    t = random_pipeline("transformer", kind, {"task": task, "longest": {"source": 8, "target": 3}})
     for word in WORDS[:3]:
         assert "".join(t.stream(word, beam=beam)) == t(word, t.search(beam=beam)).text
     assert list(t.stream("")) == []
 
 
-def test_half_a_character_is_not_streamed():
-    t = made(kind="bytes")
+def test_incomplete_character_is_not_streamed():
+    t = random_pipeline(kind="bytes")
     spelled = [3 + byte for byte in "aé€b".encode()]
     shown = []
     for n in range(len(spelled) + 1):
@@ -131,14 +154,16 @@ def test_half_a_character_is_not_streamed():
     assert shown == ["", "a", "a", "aé", "aé", "aé", "aé€", "aé€b"]
 
 
-def test_scores_are_teacher_forced_in_any_number(t):
+def test_scores_are_teacher_forced(t):
     pairs = [(word, text) for word in WORDS for text in ("AH B", "Z", "", "AE N AH B")] * 5
     for (source, target), answer in list(zip(pairs, t.scores(pairs), strict=True))[:20:3]:
         assert answer.text == target
-        assert answer.logps == pytest.approx(forced(t, source, t.bundle.target.encode(target)), abs=1e-4)
+        assert answer.logps == pytest.approx(
+            forced(t, source, t.bundle.target.encode(target)), abs=1e-4
+        )
 
 
-def test_alignments_are_the_mean_of_the_weights_that_look_at_the_source(t):
+def test_alignment_is_the_mean_cross_attention(t):
     answer = t("zebra", alignment=True, weights=True)
     assert answer.alignment.shape == (len(answer.ids) + 1, 6)
     torch.testing.assert_close(answer.alignment.sum(1), torch.ones(len(answer.ids) + 1))
@@ -150,14 +175,17 @@ def test_alignments_are_the_mean_of_the_weights_that_look_at_the_source(t):
     torch.testing.assert_close(t.align("zebra").alignment, answer.alignment)
 
 
-def test_weights_of_every_layer_and_head_are_those_of_a_pass_by_hand():
-    t = made("transformer")
+def test_weights_agree_with_a_computation_by_hand():
+    t = random_pipeline("transformer")
     answer, model = t("zebra", weights=True), t.model
     source = Ragged.of([torch.tensor([*t.bundle.source.encode("zebra"), END])])
     with torch.no_grad():
         x, heads = model.source(source), model.encoder[0].self_attention
         normal = model.encoder[0].residual1.norm(x.values)
-        q, k = (part(normal).unflatten(-1, (2, 8)).transpose(0, 1) for part in (heads.queries, heads.keys))
+        q, k = (
+            part(normal).unflatten(-1, (2, 8)).transpose(0, 1)
+            for part in (heads.queries, heads.keys)
+        )
         q, k = (heads.turn.turn(part, torch.arange(6)) for part in (q, k))
         expected = (q @ k.transpose(1, 2) / 8**0.5).softmax(-1)
     torch.testing.assert_close(answer.weights["encoder.0.self_attention.attention"], expected)
@@ -171,7 +199,7 @@ def test_weights_of_every_layer_and_head_are_those_of_a_pass_by_hand():
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]), msg=name)
 
 
-def test_alternatives_go_as_the_answer_and_then_differ(t):
+def test_alternatives_differ_at_the_position(t):
     best = t("abandon")
     for position in {0, 1, len(best.ids)}:
         answers = t.alternatives("abandon", position, n=3)
@@ -180,18 +208,27 @@ def test_alternatives_go_as_the_answer_and_then_differ(t):
         assert all(a.ids[:position] == best.ids[:position] for a in answers)
         assert len({tuple(a.ids[: position + 1]) for a in answers}) == len(answers) >= 1
     wrong = len(best.ids) + 1
-    with pytest.raises(RegardError, match=rf"has places 0 to {wrong - 1} \(the end\); got {wrong}$"):
+    with pytest.raises(
+        RegardError, match=rf"has positions 0 to {wrong - 1} \(the end\); got {wrong}$"
+    ):
         t.alternatives("abandon", wrong)
 
 
-def test_long_sources_are_warned_of_refused_or_allowed(t):
+def test_long_sources_warn_or_are_refused_or_allowed(t):
     long = "a" * 9
-    with pytest.warns(UserWarning, match=r"^'aaaaaaaaa' has 9 tokens; .* at most 8: its answer may be poor$"):
+    what = r"'aaaaaaaaa' has 9 tokens, more than any training source \(8\)"
+    with pytest.warns(
+        UserWarning,
+        match=rf"^{what}; the answer may be poor$",
+    ):
         answer = t(long)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Pipeline(t.bundle, long="allow")(long).text == answer.text
-    with pytest.raises(RegardError, match=r"^'aaaaaaaaa' has 9 tokens; .* at most 8; cut it, or allow long sources$"):
+    with pytest.raises(
+        RegardError,
+        match=rf"^{what}; shorten it, or set long to allow$",
+    ):
         Pipeline(t.bundle, long="refuse")(long)
 
 
@@ -199,52 +236,19 @@ def test_unknown_symbols_are_named(t):
     assert t("zebQa!").unknown == ["Q", "!"]
 
 
-def test_a_bundle_without_sizes_on_its_card_answers():
-    assert made(card={})("zebra").logps
+def test_bundle_without_lengths_on_its_card():
+    assert random_pipeline(card={})("zebra").logps
 
 
-def test_rules_by_words(t):
-    often = sorted({token for a in t.best("zebra", n=5) for token in a.tokens} & {"AH", "B", "AE", "N", "Z", "IY"})[0]
-    for answer in t.best("zebra", n=3, banned=[often, "Z IY"], shortest=2, longest=4):
-        assert often not in answer.tokens
-        assert "Z IY" not in answer.text
-        assert 2 <= len(answer.ids) <= 4
-    assert t("zebra", t.search(prefix="N N Z")).text.startswith("N N Z")
-    assert {"AE", "B"} <= set(t("zebra", t.search(required=["AE", "B"])).tokens)
-    once = t("zebra", t.search(no_repeat_ngram=1, shortest=4)).tokens
-    assert len(set(once)) == len(once) >= 4
+def test_empty_answers_share_no_state(spelling):
+    spelling("").ids.append(7)
+    one, other = spelling.sample("", n=2)
+    one.tokens.append("x")
+    assert (spelling("").ids, spelling(" ").ids, other.tokens) == ([], [], [])
 
 
-def test_one_word_may_be_given_alone(t):
-    for rule in ("banned", "required"):
-        alone, listed = (t.best("zebra", **{rule: words}) for words in ("IY", ["IY"]))
-        assert [answer.ids for answer in alone] == [answer.ids for answer in listed]
-
-
-def test_a_search_from_plain_words(t):
-    assert isinstance(t.search(beam=1), Greedy)
-    assert isinstance(t.search(beam=1, required=["AH"]), Beam)
-    assert t.search().length.alpha == 0
-    assert made(card={"task": "text"}).search().length.alpha == 1
-    assert [a.ids for a in t.many(WORDS, Sampling(seed=7))] == [t.sample(word, seed=7)[0].ids for word in WORDS]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"beam": 0}, r"^a beam is at least 1 wide; got 0$"),
-        ({"required": ["QUX"]}, r"^'QUX' contains symbols that the target vocabulary lacks; use known symbols$"),
-        ({"banned": [" "]}, r"^' ' contains symbols that the target vocabulary lacks"),
-        ({"prefix": "QUX"}, r"^'QUX' contains symbols that the target vocabulary lacks"),
-        ({"penalty": "gnnt"}, r"^unknown length penalty 'gnnt'; did you mean 'gnmt'\?$"),
-    ],
-)
-def test_a_search_that_makes_no_sense_is_refused(t, options, message):
-    with pytest.raises(RegardError, match=message):
-        t.search(**options)
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_rules_that_no_answer_keeps_are_an_error(t, beam):
-    with pytest.raises(RegardError, match=r"no answer .*loosen one"):
-        t("zebra", t.search(beam=beam, shortest=5, longest=3))
+def test_zero_alternatives_are_refused(spelling):
+    with pytest.raises(RegardError, match=r"^n must be at least 1; got -1$"):
+        spelling.alternatives("attention", 0, -1)
+    with pytest.raises(RegardError, match=r"^n must be at least 1; got 0$"):
+        neighbours(regard.record(spelling, "at"), "source", 0, 0)

@@ -1,0 +1,82 @@
+"""Load a pipeline from bundles: in Python with `regard.load`, in a command with `load_pipeline`."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from regard import bundle
+from regard.bundle import MANIFEST, locate
+from regard.device import resolve_device
+from regard.errors import RegardError, choose
+from regard.models import Ensemble
+from regard.pipeline import Pipeline
+from regard.pretrained import resolve_model
+from regard.user_parts import import_files
+
+PathLike = str | os.PathLike[str]
+DEVICES = {"auto": 0, "cpu": 0, "cuda": 0}
+
+
+def load(
+    folder: PathLike | Sequence[PathLike],
+    *,
+    device: str | torch.device = "auto",
+    long: str = "warn",
+    precision: str = "float32",
+    imports: PathLike | Iterable[PathLike] = (),
+) -> Pipeline:
+    """Load the pipeline of a bundle or an included model; several of them form an ensemble.
+
+    `long` handles sources longer than any in training: warn, refuse or allow. `precision` is that
+    of search: bfloat16 is faster on a GPU, but near-ties may resolve differently, even between
+    batches. `imports` are Python files that register user-defined parts of the model.
+    """
+    import_files(imports)
+    place = resolve_device(device)
+    folders = [folder] if isinstance(folder, str | os.PathLike) else folder
+    bundles = [bundle.load(_bundle_folder(one), place) for one in folders]
+    return Pipeline(_ensemble(bundles), long=long, precision=precision)
+
+
+def load_pipeline(
+    folder: Path, *, device: str = "auto", long: str = "warn", precision: str = "float32"
+) -> Pipeline:
+    """Load the pipeline of a command: one bundle, on one of the devices that commands offer."""
+    choose(DEVICES, device.split(":")[0], "device")
+    pipeline = load(folder, device=device, long=long, precision=precision)
+    gc.freeze()  # the model lives until the process ends: spare the garbage collector its objects
+    return pipeline
+
+
+def fingerprint(folder: Path) -> str:
+    """The identity of a bundle: the sha256 of its manifest, which lists those of all its files."""
+    return hashlib.sha256((locate(folder) / MANIFEST).read_bytes()).hexdigest()
+
+
+def _bundle_folder(folder: PathLike) -> Path:
+    """The folder of a bundle or an included model; the folder of a whole run raises."""
+    path = resolve_model(folder)
+    inner = path / "bundle"
+    if (inner / MANIFEST).is_file() and not (path / MANIFEST).exists():
+        raise RegardError(f"{str(path)!r} is the folder of a run; its bundle is {str(inner)!r}")
+    return path
+
+
+def _ensemble(bundles: Sequence[bundle.Bundle]) -> bundle.Bundle:
+    """One bundle whose model is the ensemble of all; its card is the first one's."""
+    kinds = len({(one.source.fingerprint, one.target.fingerprint) for one in bundles})
+    if kinds != 1:
+        raise RegardError(
+            "an ensemble needs models with the same tokenizers; "
+            f"these {len(bundles)} models have {kinds} different ones"
+        )
+    if len(bundles) == 1:
+        return bundles[0]
+    return replace(bundles[0], model=Ensemble([one.model for one in bundles]))

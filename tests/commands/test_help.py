@@ -1,0 +1,179 @@
+"""Help pages: every option has a one-line description, and help does not load torch."""
+
+import inspect
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from regard.cli import app, main
+from regard.commands.options import OutputFormat
+from regard.decoding_options import DecodingOptions, SearchOptions, option_help, option_names
+from tests.commands.small import regard
+
+
+def test_help_names_every_option(capsys):
+    options = {
+        (): ["train", "demo", "predict", "evaluate", "score", "inspect", "--version"],
+        ("train",): [
+            *(
+                "--import",
+                "--targets",
+                "--held-out",
+                "--out",
+                "--source",
+                "--target",
+                "--bad-lines",
+                "--family",
+                "--size",
+            ),
+            *("--minutes", "--steps", "--epochs", "--config", "--set", "--device", "--tensorboard"),
+        ],
+        ("demo",): ["--minutes", "--out", "--family", "--device"],
+        ("predict",): [
+            *(
+                "--input",
+                "--column",
+                "--output",
+                "--restart",
+                "--scores",
+                "--n-best",
+                "--alignments",
+                "--json",
+            ),
+            *(
+                "--beam",
+                "--length-penalty",
+                "--min-length",
+                "--max-length",
+                "--prefix",
+                "--ban",
+                "--require",
+                "--repetition-penalty",
+            ),
+            *(
+                "--no-repeat-ngram",
+                "--sample",
+                "--temperature",
+                "--top-k",
+                "--top-p",
+                "--min-p",
+                "--seed",
+                "--long",
+            ),
+            *("LINE⇥SCORE⇥ANSWER", "--device"),
+        ],
+        ("evaluate",): [
+            "--targets",
+            "--source",
+            "--target",
+            "--bad-lines",
+            "--output",
+            "--json",
+            "--beam",
+            "--device",
+        ],
+        ("score",): [
+            "--pair",
+            "--targets",
+            "--source",
+            "--target",
+            "--bad-lines",
+            "--json",
+            "LOGP⇥SOURCE⇥TARGET",
+        ],
+        ("inspect",): ["--json"],
+    }
+    for command, names in options.items():
+        with pytest.raises(SystemExit) as ended:
+            main([*command, "--help"])
+        assert ended.value.code == 0
+        said = capsys.readouterr().out
+        assert [name for name in names if name not in said] == []
+
+
+def test_help_names_no_option_of_other_commands(capsys):
+    for command, has in (("evaluate", False), ("predict", True)):
+        out, _ = regard(capsys, command, "--help")
+        assert ("--n-best" in out) == has
+        assert "or the number of outputs if larger" in " ".join(out.replace("│", " ").split())
+
+
+def test_predict_loads_torch_and_nothing_heavier(bundle):
+    heavy = [
+        "rich",
+        "sacrebleu",
+        "rapidfuzz",
+        "scipy",
+        "sympy",
+        "torch._dynamo",
+        "pandas",
+        "transformers",
+        "fastapi",
+    ]
+    script = (
+        "import sys\nfrom regard.cli import main\n"
+        f"try: main(['predict', {str(bundle)!r}, 'abc'])\n"
+        f"finally: print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_does_not_load_torch():
+    script = (
+        "import sys\nfrom regard.cli import main\n"
+        "try: main(['predict', '--help'])\nfinally: assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180
+    )
+    assert "--n-best" in done.stdout
+
+
+LONGEST = 100
+COMMANDS = sorted(name for name in app if not name.startswith("-"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_a_short_description(command):
+    """The glossary: one line of at most 100 characters for each option and argument."""
+    arguments = app[command].assemble_argument_collection(parse_docstring=True)
+    shown = [one for one in arguments.filter_by(show=True) if one.parse]
+    assert shown
+    for argument in shown:
+        text = argument.parameter.help
+        assert text, f"regard {command}: {argument.name} has no description"
+        assert len(text) <= LONGEST, f"regard {command}: {argument.name}: {len(text)} characters"
+        assert "\n" not in text
+        assert text[0].isupper() or text.startswith("float32")
+        assert text.endswith(".")
+
+
+def test_every_command_has_a_short_summary():
+    for command in COMMANDS:
+        summary = inspect.cleandoc(app[command].help).splitlines()[0]
+        assert 0 < len(summary) <= LONGEST, command
+
+
+@pytest.mark.parametrize("options", [DecodingOptions, SearchOptions, OutputFormat])
+def test_every_decoding_option_has_a_short_description(options):
+    described = option_help(options)
+    assert list(described) == option_names(options)
+    for name, text in described.items():
+        assert text.endswith("."), name
+        assert len(text) <= LONGEST, name
+        assert "\n" not in text, name
+
+
+def test_command_line_and_python_share_names_and_defaults():
+    arguments = app["predict"].assemble_argument_collection(parse_docstring=True)
+    by_name = {argument.name: argument for argument in arguments}
+    described = option_help(DecodingOptions)
+    for field in fields(DecodingOptions):
+        argument = by_name[f"--{field.name.replace('_', '-')}"]
+        assert argument.field_info.default == field.default
+        assert argument.parameter.help == described[field.name]
