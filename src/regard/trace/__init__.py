@@ -8,8 +8,9 @@ from regard.trace.attention_analysis import (
     links,
     occlusion,
 )
+from regard.trace.attention_edits import Change
 from regard.trace.beam_search_tree import BeamTree, beam_tree
-from regard.trace.edits import Change, edit
+from regard.trace.edits import edit
 from regard.trace.explanation import Explanation, Operand
 from regard.trace.program import AttentionBlock, Program, Step
 from regard.trace.record import record, register

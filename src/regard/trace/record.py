@@ -25,7 +25,8 @@ from regard.ragged import Ragged
 from regard.search import Beam, LengthPenalty, Search
 from regard.search.length_batching import length_limits
 from regard.text import BEGIN, END, Piece
-from regard.trace.edits import Change, ForceToken, SetAttentionRow, ShufflePositions, edit, edited
+from regard.trace.attention_edits import Change, SetAttentionRow
+from regard.trace.edits import ForceToken, ShufflePositions, edit, edited
 from regard.trace.operations.operation import TensorStore
 from regard.trace.operations.row_wise import LengthPenalised
 from regard.trace.program import Program

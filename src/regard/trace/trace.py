@@ -13,7 +13,7 @@ from regard.answer import Answer
 from regard.errors import RegardError, UnknownName, suggestion
 from regard.pipeline import Pipeline
 from regard.text import Piece
-from regard.trace.edits import Change
+from regard.trace.attention_edits import Change
 from regard.trace.explanation import Explanation, Index
 from regard.trace.operations.operation import Operation, TensorStore
 from regard.trace.program import AttentionBlock, Program, Step
