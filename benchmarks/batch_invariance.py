@@ -25,8 +25,8 @@ from regard.ragged import Ragged
 from regard.search import Beam, Greedy, Search, SearchResult, batch_invariant, length_limits
 from regard.text import Corpus, with_end
 from regard.train import cmudict as demo
+from regard.train.display import LineDisplay
 from regard.train.run import Job, run
-from regard.train.view import Plain
 
 SIZES = (1, 7, 64)
 SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 4": Beam(4)}
@@ -44,7 +44,7 @@ def train(family: str, minutes: float, folder: Path) -> Path:
         train=TrainSettings(minutes=minutes),
     )
     with open(folder / f"{family}.log", "w") as log:
-        run(job, Plain(log))
+        run(job, LineDisplay(log))
     return folder / family / "bundle"
 
 

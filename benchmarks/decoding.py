@@ -34,8 +34,8 @@ from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.models import Transformer as RegardTransformer
 from regard.text import END, Corpus
 from regard.train import cmudict as demo
+from regard.train.display import LineDisplay
 from regard.train.run import Job, run
-from regard.train.view import Plain
 
 TURN, MOST = 0.25, 9  # seconds of a system's turn (at least one call); maximum rounds
 HF, LOOP = "HF generate", "nn.Transformer"
@@ -70,7 +70,7 @@ def small(folder: Path, given: Path | None, minutes: float) -> Size:
         train = TrainSettings(minutes=minutes, evaluations=1)
         job = Job(Corpus(parts["train"]), folder / "run", Corpus(parts["dev"]), size="tiny", model=SAME, train=train)
         with open(os.devnull, "w") as nowhere:
-            run(job, Plain(nowhere))
+            run(job, LineDisplay(nowhere))
         given = folder / "run" / "bundle"
     trained = bundle.load(given)
     words = dict.fromkeys(word for word, _ in demo.dictionary() if demo.part(word) == "test")

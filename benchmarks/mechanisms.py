@@ -44,10 +44,10 @@ from regard import bundle
 from regard.config import TextSettings, TrainSettings
 from regard.text import Corpus, group_references
 from regard.train import cmudict, metrics
+from regard.train.display import LineDisplay
 from regard.train.evaluation import decode
-from regard.train.prepare import prepare
+from regard.train.raw_data import read
 from regard.train.run import Job, run
-from regard.train.view import Plain
 
 KEPT = Path(__file__).parent / "results" / "mechanisms.json"
 
@@ -61,7 +61,8 @@ class Bench:
         self.train, self.dev = Corpus(parts["train"]), Corpus(parts["dev"])
         self.references = group_references(self.dev)
         shared = folder / "data"
-        prepare(self.train, self.dev, TextSettings(), options.seed, shared, lambda text: None)
+        data = read(self.train, self.dev, TextSettings(), seed=options.seed, folder=shared)
+        tokenize(choose(data), lambda text: None)
 
     def train_row(self, name: str, seed: int) -> Result:
         """Train one row with one seed and evaluate it."""
@@ -83,7 +84,7 @@ class Bench:
         )
         start = time.perf_counter()
         with open(os.devnull, "w") as nowhere:
-            card = run(job, Plain(nowhere))
+            card = run(job, LineDisplay(nowhere))
         seconds = round(time.perf_counter() - start, 1)
         facts = {key: card[key] for key in ("parameters", "steps", "tokens", "seconds")}
         identity = {"name": name, "axis": row.axis, "family": row.family, "seed": seed}
@@ -96,7 +97,7 @@ class Bench:
         most = 2 * max(map(len, words)) + 10
         tokenizers = (trained.source, trained.target)
         device = torch.device("cpu")
-        outputs = decode(trained.model, *tokenizers, words, reach={"most": most}, device=device)
+        outputs = decode(trained.model, *tokenizers, words, max_length=most, device=device)
         right, kind = [self.references[word] for word in words], trained.target.kind
         lengths = [len(word) for word in words]
         buckets = metrics.by_length(lengths, outputs, right, kind=kind, edges=EDGES)

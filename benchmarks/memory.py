@@ -102,9 +102,9 @@ def epochs(out: Path) -> int:
 
 def progress(file: TextIO) -> Any:
     """The plain view of training, with progress lines at most every five seconds."""
-    from regard.train.view import Plain
+    from regard.train.display import LineDisplay
 
-    class Progress(Plain):
+    class Progress(LineDisplay):
         said_at = float("-inf")
 
         def said(self, text: str) -> None:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from regard.config import TransformerSettings
 from regard.positions import Sinusoidal
 from regard.text import BEGIN, END, UNKNOWN, Batches, TokenizedPairs
-from regard.train.optimizers import optimizers
+from regard.train.optimizers import build_optimizers
 
 LONGEST = 512  # length of the peers' position tables
 IGNORED = -100  # label of padding
@@ -135,7 +135,7 @@ def training_step(
 ) -> Callable[[], int]:
     """A typical training step on the next batch, which returns its tokens; `half`: autocast to
     bfloat16."""
-    made = optimizers(model.train(), "adamw", rate=1e-3, decay=0.01)
+    made = build_optimizers(model.train(), "adamw", rate=1e-3, decay=0.01)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
 
     def step() -> int:

@@ -69,7 +69,7 @@ def evaluate(trained: Bundle, parts: Path) -> dict[str, float]:
     words, device = list(references), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     longest = 2 * max(map(len, words)) + 10
     outputs = decode(
-        trained.model.to(device), trained.source, trained.target, words, reach={"most": longest}, device=device
+        trained.model.to(device), trained.source, trained.target, words, max_length=longest, device=device
     )
     found = metrics.symbols(outputs, [references[word] for word in words], kind=trained.target.kind)
     return {"words": len(words), **{name: round(value, 2) for name, value in found.items()}}

@@ -29,8 +29,8 @@ from regard.search import Beam, Greedy, LengthPenalty, Search
 from regard.search.length_batching import RATIO
 from regard.text import Corpus
 from regard.train import checkpoint
+from regard.train.display import LineDisplay
 from regard.train.run import Job, run
-from regard.train.view import Plain
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 BATCH_TOKENS = {"cuda": 16_384, "cpu": 4_096}  # source tokens per search batch
@@ -98,9 +98,9 @@ def attempt(trial: Trial) -> Result:
     try:
         trial.out.mkdir(parents=True, exist_ok=True)
         with open(trial.out / "log.txt", "w", encoding="utf-8") as log:
-            card = run(job(trial), Plain(log))
+            card = run(job(trial), LineDisplay(log))
         saved = checkpoint.read(trial.out / "checkpoints")
-        trained = saved.facts["seconds"] if saved else 0.0  # of all its parts, if it was resumed
+        trained = saved.progress["seconds"] if saved else 0.0  # of all its parts, if it was resumed
         middle = time.perf_counter()
         found = evaluate([trial.out / "bundle"], trial)
         measuring = time.perf_counter() - middle

@@ -17,7 +17,7 @@ from regard.models import build
 from regard.text import Batches
 from regard.text.tokenized_pairs import TokenizedPairs
 from regard.train.distributed import World
-from regard.train.loop import Trainer
+from regard.train.trainer import Trainer
 
 TOTAL = 10_000  # run length of the schedule
 Step = Callable[[], int]
@@ -96,7 +96,7 @@ def prepared_speed(made: Trainer, *, windows: int, count: int) -> Speed:
 
 
 def _rewind(made: Trainer) -> None:
-    made.epoch, made.at = 0, 0
+    made.epoch, made.epoch_step = 0, 0
 
 
 def speed(step: Step, *, warm: int, windows: int, count: int, begin: Callable[[], None] = lambda: None) -> Speed:
@@ -144,7 +144,7 @@ def compiled() -> Iterator[list[str]]:
 
 
 def _graphs(made: Trainer) -> int:
-    return len(made.captured.graphs) if made.captured else 0
+    return len(made.graph_step.graphs) if made.graph_step else 0
 
 
 def synchronize() -> None:

@@ -30,7 +30,7 @@ from regard.text import Batches, Corpus, Tokenizer, tokenize_corpus, train_token
 from regard.text.tokenized_pairs import TokenizedPairs
 from regard.train import cmudict as demo
 from regard.train.distributed import World
-from regard.train.loop import Trainer
+from regard.train.trainer import Trainer
 
 TURN = 4  # steps before the next system's turn
 SMOOTHING, CLIP = 0.1, 1.0

@@ -14,8 +14,8 @@ from safetensors import safe_open
 from regard.cli import main
 from regard.config import TextSettings, TrainSettings
 from regard.text import Corpus
+from regard.train.display import Display
 from regard.train.run import Job
-from regard.train.view import View
 
 TINY = {
     "transformer": {
@@ -65,7 +65,7 @@ def job(
     )
 
 
-class Quiet(View):
+class Quiet(Display):
     """Shows nothing and keeps what it was told; `at` is called with each step's number."""
 
     def __init__(self, at: Callable[[int], None] | None = None) -> None:
@@ -74,15 +74,15 @@ class Quiet(View):
     def started(self, facts):
         self.lines += [f"{name}: {value}" for name, value in facts.items()]
 
-    def step(self, pace):
-        self.losses.append(pace.loss)
+    def step(self, status):
+        self.losses.append(status.loss)
         if self.at is not None:
-            self.at(pace.step)
+            self.at(status.step)
 
     def evaluated(self, step, metrics, samples=()):
         pass
 
-    def said(self, text):
+    def message(self, text):
         self.lines.append(text)
 
     def finished(self, facts):

@@ -151,7 +151,7 @@ def test_running_text_agrees_with_sacrebleu(model):
 
 def test_every_reference_counts():
     said, right = ["ab", "cd"], [["xy", "ab"], ["cx", "dd"]]
-    assert metrics.compared(["abc"], [["xyz", "abd", "q"]], kind="characters") == [
+    assert metrics.compare(["abc"], [["xyz", "abd", "q"]], kind="characters") == [
         (True, 1, 3, "abd")
     ]
     low, high = intervals("symbols", "characters", said, right)["wer"]
@@ -206,9 +206,9 @@ def test_length_buckets_share_one_tokenization():
         ["我们今天去公园散步吧朋友", "他昨天在图书馆看书学习"] * 3,
     )
     said, right = [*english, *chinese], [[line] for line in [*english, *chinese]]
-    assert metrics.spacing(right) == "char"
+    assert metrics.bleu_tokenizer(right) == "char"
     parts = metrics.by_length(
         [9] + [3] * len(chinese), said, right, kind="bpe", task="text", edges=(6,)
     )
-    assert metrics.spacing(right[:1]) == "13a"  # alone they would be cut otherwise
+    assert metrics.bleu_tokenizer(right[:1]) == "13a"  # alone they would be cut otherwise
     assert all("tok:char" in part["bleu_signature"] for part in parts)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from regard.train.journal import read
+from regard.train.run_log import read_log
 from tests.commands.small import arguments, left_by, start, strange_files, written
 
 KILLS = int(os.environ.get("REGARD_KILLS", "3"))
@@ -36,7 +36,7 @@ def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
     until = time.monotonic() + patience
     while time.monotonic() < until and process.poll() is None:
         if journal.exists() and any(
-            e["event"] == "evaluated" and e["step"] >= step for e in read(journal)
+            e["event"] == "evaluated" and e["step"] >= step for e in read_log(journal)
         ):
             return
         time.sleep(0.02)
@@ -45,10 +45,10 @@ def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
 
 def begun(out) -> int:
     """How often a run has come to its work: the first time to its data, then to its steps."""
-    if not (out / "journal.jsonl").exists():
+    if not (out / "log.jsonl").exists():
         return int((out / "data").exists())
     return 1 + sum(
-        event["event"] in ("started", "resumed") for event in read(out / "journal.jsonl")
+        event["event"] in ("started", "resumed") for event in read_log(out / "log.jsonl")
     )
 
 
@@ -84,17 +84,17 @@ def test_kills_change_no_bit_and_leave_no_files(place):
         "bundle",
         "checkpoints",
         "data",
-        "journal.jsonl",
+        "log.jsonl",
         "settings.json",
     }
     told = [
         (e["step"], str(e["metrics"]))
-        for e in read(out / "journal.jsonl")
+        for e in read_log(out / "log.jsonl")
         if e["event"] == "evaluated"
     ]
     whole = [
         (e["step"], str(e["metrics"]))
-        for e in read(place / "whole/journal.jsonl")
+        for e in read_log(place / "whole/log.jsonl")
         if e["event"] == "evaluated"
     ]
     assert (
@@ -107,21 +107,21 @@ def test_signal_saves_and_exits_with_code_130(place):
     words = arguments(place / "pairs.tsv", out, *MORE)
     for number, least in ((signal.SIGINT, STEPS // 8), (signal.SIGTERM, STEPS // 2)):
         process = start(words)
-        wait_for(process, least, out / "journal.jsonl")
+        wait_for(process, least, out / "log.jsonl")
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130
         (line,) = [line for line in said.splitlines() if line.startswith("regard: ")]
         step = [
             event["step"]
-            for event in read(out / "journal.jsonl")
+            for event in read_log(out / "log.jsonl")
             if event["event"] == "interrupted"
         ][-1]
         assert (
             line
-            == f"regard: {number.name}: saved at step {step}; the same command goes on from there"
+            == f"regard: {number.name}: saved at step {step}; run the same command again to resume"
         )
         assert "Traceback" not in said
         assert least <= step < STEPS
-    assert f"goes on: from step {step}" in finished(start(words))
+    assert f"resumed: from step {step}" in finished(start(words))
     assert left_by(out) == left_by(place / "whole")

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from regard.errors import RegardError
-from regard.train.journal import Journal, JournalError
 from regard.train.run import run
+from regard.train.run_log import RunLog, RunLogError
 from tests.commands.small import Quiet, arguments, job, regard, written
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path):
     data = written(tmp_path / "pairs.tsv")
-    with Journal(tmp_path / "run/journal.jsonl"), pytest.raises(JournalError) as refused:
+    with RunLog(tmp_path / "run/log.jsonl"), pytest.raises(RunLogError) as refused:
         run(job(data, tmp_path / "run"), Quiet())
     run_folder = str(tmp_path / "run")
     assert (
@@ -53,8 +53,8 @@ def test_second_process_does_not_touch_the_data(tmp_path):
     half.mkdir(parents=True)
     (half / "source.ids").write_bytes(b"what the first has written so far")
     with (
-        Journal(tmp_path / "run/journal.jsonl"),
-        pytest.raises(JournalError, match="another process trains in"),
+        RunLog(tmp_path / "run/log.jsonl"),
+        pytest.raises(RunLogError, match="another process trains in"),
     ):
         run(job(data, tmp_path / "run"), Quiet())
     assert (half / "source.ids").read_bytes() == b"what the first has written so far"
@@ -68,15 +68,15 @@ def test_refused_run_leaves_nothing_behind(tmp_path):
     with pytest.raises(RegardError, match="is a file, where a run keeps its data"):
         run(job(written(tmp_path / "pairs.tsv"), tmp_path / "run"), Quiet())
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["data"]
-    with Journal(tmp_path / "new/journal.jsonl"):
+    with RunLog(tmp_path / "new/log.jsonl"):
         pass
     assert not (tmp_path / "new").exists()
     (tmp_path / "mine").mkdir()
     with (
-        Journal(tmp_path / "mine/journal.jsonl"),
-        pytest.raises(JournalError, match="another process"),
+        RunLog(tmp_path / "mine/log.jsonl"),
+        pytest.raises(RunLogError, match="another process"),
     ):
-        Journal(tmp_path / "mine/journal.jsonl")
+        RunLog(tmp_path / "mine/log.jsonl")
     assert list((tmp_path / "mine").iterdir()) == []  # the folder was there before
 
 

@@ -195,7 +195,7 @@ def test_all_files_after_held_out_are_held_out(tmp_path, capsys):
     one, two = (written(tmp_path / f"{n}.tsv", pairs(20, seed=n)) for n in (5, 6))
     words = arguments(data, tmp_path / "run", "--steps", "2", "--held-out", str(one), str(two))
     _, said = regard(capsys, *words)
-    assert "pairs: 100 to learn from, " in said
+    assert "pairs: 100 for training, " in said
 
 
 def test_option_takes_precedence_over_the_file(tmp_path, capsys):

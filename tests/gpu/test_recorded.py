@@ -9,7 +9,7 @@ from regard.positions import POSITIONS
 from regard.ragged import Ragged
 from regard.text import Batch, Batches
 from regard.train.distributed import World
-from regard.train.loop import Trainer
+from regard.train.trainer import Trainer
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 CUDA = torch.device("cuda")
@@ -57,10 +57,10 @@ def losses(
 @pytest.mark.parametrize("position", POSITIONS)
 def test_recorded_steps_are_those_that_are_not(position: str):
     (recorded, one), (not_recorded, other) = (losses(capture, position=position) for capture in (True, False))
-    assert one.captured is not None
-    assert len(one.captured.graphs) == len(one.captured.slots) > 0
-    assert other.captured is not None
-    assert not other.captured.graphs
+    assert one.graph_step is not None
+    assert len(one.graph_step.graphs) == len(one.graph_step.buffers) > 0
+    assert other.graph_step is not None
+    assert not other.graph_step.graphs
     assert recorded == not_recorded  # to the last bit, dropout included
     for ours, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -98,8 +98,8 @@ def test_long_sequences_are_learned_without_a_recording():
     batches = Few(longest=300)
     trainer = Trainer(model, batches, TrainSettings(precision="bfloat16"), 100, World(1, 0, CUDA), rate=1e-3)
     assert all(torch.isfinite(trainer.advance()[0]) for _ in range(7))
-    assert trainer.captured is not None
-    assert not trainer.captured.graphs
+    assert trainer.graph_step is not None
+    assert not trainer.graph_step.graphs
 
 
 @GPU
@@ -107,8 +107,8 @@ def test_fused_and_recorded_steps_are_those_of_the_plain_definition_in_bfloat16(
     (fused, one), (plain, other) = (
         losses(capture, dropout=0.0, attention_backend=backend) for capture, backend in ((True, "auto"), (False, "reference"))
     )
-    assert one.captured is not None
-    assert other.captured is None
+    assert one.graph_step is not None
+    assert other.graph_step is None
     torch.testing.assert_close(torch.tensor(fused), torch.tensor(plain), atol=0.0, rtol=5e-3)
 
 
@@ -116,8 +116,8 @@ def test_fused_and_recorded_steps_are_those_of_the_plain_definition_in_bfloat16(
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_recorded_steps_never_wait_for_the_gpu():
     _, trainer = losses(True)
-    assert trainer.captured is not None
-    assert len(trainer.captured.graphs) == len(trainer.captured.slots) > 0  # from here on nothing but replays
+    assert trainer.graph_step is not None
+    assert len(trainer.graph_step.graphs) == len(trainer.graph_step.buffers) > 0  # from here on nothing but replays
     try:
         torch.cuda.set_sync_debug_mode("error")
         found = [trainer.advance()[0] for _ in range(6)]

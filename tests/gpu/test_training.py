@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from regard.attention.backends import triton
 from regard.kernels import fusible
-from regard.train.graph_step import Captured
-from regard.train.objective import apart
+from regard.train.graph_step import GraphStep
+from regard.train.objective import symmetric_kl
 
 CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.skipif(
@@ -167,7 +167,7 @@ def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vo
     def eager(one: Tensor, other: Tensor, table: Tensor) -> Sequence[Tensor]:
         logits = [(h @ table.t()).to(torch.promote_types(h.dtype, torch.float32)) for h in (one, other)]
         crossed = [F.cross_entropy(z, right, label_smoothing=0.1, reduction="sum") for z in logits]
-        return [(sum(crossed) / 2 + 5.0 / 4 * apart(*logits, right != -100)) * share.to(logits[0].dtype)]
+        return [(sum(crossed) / 2 + 5.0 / 4 * symmetric_kl(*logits, right != -100)) * share.to(logits[0].dtype)]
 
     assert_as_float64(fused, eager, given, [torch.tensor(3.0, device=CUDA)])
 
@@ -226,4 +226,4 @@ def test_weights_are_turned_anew_for_each_step():
 def test_these_kernels_take_what_a_model_has():
     assert fusible(torch.zeros(3, 512, device=CUDA))
     assert not fusible(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
-    assert isinstance(Captured(lambda lesson: lesson.token_weight, batch_tokens=1000, device=CUDA).grain, int)
+    assert isinstance(GraphStep(lambda batch: batch.token_weight, batch_tokens=1000, device=CUDA).granularity, int)

@@ -14,7 +14,14 @@ from tests.commands.small import Quiet, written
 LEAST = 95.0
 TASKS = {"copy": str, "reverse": lambda word: word[::-1]}
 MODELS = {
-    "transformer": {"width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 64, "dropout": 0.0},
+    "transformer": {
+        "width": 32,
+        "heads": 4,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "ffn_width": 64,
+        "dropout": 0.0,
+    },
     "recurrent": {"width": 48, "attention": "bahdanau", "dropout": 0.0},
 }
 
@@ -38,10 +45,21 @@ def words(count: int) -> list[str]:
 def test_it_learns(tmp_path, task, family, steps):
     every = words(1_400)
     lines = [(word, TASKS[task](word)) for word in every]
-    learn, held = written(tmp_path / "learn.tsv", lines[:1_200]), written(tmp_path / "held.tsv", lines[1_200:])
-    train = TrainSettings(steps=steps, batch_tokens=768, learning_rate=0.02, evaluations=1, label_smoothing=0.0)
+    learn, held = (
+        written(tmp_path / "learn.tsv", lines[:1_200]),
+        written(tmp_path / "held.tsv", lines[1_200:]),
+    )
+    train = TrainSettings(
+        steps=steps, batch_tokens=768, learning_rate=0.02, evaluations=1, label_smoothing=0.0
+    )
     job = Job(
-        Corpus(learn), tmp_path / "run", Corpus(held), family=family, size="tiny", model=MODELS[family], train=train
+        Corpus(learn),
+        tmp_path / "run",
+        Corpus(held),
+        family=family,
+        size="tiny",
+        model=MODELS[family],
+        train=train,
     )
     start, view = time.monotonic(), Quiet()
     card = run(job, view)

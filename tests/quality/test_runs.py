@@ -17,7 +17,7 @@ from quality_tables import checks, table
 
 from regard import bundle
 from regard.config import TrainSettings
-from regard.train.auto_settings import check
+from regard.train.auto_settings import check_settings
 
 SMALL = ("model.width=16", "model.heads=2", "model.ffn_width=16", "model.encoder_layers=1", "model.decoder_layers=1")
 QUICK = ("train.precision=float32", "train.batch_tokens=64", "train.learning_rate=0.01")
@@ -32,7 +32,7 @@ def trial(name: str, data: Path, tmp_path: Path, **options) -> Trial:
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_every_recipe_has_valid_settings(name: str, data: Path, tmp_path: Path):
     made = job(trial(name, data, tmp_path, overrides=(), seed=7))
-    check(made.family, made.size, made.model, made.train)
+    check_settings(made.settings)
     assert made.train.seed == 7
     assert made.train.precision == "bfloat16"
     recipe = (CONFIGS / f"{CONVENTIONS[name].recipe}.toml").read_text()

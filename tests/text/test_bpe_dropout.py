@@ -9,7 +9,8 @@ import pytest
 
 from regard.config import TextSettings, TrainSettings
 from regard.text import Batches, BpeDropout, Corpus, tokenize_corpus, train_tokenizer
-from regard.train.prepare import prepare
+from regard.train.dataset import choose, tokenize
+from regard.train.raw_data import read
 from tests.commands.small import written
 
 WORDS = [
@@ -160,11 +161,12 @@ def test_ranks_share_the_batches_of_one_process(tmp_path):
 def test_train_settings_enable_it(tmp_path):
     corpus = Corpus(written(tmp_path / "pairs.tsv", [(line, line) for line in LINES]))
     text = TextSettings(source_tokenizer="bpe", target_tokenizer="characters", vocabulary_size=340)
-    data = prepare(corpus, None, text, 1, tmp_path / "data", lambda _: None)
+    raw = read(corpus, None, text, seed=1, folder=tmp_path / "data")
+    data = tokenize(choose(raw), lambda _: None)
     source, target = data.batches(TrainSettings(bpe_dropout=0.2), 500).bpe_dropout
     assert isinstance(source, BpeDropout)
     assert target is None
     assert data.batches(TrainSettings(), 500).bpe_dropout == (None, None)
-    bounded = replace(data, limit=3).batches(TrainSettings(bpe_dropout=0.2), 500).bpe_dropout[0]
+    bounded = replace(data, max_tokens=3).batches(TrainSettings(bpe_dropout=0.2), 500).bpe_dropout[0]
     assert isinstance(bounded, BpeDropout)
     assert bounded.max_tokens <= 3 < source.max_tokens  # longer pairs are skipped

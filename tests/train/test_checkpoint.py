@@ -58,9 +58,9 @@ def spoil(path: Path, where: int = -1) -> None:
 
 def test_every_kind_of_value_comes_back(tmp_path):
     write(tmp_path, "step-1", {"all": STATE}, {"step": 1, "seed": [3, 0.1]})
-    state, facts, warning = read(tmp_path)
+    state, progress, warning = read(tmp_path)
     assert same(state, {"all": STATE})
-    assert (facts, warning) == ({"step": 1, "seed": [3, 0.1]}, None)
+    assert (progress, warning) == ({"step": 1, "seed": [3, 0.1]}, None)
 
 
 def test_flattening_gives_tensors_and_plain_json():
@@ -77,14 +77,18 @@ def test_paths_that_read_alike_stay_apart():
 
 def test_a_tensor_in_two_places_is_kept_once_and_overlapping_ones_apart(tmp_path):
     table = torch.arange(12.0)
-    write(tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {})
+    write(
+        tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {}
+    )
     state = read(tmp_path).state
     assert state["a"] is state["b"]
     assert same(state, {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)})
 
 
 def test_what_no_checkpoint_holds_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"^optimizer.0.when is a PosixPath, which no checkpoint holds"):
+    with pytest.raises(
+        CheckpointError, match=r"^optimizer.0.when is a PosixPath, which a checkpoint cannot store"
+    ):
         write(tmp_path / "new", "x", {"optimizer": [{"when": Path("x")}]}, {})
     assert not (tmp_path / "new").exists()
 
@@ -104,7 +108,11 @@ def test_training_goes_on_to_the_same_bits(tmp_path, make):
 
     model, optimizer = fresh()
     steps(model, optimizer, 3)
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()}
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "rng": torch.get_rng_state(),
+    }
     write(tmp_path, "step-3", state, {})
     steps(model, optimizer, 4)
     again, resumed = fresh()
@@ -122,7 +130,7 @@ def test_the_last_two_are_kept_in_order_of_writing(tmp_path):
     for step in (9, 10, 100, 2):
         write(tmp_path, f"step-{step}", {"x": torch.tensor(step)}, {"step": step})
     assert names(tmp_path) == ["00000003.step-100.safetensors", "00000004.step-2.safetensors"]
-    assert read(tmp_path).facts == {"step": 2}
+    assert read(tmp_path).progress == {"step": 2}
 
 
 @pytest.mark.parametrize("damage", ["data", "facts", "truncated", "empty", "foreign"])
@@ -133,14 +141,18 @@ def test_a_damaged_newest_gives_way_to_the_one_before_and_is_said(tmp_path, dama
     if damage == "data":
         spoil(newest)
     else:
-        changed = {"facts": data.replace(b'\\"step\\": 2', b'\\"step\\": 3'), "truncated": data[:-1], "empty": b""}
+        changed = {
+            "facts": data.replace(b'\\"step\\": 2', b'\\"step\\": 3'),
+            "truncated": data[:-1],
+            "empty": b"",
+        }
         assert changed["facts"] != data
         newest.write_bytes(changed.get(damage, b"PK" * 99))
-    state, facts, warning = read(tmp_path)
+    state, progress, warning = read(tmp_path)
     assert same(state, {"x": torch.ones(3)})
-    assert facts == {"step": 1}
+    assert progress == {"step": 1}
     assert warning.startswith("damaged checkpoint '00000002.step-2.safetensors' (")
-    assert warning.endswith("going on from '00000001.step-1.safetensors' before it")
+    assert warning.endswith("resuming from '00000001.step-1.safetensors' before it")
     assert "\n" not in warning
     assert read(tmp_path).warning is None
     write(tmp_path, "step-2", {}, {"step": 2})
@@ -151,7 +163,10 @@ def test_when_all_are_damaged_nothing_starts_anew_in_silence(tmp_path):
     for step in (1, 2):
         spoil(write(tmp_path, f"step-{step}", {"x": torch.ones(3)}, {}))
     for _ in range(2):
-        with pytest.raises(CheckpointError, match=r"is whole \('00000002.*its sha256 differs\); remove the folder to"):
+        with pytest.raises(
+            CheckpointError,
+            match=r"is valid \('00000002.*its sha256 differs\); remove the folder to start",
+        ):
             read(tmp_path)
 
 
@@ -165,11 +180,11 @@ def test_a_full_disk_leaves_the_last_good_one_and_no_rest(tmp_path, monkeypatch,
     owner = {"fsync": os, "save_file": checkpoint, "replace": Path}[where]
     with monkeypatch.context() as broken:
         broken.setattr(owner, where, full)
-        wanted = r"^cannot write checkpoint 'step-2' in '.*': No space left on device; the last good one is untouched"
+        wanted = r"^cannot write checkpoint 'step-2' in '.*': No space left on device; the last good one is kept"
         with pytest.raises(CheckpointError, match=wanted):
             write(tmp_path, "step-2", {"x": torch.zeros(3)}, {"step": 2})
     assert names(tmp_path) == ["00000001.step-1.safetensors"]
-    assert read(tmp_path).facts == {"step": 1}
+    assert read(tmp_path).progress == {"step": 1}
 
 
 def test_a_file_larger_than_allowed_is_told_by_the_system_itself(tmp_path):
@@ -183,12 +198,16 @@ try:
 except CheckpointError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert "File too large" in done.stdout
     assert names(tmp_path) == ["00000001.step-1.safetensors"]
 
 
-@pytest.mark.parametrize("act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"])
+@pytest.mark.parametrize(
+    "act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"]
+)
 def test_what_a_killed_process_left_is_removed(tmp_path, act):
     write(tmp_path, "step-1", {}, {})
     (tmp_path / ".step-9.partial").write_bytes(b"half")
@@ -201,7 +220,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
 import torch
 from regard.train.checkpoint import read, write
 found = read({str(tmp_path)!r})
-step = found.facts["step"] if found else 0
+step = found.progress["step"] if found else 0
 assert not found or (found.warning is None and found.state["x"].eq(step).all())
 while True:
     step += 1
@@ -210,7 +229,9 @@ while True:
 """
     reached = 0
     for wait in (0.0, 0.013, 0.031):
-        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        )
         while int(process.stdout.readline()) < reached + 2:
             pass
         time.sleep(wait)
@@ -218,9 +239,9 @@ while True:
         process.communicate()
         found = read(tmp_path)
         assert found.warning is None
-        assert found.facts["step"] >= reached + 2
-        assert found.state["x"].eq(found.facts["step"]).all()
-        reached = found.facts["step"]
+        assert found.progress["step"] >= reached + 2
+        assert found.state["x"].eq(found.progress["step"]).all()
+        reached = found.progress["step"]
     assert len(names(tmp_path)) <= 3
 
 

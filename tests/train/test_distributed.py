@@ -11,9 +11,9 @@ import torch
 from regard import bundle
 from regard.ragged import Ragged
 from regard.train.checkpoint import read
-from regard.train.interruption import Interrupted
-from regard.train.journal import read as events
+from regard.train.loop import Interrupted
 from regard.train.run import run
+from regard.train.run_log import read_log as events
 from tests.commands.small import Quiet, arguments, job, strange_files, written
 
 PLAIN = {"dropout": 0.0}
@@ -27,11 +27,24 @@ OPTIONS = {
 
 def two(data, out, *more: str) -> str:
     """The same run in two processes, by torchrun."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]
-    words = arguments(data, out, "--steps", "8", "--set", "model.dropout=0.0", "--set", "train.evaluations=2")
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "regard",
+    ]
+    words = arguments(
+        data, out, "--steps", "8", "--set", "model.dropout=0.0", "--set", "train.evaluations=2"
+    )
     sets = [word for name, value in OPTIONS.items() for word in ("--set", f"train.{name}={value}")]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([*launch, *words, *sets, *more], env=env, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(
+        [*launch, *words, *sets, *more], env=env, capture_output=True, text=True, timeout=150
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stderr
 
@@ -47,23 +60,31 @@ def place(tmp_path_factory):
 def assert_near(out, place):
     """The weights, what the optimisers remember and the average, within rounding."""
     ours, theirs = (read(folder / "checkpoints") for folder in (out, place / "one"))
-    clocks = {"seconds": 0, "evaluating": 0}
-    assert {**ours.facts, **clocks} == {**theirs.facts, **clocks}
+    clocks = {"seconds": 0, "evaluation_seconds": 0}
+    assert {**ours.progress, **clocks} == {**theirs.progress, **clocks}
     for group in ("model", "average"):
         assert ours.state[group].keys() == theirs.state[group].keys()
         for name, weight in theirs.state[group].items():
             if name.endswith("cross_attention.keys.bias"):
                 continue  # adds the same to all scores of a query, so its gradient is rounding, which Adam blows up
-            torch.testing.assert_close(ours.state[group][name], weight, atol=1e-5, rtol=0, msg=f"{group} {name}")
+            torch.testing.assert_close(
+                ours.state[group][name], weight, atol=1e-5, rtol=0, msg=f"{group} {name}"
+            )
     for mine, other in zip(ours.state["optimizers"], theirs.state["optimizers"], strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-5, rtol=0)  # steps forget the size of gradients, these do not
+        torch.testing.assert_close(
+            mine, other, atol=1e-5, rtol=0
+        )  # steps forget the size of gradients, these do not
 
 
 def assert_same_answers(out, place):
     ours, theirs = (bundle.load(folder / "bundle") for folder in (out, place / "one"))
     assert ours.card["metrics"] == theirs.card["metrics"]
-    source, prefix = (Ragged.of([torch.tensor([5, 3, 4, 2]), torch.tensor([4, 2])]) for _ in range(2))
-    torch.testing.assert_close(*(made.model(source, prefix).values for made in (ours, theirs)), atol=1e-5, rtol=0)
+    source, prefix = (
+        Ragged.of([torch.tensor([5, 3, 4, 2]), torch.tensor([4, 2])]) for _ in range(2)
+    )
+    torch.testing.assert_close(
+        *(made.model(source, prefix).values for made in (ours, theirs)), atol=1e-5, rtol=0
+    )
 
 
 def test_two_processes_reach_the_weights_of_one(place):
@@ -73,8 +94,13 @@ def test_two_processes_reach_the_weights_of_one(place):
     assert_near(out, place)
     assert_same_answers(out, place)
     assert strange_files(out) == []
-    told = [event["event"] for event in events(out / "journal.jsonl")]
-    assert told == ["started", "evaluated", "evaluated", "finished"]  # the first process alone tells
+    told = [event["event"] for event in events(out / "log.jsonl")]
+    assert told == [
+        "started",
+        "evaluated",
+        "evaluated",
+        "finished",
+    ]  # the first process alone tells
     assert said.count("held out") == 1
 
 
@@ -84,7 +110,7 @@ def test_what_one_process_began_two_that_share_the_weights_bring_to_the_same_end
     with pytest.raises(Interrupted):
         run(alone, Quiet(lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 3 else None))
     said = two(place / "pairs.tsv", out, "--set", "train.parallel=fsdp")
-    assert said.count("goes on: from step 3") == 1
+    assert said.count("resumed: from step 3") == 1
     assert_near(out, place)
     assert_same_answers(out, place)
     assert strange_files(out) == []
@@ -101,9 +127,20 @@ def test_memory_that_runs_out_in_one_process_ends_all_with_the_way_out(place, tm
         "    Objective.forward = forward\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(script),
+    ]
     words = arguments(place / "pairs.tsv", tmp_path / "out", "--steps", "4")
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run([*launch, *words], env=env, capture_output=True, text=True, timeout=150)
     assert done.returncode != 0  # and it does end
-    assert "memory ran out in process 1 of 2 at step 1; use more parts (train.gradient_accumulation = 2)" in done.stderr
+    assert (
+        "out of memory in process 1 of 2 at step 1; raise train.gradient_accumulation to 2"
+        in done.stderr
+    )

@@ -9,15 +9,13 @@ import torch
 
 from regard import kernels
 from regard.errors import RegardError
-from regard.train import evaluation as evaluate
-from regard.train import loop
+from regard.train import checkpoint, loop, metrics
 from regard.train.checkpoint import read
-from regard.train.interruption import interruptible
-from regard.train.journal import read as events
-from regard.train.loop import seconds_a_step
+from regard.train.display import LineDisplay
+from regard.train.loop import interruptible, measure_step_seconds
 from regard.train.objective import Objective
 from regard.train.run import run
-from regard.train.view import Plain
+from regard.train.run_log import read_log as events
 from tests.commands.small import Quiet, checkpoints, job, left_by, strange_files
 
 PLAIN = {"dropout": 0.0}
@@ -34,15 +32,22 @@ def whole(tmp_path_factory, data):
 def assert_near(out, other):
     ours, theirs = (read(folder / "checkpoints").state["model"] for folder in (out, other))
     for name, weight in theirs.items():
-        if not name.endswith("cross_attention.keys.bias"):  # its gradient is rounding and nothing else
+        if not name.endswith(
+            "cross_attention.keys.bias"
+        ):  # its gradient is rounding and nothing else
             torch.testing.assert_close(ours[name], weight, atol=1e-5, rtol=0, msg=name)
 
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_a_step_in_parts_is_the_step_at_once(tmp_path, data, whole, parts, monkeypatch):
     sizes, forward = [], Objective.forward
-    monkeypatch.setattr(Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch))
-    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, gradient_accumulation=parts), Quiet())
+    monkeypatch.setattr(
+        Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch)
+    )
+    run(
+        job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, gradient_accumulation=parts),
+        Quiet(),
+    )
     assert len(sizes) == 4 * parts
     assert_near(tmp_path, whole)
 
@@ -58,13 +63,13 @@ def test_when_memory_runs_out_the_step_is_done_again_in_halves(tmp_path, data, w
 
     monkeypatch.setattr(Objective, "forward", small_memory)
     said = io.StringIO()
-    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1), Plain(said))
+    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1), LineDisplay(said))
     failed = [size for size in sizes if size > 8]
     parts = 2 ** len(failed)
-    assert "memory ran out at step 1: it was done again, and steps now go in " in said.getvalue()
-    assert f"steps now go in {parts} parts" in said.getvalue()
+    assert "out of memory at step 1: repeated it; steps are now computed in " in said.getvalue()
+    assert f"steps are now computed in {parts} parts" in said.getvalue()
     assert 2 <= len(failed) <= 4  # halved until it fits, and then kept
-    assert read(tmp_path / "checkpoints").facts["halvings"] == len(failed)
+    assert read(tmp_path / "checkpoints").progress["halvings"] == len(failed)
     assert_near(tmp_path, whole)
 
 
@@ -74,13 +79,16 @@ def test_a_pair_that_fits_in_no_memory_is_an_error_with_the_way_out(tmp_path, da
 
     monkeypatch.setattr(Objective, "forward", no_memory)
     with pytest.raises(
-        RegardError, match=r"tokens does not fit in memory; lower text\.max_tokens or the model's size$"
+        RegardError,
+        match=r"tokens does not fit in memory; lower text\.max_tokens or the model size$",
     ):
         run(job(data, tmp_path), Quiet())
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_keeps_the_last_good(tmp_path, data, monkeypatch, what):
+def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_keeps_the_last_good(
+    tmp_path, data, monkeypatch, what
+):
     forward, calls = Objective.forward, []
 
     def spoilt(self, batch):
@@ -97,24 +105,40 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_keeps_the_last_
     with pytest.raises(RegardError) as stopped:
         run(job(data, tmp_path), Quiet())
     number = "nan" if what == "gradient" else "inf"
-    assert str(stopped.value).startswith(f"the loss became {number} at step 6 (epoch 1, pairs {calls[-1][:8]} …); ")
+    assert str(stopped.value).startswith(
+        f"the loss became {number} at step 6 (epoch 1, pairs {calls[-1][:8]} …); "
+    )
     assert len(calls) == 6
     saved = read(tmp_path / "checkpoints")
-    assert saved.facts["step"] == 4
+    assert saved.progress["step"] == 4
     assert all(weight.isfinite().all() for weight in saved.state["model"].values())
-    *_, last = events(tmp_path / "journal.jsonl")
-    assert (last["event"], last["step"], last["loss"], last["pairs"]) == ("not finite", 6, number, calls[-1][:8])
+    *_, last = events(tmp_path / "log.jsonl")
+    assert (last["event"], last["step"], last["loss"], last["pairs"]) == (
+        "not finite",
+        6,
+        number,
+        calls[-1][:8],
+    )
 
 
-def test_without_progress_the_run_stops_by_its_patience_and_stays_stopped(tmp_path, data, monkeypatch):
-    rates = iter([50.0, 40.0, 45.0, 41.0, 40.0, 1.0])  # the fifth is as good as the second, and no better
-    monkeypatch.setattr(evaluate.metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0})
+def test_without_progress_the_run_stops_by_its_patience_and_stays_stopped(
+    tmp_path, data, monkeypatch
+):
+    rates = iter(
+        [50.0, 40.0, 45.0, 41.0, 40.0, 1.0]
+    )  # the fifth is as good as the second, and no better
+    monkeypatch.setattr(
+        metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0}
+    )
     view = Quiet()
     stubborn = job(data, tmp_path, evaluations=8, patience=3)
     card = run(stubborn, view)
-    assert (card["steps"], card["metrics"]["ser"]) == (5, 40.0)  # the best; of two as good, the later
+    assert (card["steps"], card["metrics"]["ser"]) == (
+        5,
+        40.0,
+    )  # the best; of two as good, the later
     assert len(view.losses) == 5
-    assert view.ended["stopped"] == "no better for 3 evaluations"
+    assert view.ended["stopped"] == "no improvement in 3 evaluations"
     again = Quiet()
     run(stubborn, again)
     assert again.losses == []
@@ -123,7 +147,9 @@ def test_without_progress_the_run_stops_by_its_patience_and_stays_stopped(tmp_pa
 def test_by_epochs_every_pair_is_read_so_many_times(tmp_path, data, monkeypatch):
     seen, forward = [], Objective.forward
     monkeypatch.setattr(
-        Objective, "forward", lambda self, batch: seen.extend(batch.indices.tolist()) or forward(self, batch)
+        Objective,
+        "forward",
+        lambda self, batch: seen.extend(batch.indices.tolist()) or forward(self, batch),
     )
     card = run(job(data, tmp_path, epochs=2.0, evaluations=1, batch_tokens=96), Quiet())
     assert sorted(seen) == sorted([*range(card["pairs"])] * 2)
@@ -140,9 +166,14 @@ def test_the_seed_decides_all_and_another_seed_another_model(tmp_path, data):
 def test_by_the_reference_all_is_plain(tmp_path, data, monkeypatch, backend, plain):
     allowed, forward = [], Objective.forward
     monkeypatch.setattr(
-        Objective, "forward", lambda self, batch: allowed.append(kernels._allowed) or forward(self, batch)
+        Objective,
+        "forward",
+        lambda self, batch: allowed.append(kernels._allowed) or forward(self, batch),
     )
-    run(job(data, tmp_path, model=PLAIN | {"attention_backend": backend}, steps=2, evaluations=1), Quiet())
+    run(
+        job(data, tmp_path, model=PLAIN | {"attention_backend": backend}, steps=2, evaluations=1),
+        Quiet(),
+    )
     assert allowed[-2:] == [not plain] * 2
     assert kernels._allowed
 
@@ -159,15 +190,15 @@ def test_bfloat16_computes_nearby_and_keeps_weights_in_float32(tmp_path, data, w
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, data, monkeypatch):
-    save = loop.checkpoint.save_file
+    save = checkpoint.save_file
 
     def full(tensors, path, **options):
         if "step-8" in str(path):
             raise OSError(28, "No space left on device")
         save(tensors, path, **options)
 
-    monkeypatch.setattr(loop.checkpoint, "save_file", full)
-    with pytest.raises(RegardError, match="No space left on device; the last good one is untouched"):
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(RegardError, match="No space left on device; the last good one is kept"):
         run(job(data, tmp_path), Quiet())
     assert [path.name.split(".")[1] for path in checkpoints(tmp_path)] == ["step-4", "step-0"]
     assert strange_files(tmp_path) == []
@@ -178,7 +209,7 @@ def test_the_time_of_a_step_is_measured_after_four_to_warm_up(monkeypatch):
 
     class Slow:
         steps = 0
-        captured = None
+        graph_step = None
 
         def tune(self):
             pass
@@ -190,7 +221,7 @@ def test_the_time_of_a_step_is_measured_after_four_to_warm_up(monkeypatch):
 
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
     made = Slow()
-    assert seconds_a_step(lambda: made, 6) == 0.5
+    assert measure_step_seconds(lambda: made, 6) == 0.5
     assert made.steps == 10
 
 

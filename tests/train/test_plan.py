@@ -1,4 +1,4 @@
-"""Plans: what is decided from the data and the machine, and that a person's word goes before it."""
+"""Plan: settings resolved from data and machine, kept on resume, and fitted to GPU memory."""
 
 from types import SimpleNamespace
 from unittest.mock import MagicMock, Mock
@@ -9,14 +9,22 @@ import torch
 
 from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError
-from regard.text import Corpus
-from regard.train import loop
-from regard.train.auto_settings import plan
+from regard.text import Batches, Corpus
+from regard.train import trainer
+from regard.train.auto_settings import RequestedSettings, resolve_settings
+from regard.train.dataset import Dataset, choose, tokenize
+from regard.train.display import LineDisplay
 from regard.train.distributed import World
-from regard.train.prepare import Prepared
+from regard.train.plan import (
+    MEMORY_SHARE,
+    MIN_BATCH_TOKENS,
+    largest_batches,
+    largest_fitting,
+    plan,
+)
+from regard.train.raw_data import read
 from regard.train.run import Job, run
-from regard.train.run_settings import decided
-from regard.train.view import Plain
+from tests.commands.small import written
 
 CPU, GPU = (World(1, 0, torch.device(name)) for name in ("cpu", "cuda"))
 
@@ -25,11 +33,16 @@ def sized(tokens: int, kind: str = "characters") -> Mock:
     """Prepared data of so many tokens, half of them on each side."""
     lengths = np.full(100, tokens // 200)
     source, target = (MagicMock(kind=kind, __len__=Mock(return_value=size)) for size in (30, 40))
-    return Mock(spec=Prepared, lengths=(lengths, lengths), exam=SimpleNamespace(source=source, target=target))
+    return Mock(
+        spec=Dataset,
+        lengths=(lengths, lengths),
+        held_out=SimpleNamespace(source=source, target=target),
+    )
 
 
 def planned(tokens: int, world: World, kind: str = "characters", **train):
-    return plan("transformer", "auto", {}, TrainSettings(**train), sized(tokens, kind), world)
+    requested = RequestedSettings(train=TrainSettings(**train))
+    return resolve_settings(requested, sized(tokens, kind), world)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +59,9 @@ def planned(tokens: int, world: World, kind: str = "characters", **train):
         (100_000_000, "bpe", CPU, {"rdrop": 2.5, "bpe_dropout": 0.3}, 2.5, 0.3),
     ],
 )
-def test_little_data_is_read_twice_and_respelt_on_a_gpu(tokens, kind, world, given, read_twice, respelt):
+def test_little_data_is_read_twice_and_respelt_on_a_gpu(
+    tokens, kind, world, given, read_twice, respelt
+):
     decided = planned(tokens, world, kind, **given)
     assert (decided.train.rdrop, decided.train.bpe_dropout) == (read_twice, respelt)
     said = " ".join(decided.decisions)
@@ -71,7 +86,9 @@ def test_epochs_by_the_tokens_and_the_machine(tokens, kind, world, epochs):
     assert planned(tokens, world, kind, steps=10).train.epochs is None
 
 
-@pytest.mark.parametrize(("tokens", "world", "dropout"), [(4e6, GPU, 0.3), (6e6, GPU, 0.1), (4e6, CPU, 0.1)])
+@pytest.mark.parametrize(
+    ("tokens", "world", "dropout"), [(4e6, GPU, 0.3), (6e6, GPU, 0.1), (4e6, CPU, 0.1)]
+)
 def test_dropout_is_for_what_could_be_learned_by_heart(tokens, world, dropout):
     assert planned(int(tokens), world).model.dropout == dropout
 
@@ -80,15 +97,11 @@ def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
     path, data = tmp_path / "settings.json", sized(1_000_000)
 
     def decide(world: World, size: str = "auto", model: dict | None = None, **train):
-        return decided(
-            path,
-            ("transformer", size, model or {}, TrainSettings(batch_tokens=5_000, **train)),
-            TextSettings(),
-            data,
-            world,
-        )
+        settings = TrainSettings(batch_tokens=5_000, **train)
+        requested = RequestedSettings(size=size, model=model or {}, train=settings)
+        return plan(data, requested, world, path)
 
-    elsewhere = plan("transformer", "auto", {}, TrainSettings(), data, CPU)
+    elsewhere = resolve_settings(RequestedSettings(), data, CPU)
     began = decide(GPU)
     again = decide(CPU)
     assert (again.name, again.model, again.train) == ("transformer small", began.model, began.train)
@@ -96,7 +109,9 @@ def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
     assert again.model.width > elsewhere.model.width
     assert again.train.rdrop != elsewhere.train.rdrop
     assert decide(CPU, size="small") == again
-    assert decide(CPU, checkpoint_seconds=1.0).train.checkpoint_seconds == 1.0  # may change on the way
+    assert (
+        decide(CPU, checkpoint_seconds=1.0).train.checkpoint_seconds == 1.0
+    )  # may change on the way
     for asked, named in (
         ({"size": "base"}, r"model\.width was 256 and is 512"),
         ({"model": {"dropout": 0.2}}, r"model\.dropout was 0\.3 and is 0\.2"),
@@ -110,9 +125,9 @@ def test_a_run_goes_on_with_what_it_began_with_on_another_machine(tmp_path):
 def test_what_was_decided_over_a_size_stays_decided(tmp_path):
     """tiny says that nothing is tied, and one vocabulary for both sides that all is."""
     data = sized(1_000_000)
-    data.exam.target = data.exam.source
+    data.held_out.target = data.held_out.source
     first, second = (
-        decided(tmp_path / "settings.json", ("transformer", "tiny", {}, TrainSettings()), TextSettings(), data, CPU)
+        plan(data, RequestedSettings(size="tiny"), CPU, tmp_path / "settings.json")
         for _ in range(2)
     )
     assert first == second
@@ -123,22 +138,77 @@ def test_settings_of_others_are_refused_with_a_line(tmp_path):
     path = tmp_path / "settings.json"
     for held in ('{"model": {"kind": "transformer"}, "train": {}, "text": {}}', "{", "[]", ""):
         path.write_text(held)
-        with pytest.raises(RegardError, match="was not written by this version of Regard, or is damaged"):
-            decided(path, ("transformer", "tiny", {}, TrainSettings()), TextSettings(), sized(1_000_000), CPU)
+        with pytest.raises(
+            RegardError, match="is damaged or was written by another version of Regard"
+        ):
+            plan(sized(1_000_000), RequestedSettings(size="tiny"), CPU, path)
 
 
 def test_two_vocabularies_as_large_as_each_other_are_not_tied():
     data = sized(1_000_000)
-    data.exam.target.__len__ = data.exam.source.__len__
-    with pytest.raises(RegardError, match=r"model\.tie_embeddings = 'all' needs one vocabulary for both sides"):
-        plan("transformer", "tiny", {"tie_embeddings": "all"}, TrainSettings(), data, CPU)
+    data.held_out.target.__len__ = data.held_out.source.__len__
+    with pytest.raises(
+        RegardError, match=r"model\.tie_embeddings = 'all' needs one vocabulary for both sides"
+    ):
+        resolve_settings(RequestedSettings(size="tiny", model={"tie_embeddings": "all"}), data, CPU)
 
 
 @pytest.mark.parametrize(("given", "told"), [({}, 0.0), ({"rdrop": 2.0}, 2.0)])
 def test_training_is_told_of_it(given, told, data, tmp_path, monkeypatch):
     heard = []
-    objective = loop.Objective
-    monkeypatch.setattr(loop, "Objective", lambda *a, **k: heard.append(k["rdrop"]) or objective(*a, **k))
+    objective = trainer.Objective
+    monkeypatch.setattr(
+        trainer, "Objective", lambda *a, **k: heard.append(k["rdrop"]) or objective(*a, **k)
+    )
     with open(tmp_path / "log", "w") as log:
-        run(Job(Corpus(data), tmp_path / "out", model={"width": 16}, train=TrainSettings(steps=2, **given)), Plain(log))
+        run(
+            Job(
+                Corpus(data),
+                tmp_path / "out",
+                model={"width": 16},
+                train=TrainSettings(steps=2, **given),
+            ),
+            LineDisplay(log),
+        )
     assert set(heard) == {told}
+
+
+def test_a_step_is_halved_until_it_leaves_enough_memory():
+    tried = []
+
+    def peak_memory(batch_tokens: int) -> int:
+        tried.append(batch_tokens)
+        return batch_tokens * 10
+
+    assert largest_fitting(40_000, peak_memory, memory=round(120_000 / MEMORY_SHARE)) == 10_000
+    assert tried == [40_000, 20_000, 10_000]
+
+
+def test_memory_that_runs_out_counts_as_too_much():
+    def peak_memory(batch_tokens: int) -> int:
+        if batch_tokens > 8_000:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return 0
+
+    assert largest_fitting(30_000, peak_memory, memory=1) == 7_500
+
+
+@pytest.mark.parametrize("batch_tokens", [MIN_BATCH_TOKENS + 1, 3 * MIN_BATCH_TOKENS, 100])
+def test_below_the_least_nothing_is_tried(batch_tokens):
+    assert largest_fitting(batch_tokens, lambda batch_tokens: 10**9, memory=1) == min(
+        batch_tokens, MIN_BATCH_TOKENS
+    )
+
+
+def test_the_hungriest_steps_have_the_most_pairs_and_the_longest(tmp_path):
+    lines = [("ab" * (1 + i % 40), "c" * (1 + i % 40)) for i in range(400)]
+    corpus = Corpus(written(tmp_path / "pairs.tsv", lines))
+    raw = read(corpus, None, TextSettings(), seed=1, folder=tmp_path / "data")
+    data = tokenize(choose(raw), lambda _: None)
+    batches = Batches(data.pairs, batch_tokens=600, seed=1, max_tokens=data.max_tokens)
+    tried = largest_batches(batches)
+    every = list(batches.epoch(0))
+    assert max(len(batch) for batch in tried) == max(len(batch) for batch in every)
+    assert max(batch.source.longest for batch in tried) == max(
+        batch.source.longest for batch in every
+    )

@@ -11,13 +11,22 @@ import torch
 from regard.config import TextSettings
 from regard.errors import RegardError
 from regard.threads import FixedThreads, ThreadTuner
-from regard.train import run as runs
+from regard.train import loop
 from regard.train.checkpoint import read
-from regard.train.interruption import Interrupted
-from regard.train.journal import read as events
-from regard.train.loop import Trainer
+from regard.train.loop import Interrupted
 from regard.train.run import run
-from tests.commands.small import Quiet, checkpoints, job, left_by, pairs, strange_files, tensors, written
+from regard.train.run_log import read_log as events
+from regard.train.trainer import Trainer
+from tests.commands.small import (
+    Quiet,
+    checkpoints,
+    job,
+    left_by,
+    pairs,
+    strange_files,
+    tensors,
+    written,
+)
 
 
 class Crash(Exception):
@@ -57,22 +66,30 @@ def whole(tmp_path_factory, data):
 def test_a_run_that_was_stopped_four_times_ends_bit_for_bit_as_one_that_was_not(
     tmp_path, data, family, optimizer, average, model
 ):
-    options = {"optimizer": optimizer, "weight_average": average, "average_count": 2, "gradient_accumulation": 2}
+    options = {
+        "optimizer": optimizer,
+        "weight_average": average,
+        "average_count": 2,
+        "gradient_accumulation": 2,
+    }
     whole = run(job(data, tmp_path / "whole", family, model, **options), Quiet())
     parts = job(data, tmp_path / "parts", family, model, **options)
     for step in (1, 6):  # before the first evaluation, and on from it
         with pytest.raises(Crash):
             run(parts, Quiet(crash_at(step)))
         step += 1
-        with pytest.raises(Interrupted, match=rf"^SIGTERM: saved at step {step}; the same command goes on from there$"):
+        with pytest.raises(
+            Interrupted,
+            match=rf"^SIGTERM: saved at step {step}; run the same command again to resume$",
+        ):
             run(parts, Quiet(signal_at(step)))
     card = run(parts, Quiet())
     assert left_by(tmp_path / "parts") == left_by(tmp_path / "whole")
     assert [card[name] for name in ("metrics", "steps", "tokens")] == [
         whole[name] for name in ("metrics", "steps", "tokens")
     ]
-    ours, theirs = (read(tmp_path / name / "checkpoints").facts for name in ("parts", "whole"))
-    clocks = {"seconds": 0, "evaluating": 0}
+    ours, theirs = (read(tmp_path / name / "checkpoints").progress for name in ("parts", "whole"))
+    clocks = {"seconds": 0, "evaluation_seconds": 0}
     assert {**ours, **clocks} == {**theirs, **clocks}
     assert strange_files(tmp_path / "parts") == []
 
@@ -89,7 +106,7 @@ def test_the_journal_tells_every_evaluation_once_and_every_interruption(tmp_path
         with pytest.raises((Crash, Interrupted)):
             run(again, Quiet(act))
     run(again, Quiet())
-    told = [(event["event"], event.get("step")) for event in events(tmp_path / "run/journal.jsonl")]
+    told = [(event["event"], event.get("step")) for event in events(tmp_path / "run/log.jsonl")]
     assert [step for name, step in told if name == "evaluated"] == [4, 8]
     assert [event for event in told if event[0] not in ("evaluated", "continued")] == [
         ("started", 0),
@@ -106,7 +123,7 @@ def test_a_finished_run_only_shows_what_is_there(data, whole):
     card = run(job(data, whole), view)
     assert left_by(whole) == before
     assert view.losses == []
-    assert "goes on: from step 8" in view.lines
+    assert "resumed: from step 8" in view.lines
     assert view.ended["bundle"] == str(whole / "bundle")
     assert f"{card['metrics']['ser']:.9f}" == f"{view.ended['ser']:.9f}"
 
@@ -121,7 +138,7 @@ def test_a_damaged_newest_checkpoint_costs_some_steps_and_no_bit(tmp_path, data,
     newest.write_bytes({"bit": stored, "half": stored[: len(stored) // 2]}[damage])
     view = Quiet()
     run(job(data, tmp_path / "run"), view)
-    assert "goes on: from step 4" in view.lines
+    assert "resumed: from step 4" in view.lines
     assert any(line.startswith(f"damaged checkpoint {newest.name!r}") for line in view.lines)
     assert left_by(tmp_path / "run") == left_by(whole)
     assert strange_files(tmp_path / "run") == []
@@ -134,14 +151,21 @@ def test_a_damaged_newest_checkpoint_costs_some_steps_and_no_bit(tmp_path, data,
         ({"steps": 9}, {}, "train.steps was 8 and is 9"),
         ({"batch_tokens": 300}, {}, "train.batch_tokens was 192 and is 300"),
         ({}, {"width": 32}, "model.width was 16 and is 32"),
-        ({"clip_norm": 2.0}, {"dropout": 0.0}, "model.dropout was 0.2 and is 0.0; train.clip_norm was 1.0 and is 2.0"),
+        (
+            {"clip_norm": 2.0},
+            {"dropout": 0.0},
+            "model.dropout was 0.2 and is 0.0; train.clip_norm was 1.0 and is 2.0",
+        ),
     ],
 )
 def test_changed_settings_are_refused_with_the_difference(data, whole, options, model, said):
     before = left_by(whole)
     with pytest.raises(RegardError) as refused:
         run(job(data, whole, model=model, **options), Quiet())
-    assert str(refused.value) == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    assert (
+        str(refused.value)
+        == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    )
     assert left_by(whole) == before
 
 
@@ -149,7 +173,8 @@ def test_changed_text_settings_are_refused_even_before_the_first_step(data, whol
     with pytest.raises(RegardError) as refused:
         run(replace(job(data, whole), text=TextSettings(max_tokens=9)), Quiet())
     said = (
-        "the data were prepared with other settings: text.max_tokens was 8 and is 9. Use the old ones, or another --out"
+        "the data were prepared with other settings: text.max_tokens was 8 and is 9. "
+        "Use the old ones, or another --out"
     )
     assert str(refused.value) == said
 
@@ -158,7 +183,10 @@ def test_how_often_to_save_may_change(tmp_path, data):
     with pytest.raises(Interrupted):
         run(job(data, tmp_path / "run"), Quiet(signal_at(6)))
     run(job(data, tmp_path / "run", checkpoint_seconds=0.0), Quiet())
-    assert [path.name.split(".")[1] for path in checkpoints(tmp_path / "run")] == ["step-8", "step-7"]
+    assert [path.name.split(".")[1] for path in checkpoints(tmp_path / "run")] == [
+        "step-8",
+        "step-7",
+    ]
 
 
 def test_changed_data_are_refused_with_the_name_of_the_file(tmp_path):
@@ -173,20 +201,20 @@ def test_changed_data_are_refused_with_the_name_of_the_file(tmp_path):
 
 
 def test_minutes_are_measured_once_and_their_number_of_steps_is_kept(tmp_path, data, monkeypatch):
-    monkeypatch.setattr(runs, "seconds_a_step", lambda make: 0.25)
+    monkeypatch.setattr(loop, "measure_step_seconds", lambda make: 0.25)
     timed = job(data, tmp_path / "run", minutes=0.05, evaluations=1)
     with pytest.raises(Interrupted):
         run(timed, Quiet(signal_at(2)))
-    total = read(tmp_path / "run/checkpoints").facts["course"]["total"]
+    total = read(tmp_path / "run/checkpoints").progress["length"]["total"]
     assert 3 <= total <= 11  # 0.97 · 3 s less one evaluation, at four steps a second
 
     def measured_again(*_):
         raise AssertionError("a resumed run must not measure anew")
 
-    monkeypatch.setattr(runs, "seconds_a_step", measured_again)
+    monkeypatch.setattr(loop, "measure_step_seconds", measured_again)
     run(timed, Quiet())
-    assert read(tmp_path / "run/checkpoints").facts["step"] == total
-    told = [event["total"] for event in events(tmp_path / "run/journal.jsonl") if "total" in event]
+    assert read(tmp_path / "run/checkpoints").progress["step"] == total
+    told = [event["total"] for event in events(tmp_path / "run/log.jsonl") if "total" in event]
     assert told == [total, total]
 
 
@@ -202,16 +230,18 @@ def tuner(seconds):
 
 
 def test_timing_thread_counts_changes_no_bit(tmp_path, data, monkeypatch):
-    monkeypatch.setattr(runs, "training_threads", lambda *_: FixedThreads())
+    monkeypatch.setattr(loop, "training_threads", lambda *_: FixedThreads())
     torch.set_num_threads(2)  # what the tuner starts with, and keeps
     try:
         run(job(data, tmp_path / "fixed"), Quiet())
     finally:
         torch.set_num_threads(1)
-    monkeypatch.setattr(runs, "training_threads", lambda *_: tuner({1: 3.0, 2: 3.0}))
+    monkeypatch.setattr(loop, "training_threads", lambda *_: tuner({1: 3.0, 2: 3.0}))
     probed = []
-    gradients = Trainer._gradients
-    monkeypatch.setattr(Trainer, "_gradients", lambda *some: probed.append(1) or gradients(*some))
+    gradients = Trainer._compute_gradients
+    monkeypatch.setattr(
+        Trainer, "_compute_gradients", lambda *some: probed.append(1) or gradients(*some)
+    )
     run(job(data, tmp_path / "run"), Quiet())
     assert len(probed) > 8
     assert left_by(tmp_path / "run") == left_by(tmp_path / "fixed")
@@ -219,14 +249,16 @@ def test_timing_thread_counts_changes_no_bit(tmp_path, data, monkeypatch):
 
 def test_a_resumed_run_starts_with_the_threads_it_had(tmp_path, data, monkeypatch):
     view = Quiet(crash_at(2))
-    monkeypatch.setattr(runs, "training_threads", lambda *_: tuner({1: 0.1, 2: 1.0}))
+    monkeypatch.setattr(loop, "training_threads", lambda *_: tuner({1: 0.1, 2: 1.0}))
     with pytest.raises(Crash):
         run(job(data, tmp_path / "run"), view)
     (line,) = [line for line in view.lines if line.startswith("CPU threads")]
-    assert re.fullmatch(r"CPU threads: 1 from step 1 on; tokens/s: [\d,]+ with 2, [\d,]+ with 1", line)
-    assert read(tmp_path / "run/checkpoints").facts["threads"] == 1
-    monkeypatch.setattr(runs, "training_threads", lambda *_: tuner({1: 1.0, 2: 1.0}))
+    assert re.fullmatch(
+        r"CPU threads: 1 from step 1 on; tokens/s: [\d,]+ with 2, [\d,]+ with 1", line
+    )
+    assert read(tmp_path / "run/checkpoints").progress["threads"] == 1
+    monkeypatch.setattr(loop, "training_threads", lambda *_: tuner({1: 1.0, 2: 1.0}))
     run(job(data, tmp_path / "run"), Quiet())
-    assert read(tmp_path / "run/checkpoints").facts["threads"] == 1
-    changes = [event for event in events(tmp_path / "run/journal.jsonl") if event["event"] == "threads"]
+    assert read(tmp_path / "run/checkpoints").progress["threads"] == 1
+    changes = [event for event in events(tmp_path / "run/log.jsonl") if event["event"] == "threads"]
     assert [(event["step"], event["count"]) for event in changes] == [(0, 1)]

@@ -20,14 +20,14 @@ def intervals(
 ) -> dict[str, tuple[float, float]]:
     """The 95 % bootstrap interval of each metric of the task."""
     if task == "symbols":
-        found = metrics.compared(predictions, references, kind=kind)
+        found = metrics.compare(predictions, references, kind=kind)
         counts = np.array([(one.wrong, one.edits, one.length) for one in found], dtype=np.float64)
         sums = resample(counts)
         wer = 100 * sums[:, 0] / len(counts)
         ser = 100 * sums[:, 1] / np.maximum(1, sums[:, 2])
         rates = {"ser": ser, "wer": wer, "exact": 100 - wer}
         return {name: percentile_interval(values) for name, values in rates.items()}
-    outputs, streams, judges = metrics.judges(predictions, references)
+    outputs, streams, judges = metrics.corpus_scorers(predictions, references)
     bounds = {}
     for name, judge in judges.items():
         counts = np.array(judge._extract_corpus_statistics(outputs, streams), dtype=np.float64)

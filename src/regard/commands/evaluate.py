@@ -125,16 +125,16 @@ def measure_predictions(
     """The metrics with their intervals, by source length, and the worst errors."""
     kind, right = pipeline.bundle.target.kind, list(references.values())
     task = pipeline.bundle.card.get("task")
-    task = task or metrics.choose(kind, (line for some in right for line in some))
+    task = task or metrics.choose_task(kind, (line for some in right for line in some))
     values = metrics.measure(task, kind, predictions, right)
     bounds = intervals(task, kind, predictions, right)
     lengths = [len(pipeline.bundle.source.encode(source)) for source in references]
     inner = np.quantile(lengths, np.linspace(0, 1, BUCKETS + 1)[1:-1]).astype(int)
     edges = sorted(set(inner.tolist()))
     buckets = metrics.by_length(lengths, predictions, right, kind=kind, task=task, edges=edges)
-    compared = metrics.compared(predictions, right, kind=kind)
+    compared = metrics.compare(predictions, right, kind=kind)
     mistakes = [
-        Mistake(source, prediction, one.right, one.edits)
+        Mistake(source, prediction, one.nearest, one.edits)
         for source, prediction, one in zip(references, predictions, compared, strict=True)
         if one.wrong
     ]
@@ -216,9 +216,9 @@ class _PredictionTable:
     ) -> None:
         """Write source and prediction (columns that every command reads), reference and edits."""
         kind = pipeline.bundle.target.kind
-        compared = metrics.compared(predictions, list(references.values()), kind=kind)
+        compared = metrics.compare(predictions, list(references.values()), kind=kind)
         rows = (
-            (source, prediction, one.right, str(one.edits))
+            (source, prediction, one.nearest, str(one.edits))
             for source, prediction, one in zip(references, predictions, compared, strict=True)
         )
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -35,6 +35,14 @@ class Model(nn.Module, ABC):
     >>> state = state.select(rows)                  # rows leave
     >>> state = state.branch(rows)                  # or several rows share a source
     """
+
+    static_shapes: ClassVar[bool] = False
+    """Whether a training step can be captured as a CUDA graph: it reads no length on the host."""
+
+    @property
+    def attention_backend(self) -> str:
+        """The backend that the settings request for the attentions."""
+        return "auto"
 
     def forward(self, source: Ragged, prefix: Ragged) -> Ragged:
         """Logits over the vocabulary for what follows each token of each prefix."""

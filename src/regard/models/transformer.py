@@ -54,6 +54,13 @@ class Stack(nn.ModuleList, Generic[L]):
 class Transformer(Model):
     """Encoder, decoder, and an embedding table at each end."""
 
+    static_shapes = True
+
+    @property
+    def attention_backend(self) -> str:
+        """The backend that the settings request for the attentions."""
+        return self.settings.attention_backend
+
     def __init__(self, settings: TransformerSettings, source: int, target: int) -> None:
         super().__init__()
         self.settings = settings

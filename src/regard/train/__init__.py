@@ -1,1 +1,1 @@
-"""Training: from pairs of text to a bundle that works, by one command."""
+"""Training: read → choose → tokenize → plan → train → report, from text pairs to a bundle."""

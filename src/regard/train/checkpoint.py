@@ -1,7 +1,7 @@
-"""Checkpoints: all that a run needs to go on exactly where it was, each in one file written whole or not at all.
+"""State of a run on disk: checkpoints and JSON state files, each written atomically.
 
-A state is a tree of dicts, lists and tuples whose leaves are tensors, numbers, strings and None: the state dicts of
-models and optimisers as they are, and the states of random generators. It comes back bit for bit.
+A checkpoint holds a tree of dicts, lists and tuples whose leaves are tensors, numbers, strings and
+None, such as the state dicts of models and optimizers. It is restored bit for bit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,131 +19,147 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.disk import fsync_path
+from regard.disk import fsync_path, write_atomically
 from regard.errors import RegardError
 
-KEPT = 2  # should the newest be damaged, there is one more
-VERSION = 3
-NAME = re.compile(r"(\d{8})\.(.+)\.safetensors")  # the number tells which is newest; a clock may not
+KEPT = 2  # checkpoints, in case the newest is damaged
+VERSION = 4
+NAME = re.compile(r"(\d{8})\.(.+)\.safetensors")  # numbered, because clocks can go backwards
 
 
 class CheckpointError(RegardError):
-    """A checkpoint that cannot be written, or read back as it was."""
+    """A checkpoint that cannot be written or restored."""
 
 
 class Checkpoint(NamedTuple):
-    """A state and the facts beside it. `warning` is a line for people when a newer checkpoint was damaged."""
+    """A state and the progress saved with it. `warning` names newer, damaged checkpoints."""
 
     state: dict[str, Any]
-    facts: dict[str, Any]
+    progress: dict[str, Any]
     warning: str | None
 
 
-class Flat(NamedTuple):
-    """A tree taken apart: its tensors by path, and the rest as JSON that says where they belong."""
+class FlatTree(NamedTuple):
+    """A tree in two parts: its tensors by path, and the rest as JSON that refers to them."""
 
     tensors: dict[str, Tensor]
     outline: Any
 
 
-def write(folder: str | os.PathLike[str], name: str, state: Mapping[str, Any], facts: Mapping[str, Any]) -> Path:
-    """Write one more checkpoint and let go of all but the last two. `facts` are plain JSON values.
+def write(
+    folder: str | os.PathLike[str], name: str, state: Mapping[str, Any], progress: Mapping[str, Any]
+) -> Path:
+    """Write a checkpoint and delete all but the last two. `progress`: plain JSON values.
 
-    Until the new one is on the disk nothing older is touched, so a full disk or a kill leaves the last good one.
+    Older checkpoints are untouched until the new one is on disk, so a full disk or a kill leaves
+    the last good one.
     """
     home = Path(folder)
     tensors, outline = flatten(state)
-    text = json.dumps({"version": VERSION, "facts": dict(facts), "outline": outline})
+    text = json.dumps({"version": VERSION, "progress": dict(progress), "outline": outline})
     metadata = {"checkpoint": text, "sha256": _digest(tensors, text)}
     partial = home / f".{name}.partial"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        _sweep(home)
-        older = _found(home)
-        number = 1 + max((int(path.name[:8]) for path in (*older, *home.glob("*.damaged"))), default=0)
+        _remove_partial_files(home)
+        older = _list_checkpoints(home)
+        numbered = (*older, *home.glob("*.damaged"))
+        number = 1 + max((int(path.name[:8]) for path in numbered), default=0)
         path = home / f"{number:08}.{name}.safetensors"
         save_file(tensors, partial, metadata=metadata)
         fsync_path(partial)
         partial.replace(path)
         fsync_path(home)
     except (OSError, SafetensorError) as error:
-        what = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         raise CheckpointError(
-            f"cannot write checkpoint {name!r} in {str(folder)!r}: {what}; the last good one is untouched, "
-            "so mend that and run the same command again"
+            f"cannot write checkpoint {name!r} in {str(folder)!r}: {reason}; the last good one is "
+            "kept, so fix this and run the same command again"
         ) from None
     finally:
         partial.unlink(missing_ok=True)
-    for spare in (*older[KEPT - 1 :], *home.glob("*.damaged")):
-        spare.unlink(missing_ok=True)
+    for old in (*older[KEPT - 1 :], *home.glob("*.damaged")):
+        old.unlink(missing_ok=True)
     return path
 
 
 def read(folder: str | os.PathLike[str]) -> Checkpoint | None:
-    """The newest good checkpoint, on the CPU; None when there is none at all. A damaged one is set aside and said."""
+    """The newest valid checkpoint, on the CPU; None if there is none. Renames damaged ones."""
     home = Path(folder)
-    _sweep(home)
+    _remove_partial_files(home)
     damaged: list[tuple[Path, str]] = []
-    for path in _found(home):
+    for path in _list_checkpoints(home):
         try:
-            state, facts = _opened(path)
-        except (CheckpointError, SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            damaged.append((path, str(error).splitlines()[0] if str(error) else type(error).__name__))
+            state, progress = _load(path)
+        except (
+            CheckpointError,
+            SafetensorError,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            damaged.append((path, reason))
             continue
-        return Checkpoint(state, facts, _set_aside(damaged, path) if damaged else None)
+        return Checkpoint(state, progress, _rename_damaged(damaged, path) if damaged else None)
     if damaged:
-        path, why = damaged[0]
+        path, reason = damaged[0]
         raise CheckpointError(
-            f"no checkpoint in {str(folder)!r} is whole ({path.name!r}: {why}); remove the folder to start anew"
+            f"no checkpoint in {str(folder)!r} is valid ({path.name!r}: {reason}); "
+            "remove the folder to start again"
         )
     return None
 
 
-def flatten(tree: Any) -> Flat:
-    """Take a tree apart. A tensor that stands in several places is kept once and comes back as one."""
-    flat = Flat({}, None)
+def flatten(tree: Any) -> FlatTree:
+    """Split a tree into tensors and JSON. A tensor used in several places is stored once."""
+    flat = FlatTree({}, None)
     seen: dict[tuple[Any, ...], str] = {}
     storages: set[int] = set()
 
     def visit(node: Any, path: str) -> Any:
         if isinstance(node, Tensor):
-            return {"tensor": keep(node.detach(), path)}
+            return {"tensor": store(node.detach(), path)}
         if isinstance(node, Mapping):
-            return {"dict": [[key, visit(value, f"{path}.{key}")] for key, value in node.items() if plain(key, path)]}
+            for key in node:
+                check_plain(key, path)
+            return {"dict": [[key, visit(value, f"{path}.{key}")] for key, value in node.items()]}
         if type(node) in (list, tuple):
-            return {type(node).__name__: [visit(value, f"{path}.{i}") for i, value in enumerate(node)]}
-        plain(node, path)
+            values = [visit(value, f"{path}.{i}") for i, value in enumerate(node)]
+            return {type(node).__name__: values}
+        check_plain(node, path)
         return node
 
-    def keep(tensor: Tensor, path: str) -> str:
+    def store(tensor: Tensor, path: str) -> str:
         storage = tensor.untyped_storage().data_ptr()
-        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        layout = (tensor.dtype, tensor.shape, tensor.stride())
+        place = (tensor.device, tensor.data_ptr(), *layout)
         if tensor.numel() and place in seen:
             return seen[place]
         path = path.removeprefix(".")
-        while path in flat.tensors:  # {"a.b": …} and {"a": {"b": …}} read alike
+        while path in flat.tensors:  # {"a.b": …} and {"a": {"b": …}} have the same path
             path += "~"
         seen[place] = path
-        # safetensors takes no two tensors of one storage: what overlaps in part is kept apart
+        # safetensors refuses two tensors of one storage, so overlapping ones are copied
         shared = tensor.numel() > 0 and tensor.device.type == "cpu" and storage in storages
         storages.add(storage)
         tensor = tensor.cpu().contiguous()
         flat.tensors[path] = tensor.clone() if shared else tensor
         return path
 
-    def plain(value: Any, path: str) -> bool:
+    def check_plain(value: Any, path: str) -> None:
         if value is not None and type(value) not in (bool, int, float, str):
             raise CheckpointError(
-                f"{path.removeprefix('.')} is a {type(value).__name__}, which no checkpoint holds; "
-                "make it a tensor, number, string, list, tuple or dict"
+                f"{path.removeprefix('.')} is a {type(value).__name__}, which a checkpoint cannot "
+                "store; use a tensor, number, string, list, tuple or dict"
             )
-        return True
 
     return flat._replace(outline=visit(tree, ""))
 
 
 def unflatten(tensors: Mapping[str, Tensor], outline: Any) -> Any:
-    """The tree that `flatten` took apart."""
+    """The tree that `flatten` split."""
     if not isinstance(outline, dict):
         return outline
     ((kind, inside),) = outline.items()
@@ -154,23 +170,44 @@ def unflatten(tensors: Mapping[str, Tensor], outline: Any) -> Any:
     return {"list": list, "tuple": tuple}[kind](unflatten(tensors, value) for value in inside)
 
 
-def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """State and facts of a file that is found to be whole."""
+def read_state(path: Path, names: Set[str]) -> dict[str, Any] | None:
+    """The values of a JSON state file, which must have these names; None without the file."""
+    if not path.exists():
+        return None
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if names <= values.keys():
+            return values
+    except (ValueError, AttributeError):
+        pass
+    raise RegardError(
+        f"{str(path)!r} is damaged or was written by another version of Regard; use another --out"
+    )
+
+
+def write_state(path: Path, values: dict[str, Any]) -> None:
+    """Write a JSON state file atomically."""
+    write_atomically(path, json.dumps(values, indent=1, ensure_ascii=False))
+
+
+def _load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """State and progress of a file whose checksum is right."""
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
-        # copied out of the mapped file, which may be replaced while the run goes on
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (it is no dict)
+        # copied out of the memory map, because the file may be replaced during the run
+        names = file.keys()
+        tensors = {name: file.get_tensor(name).clone() for name in names}
     text = metadata.get("checkpoint", "")
     if _digest(tensors, text) != metadata.get("sha256"):
         raise CheckpointError("its sha256 differs")
     values = json.loads(text)
     if values["version"] != VERSION:
         raise CheckpointError(f"its version is {values['version']}, not {VERSION}")
-    return unflatten(tensors, values["outline"]), values["facts"]
+    return unflatten(tensors, values["outline"]), values["progress"]
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
-    """The sha256 of names, types, shapes, numbers and text."""
+    """The sha256 of names, dtypes, shapes, values and text."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -179,22 +216,24 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
-def _found(home: Path) -> list[Path]:
+def _list_checkpoints(home: Path) -> list[Path]:
     """The checkpoints of a folder, newest first."""
-    return sorted((path for path in home.glob("*.safetensors") if NAME.fullmatch(path.name)), reverse=True)
+    files = (path for path in home.glob("*.safetensors") if NAME.fullmatch(path.name))
+    return sorted(files, reverse=True)
 
 
-def _sweep(home: Path) -> None:
-    """Remove what a killed process left: its partial file, and the temporary one safetensors writes before that."""
+def _remove_partial_files(home: Path) -> None:
+    """Remove the files of a killed process: ours, and the temporary ones of safetensors."""
     for pattern in (".*.partial", ".tmp*"):
         for orphan in home.glob(pattern):
             orphan.unlink(missing_ok=True)
 
 
-def _set_aside(damaged: list[tuple[Path, str]], used: Path) -> str:
-    """Rename damaged checkpoints, so that they do not count as one of the last two; and say so."""
+def _rename_damaged(damaged: list[tuple[Path, str]], used: Path) -> str:
+    """Rename damaged checkpoints, so that they do not count as kept ones; returns a warning."""
     for path, _ in damaged:
         if os.access(path.parent, os.W_OK):
             path.rename(path.with_name(f"{path.name}.damaged"))
-    names = ", ".join(f"{path.name!r} ({why})" for path, why in damaged)
-    return f"damaged checkpoint {names} in {str(used.parent)!r}; going on from {used.name!r} before it"
+    names = ", ".join(f"{path.name!r} ({reason})" for path, reason in damaged)
+    where = str(used.parent)
+    return f"damaged checkpoint {names} in {where!r}; resuming from {used.name!r} before it"

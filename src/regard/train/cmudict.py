@@ -1,4 +1,4 @@
-"""The default task: English spelling to sound, from the CMU Pronouncing Dictionary that ships with the package."""
+"""The default task: English spelling to sound, from the included CMU Pronouncing Dictionary."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from regard.disk import write_atomically
 
-PARTS = {"test": 5, "dev": 2}  # of each hundred words; the rest is to learn from
+PARTS = {"test": 5, "dev": 2}  # of each hundred words; the rest is for training
 
 
 def dictionary() -> Iterator[tuple[str, str]]:
-    """Every word with each of its pronunciations, as 39 phones between spaces."""
+    """Every word with each of its pronunciations: phones (of 39) separated by spaces."""
     packed = resources.files("regard").joinpath("data/cmudict.tsv.xz").read_bytes()
     for line in lzma.decompress(packed).decode().splitlines():
         word, _, phones = line.partition("\t")
@@ -22,7 +22,7 @@ def dictionary() -> Iterator[tuple[str, str]]:
 
 
 def part(word: str) -> str:
-    """train, dev or test, by the hash of the word: fixed for ever, and no word is in two."""
+    """train, dev or test, by the hash of the word: a fixed split without overlap."""
     place = int(hashlib.sha256(word.encode()).hexdigest(), 16) % 100
     for name, share in PARTS.items():
         if place < share:
@@ -32,7 +32,7 @@ def part(word: str) -> str:
 
 
 def unpack(folder: Path) -> dict[str, Path]:
-    """The three parts as TSV files in a folder; files that are there stay."""
+    """Write the three parts as TSV files to a folder; existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.tsv" for name in ("train", "dev", "test")}
     if all(path.exists() for path in paths.values()):

@@ -1,4 +1,4 @@
-"""The demo: trains on the default task and shows what came of it: errors, words, an alignment, what to try next."""
+"""The demo: train on the default task, then show error rates, words and an alignment."""
 
 from __future__ import annotations
 
@@ -13,59 +13,71 @@ from regard.ragged import Ragged
 from regard.search import Greedy, alignment, length_limits, record_attention
 from regard.text import Corpus, group_references, with_begin, with_end
 from regard.train.cmudict import unpack
-from regard.train.evaluation import Exam, decode
+from regard.train.evaluation import HeldOutSet, decode
 from regard.train.run import Job, run
 
 SHADES = " ░▒▓█"
+MAX_LENGTH = 60
 
 
 def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
-    """Train (or go on, or only show what is there), then print the test errors, ten words and an alignment."""
+    """Train or resume, then print the test error rates, ten words and an alignment."""
     parts = unpack(out / "dictionary")
-    train = parse(TrainSettings, {"minutes": minutes, "evaluations": 4}, "train")
-    command = ["regard", *sys.argv[1:]]
     job = Job(
-        Corpus(parts["train"]), out, Corpus(parts["dev"]), family=family, train=train, device=device, command=command
+        Corpus(parts["train"]),
+        out,
+        Corpus(parts["dev"]),
+        family=family,
+        train=parse(TrainSettings, {"minutes": minutes, "evaluations": 4}, "train"),
+        device=device,
+        command=["regard", *sys.argv[1:]],
     )
     run(job)
-    made = bundle.load(out / "bundle")
+    trained, cpu = bundle.load(out / "bundle"), torch.device("cpu")
     test = group_references(Corpus(parts["test"]))
-    exam = Exam(made.source, made.target, test, "symbols", 60)
-    found, _ = exam.take(made.model, torch.device("cpu"))
+    held_out = HeldOutSet(trained.source, trained.target, test, "symbols", MAX_LENGTH)
+    metrics, _ = held_out.evaluate(trained.model, cpu)
     print(
-        f"\nOn {len(test):,} test words it never saw, {found['ser']:.1f} % of the phones are wrong "
-        f"and {found['wer']:.1f} % of the words.\n"
+        f"\nOn {len(test):,} unseen test words, {metrics['ser']:.1f} % of the phones "
+        f"and {metrics['wer']:.1f} % of the words are wrong.\n"
     )
     words = list(test)[:: len(test) // 10][:10]
-    answers = decode(made.model, made.source, made.target, words, reach={"most": 60}, device=torch.device("cpu"))
-    wide = max(len(word) for word in words)
-    for word, said in zip(words, answers, strict=True):
-        right = said in test[word]
-        print(f"  {'✓' if right else '✗'} {word:{wide}}  {said}" + ("" if right else f"   (right: {test[word][0]})"))
-    print("\nWhere it looked, phone by phone (decoder's attention to the letters):\n")
-    print(drawing(made, "attention"))
-    print(
-        f"\nThe model is in {out / 'bundle'}. Next:\n"
-        f"  regard predict {out / 'bundle'} attention      what it says to any word, file or pipe\n"
-        f"  regard evaluate {out / 'bundle'} {parts['test']}\n"
-        "                                                 every test word: errors by length, the worst mistakes\n"
-        "  regard demo --minutes 30 --out runs/longer     the same, better\n"
-        "  regard demo --family recurrent --out runs/rnn  a recurrent model with Bahdanau's attention\n"
-        "  regard train your-pairs.tsv                    your own data"
-    )
+    tokenizers = trained.source, trained.target
+    outputs = decode(trained.model, *tokenizers, words, max_length=MAX_LENGTH, device=cpu)
+    width = max(len(word) for word in words)
+    for word, output in zip(words, outputs, strict=True):
+        correct = output in test[word]
+        reference = "" if correct else f"   (reference: {test[word][0]})"
+        print(f"  {'✓' if correct else '✗'} {word:{width}}  {output}{reference}")
+    print("\nDecoder attention to the letters, phone by phone:\n")
+    print(draw_alignment(trained, "attention"))
+    print(next_steps(out, parts["test"]))
 
 
-def drawing(made: bundle.Bundle, word: str) -> str:
+def next_steps(out: Path, test: Path) -> str:
+    """Commands to try after the demo."""
+    commands = [
+        (f"regard predict {out / 'bundle'} attention", "transcribe any word, file or pipe"),
+        (f"regard evaluate {out / 'bundle'} {test}", "errors by length, worst mistakes"),
+        ("regard demo --minutes 30 --out runs/longer", "train longer for a better model"),
+        ("regard demo --family recurrent --out runs/rnn", "a recurrent model with attention"),
+        ("regard train your-pairs.tsv", "train on your own data"),
+    ]
+    lines = [f"  {command}\n      {purpose}" for command, purpose in commands]
+    return "\n".join([f"\nThe model is in {out / 'bundle'}. Next:", *lines])
+
+
+def draw_alignment(trained: bundle.Bundle, word: str) -> str:
     """The attention of each phone to the letters of a word, as shades."""
-    source = with_end(Ragged.of([torch.tensor(made.source.encode(word))]))
-    said = Greedy()(made.model, source, length_limits(source.lengths))[0].hypotheses[0].ids
-    seen = record_attention(made.model, source, with_begin(Ragged.of([torch.tensor(said, dtype=torch.long)])))
-    weights = alignment(made.model, seen)
-    letters = [made.source.label(i) for i in source.values.tolist()[:-1]] + ["⏎"]
-    phones = [made.target.label(i) for i in said] + ["⏎"]
-    wide = max(map(len, phones))
-    lines = ["    " + " " * wide + "".join(f"{letter:^3}" for letter in letters)]
+    source = with_end(Ragged.of([torch.tensor(trained.source.encode(word))]))
+    output = Greedy()(trained.model, source, length_limits(source.lengths))[0].hypotheses[0].ids
+    prefix = with_begin(Ragged.of([torch.tensor(output, dtype=torch.long)]))
+    weights = alignment(trained.model, record_attention(trained.model, source, prefix))
+    letters = [trained.source.label(i) for i in source.values.tolist()[:-1]] + ["⏎"]
+    phones = [trained.target.label(i) for i in output] + ["⏎"]
+    width = max(map(len, phones))
+    lines = ["    " + " " * width + "".join(f"{letter:^3}" for letter in letters)]
     for phone, row in zip(phones, weights, strict=True):
-        cells = "".join(SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] * 3 for weight in row.tolist())
-        lines.append(f"  {phone:>{wide}}  {cells}")
+        shades = (min(int(weight * len(SHADES)), len(SHADES) - 1) for weight in row.tolist())
+        lines.append(f"  {phone:>{width}}  " + "".join(SHADES[shade] * 3 for shade in shades))
     return "\n".join(lines)

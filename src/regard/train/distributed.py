@@ -1,4 +1,4 @@
-"""Beyond one process: `torchrun … -m regard train …` and torch's own engines. Nothing home-made."""
+"""Distributed training: `torchrun … -m regard train …` with torch's own DDP and FSDP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.device import resolve_device
 
 @dataclass(frozen=True)
 class World:
-    """How many processes there are, which this one is, and its device."""
+    """The number of processes, the rank of this one, and its device."""
 
     size: int
     rank: int
@@ -24,75 +24,82 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process speaks, saves and measures for all."""
+        """Whether this is rank 0, which reports, saves and evaluates for all."""
         return self.rank == 0
 
-    def wait(self) -> None:
-        """Until all processes are here."""
+    def barrier(self) -> None:
+        """Wait until all processes arrive here."""
         if self.size > 1:
             distributed.barrier()
 
-    def agreed(self, value: Any) -> Any:
-        """What the first process says, everywhere."""
+    @contextmanager
+    def first_process_first(self) -> Iterator[None]:
+        """Rank 0 runs the block before the other processes do."""
+        if not self.first:
+            self.barrier()
+        yield
+        if self.first:
+            self.barrier()
+
+    def broadcast(self, value: Any) -> Any:
+        """The value of rank 0, in every process."""
         if self.size == 1:
             return value
         box = [value]
         distributed.broadcast_object_list(box, src=0)
         return box[0]
 
-    def summed(self, value: Tensor) -> Tensor:
-        """The sum over all processes, everywhere."""
+    def all_reduce(self, value: Tensor) -> Tensor:
+        """The sum over all processes, in every process."""
         if self.size > 1:
             distributed.all_reduce(value)
         return value
 
-    def wrap(self, objective: nn.Module, parallel: str) -> nn.Module:
-        """The objective with its gradients exchanged at each backward pass."""
+    def parallelize(self, objective: nn.Module, parallel: str) -> nn.Module:
+        """The objective wrapped in DDP or FSDP, which exchange gradients in each backward pass."""
         if self.size == 1:
             return objective
         if parallel == "fsdp":
             from torch.distributed.fsdp import fully_shard
 
-            # As one group: torch looks for tensors between layers to know when to gather, and finds none in a Ragged.
-            # So weights are gathered for each step; gradients and what the optimisers remember stay sharded.
+            # As one group: FSDP looks for tensors between layers to know when to gather, and a
+            # Ragged hides them. So weights are gathered for each step, while gradients and the
+            # optimizer state stay sharded.
             fully_shard(objective)
             return objective
         return nn.parallel.DistributedDataParallel(objective)
 
 
-def whole(tree: Any) -> Any:
-    """A tree of tensors with those put together that are sharded among processes; all must call it."""
-    if _sharded(tree):
+def gather_full(tree: Any) -> Any:
+    """A tree of tensors with sharded tensors gathered; every process must call it."""
+    if _is_sharded(tree):
         return tree.full_tensor()
     if isinstance(tree, Mapping):
-        return {key: whole(value) for key, value in tree.items()}
-    return [whole(value) for value in tree] if isinstance(tree, list) else tree
+        return {key: gather_full(value) for key, value in tree.items()}
+    return [gather_full(value) for value in tree] if isinstance(tree, list) else tree
 
 
-def like(tensor: Tensor, other: Any) -> Tensor:
-    """A whole tensor cut and placed as another of its shape is; one of another shape as it is."""
-    if not _sharded(other) or tensor.shape != other.shape:
+def shard_like(tensor: Tensor, other: Any) -> Tensor:
+    """A full tensor sharded as `other` is; unchanged if their shapes differ."""
+    if not _is_sharded(other) or tensor.shape != other.shape:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements)
 
 
-def _sharded(value: Any) -> bool:
-    """Whether this is torch's DTensor. Its module is a third of all that training imports, and few runs shard."""
+def _is_sharded(value: Any) -> bool:
+    """Whether this is a DTensor. Importing its module would take a third of the start-up time."""
     return isinstance(value, Tensor) and hasattr(value, "full_tensor")
 
 
 @contextmanager
 def world(device: str = "auto") -> Iterator[World]:
-    """The world that torchrun made, or this process alone."""
-    size, rank, local = (
-        int(os.environ.get(name, fallback))
-        for name, fallback in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
-    )
+    """The processes started by torchrun, or this process alone."""
+    size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     place = resolve_device(device)
     if place.type == "cuda" and place.index is None:
-        place = resolve_device(f"cuda:{local}")
+        place = resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if size > 1:

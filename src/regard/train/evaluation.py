@@ -1,4 +1,4 @@
-"""Evaluation while training: the held-out part decoded for real, and measured by the task's own metrics."""
+"""Evaluation during training: greedy decoding of the held-out set and the task's metrics."""
 
 from __future__ import annotations
 
@@ -6,38 +6,52 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Int32
 
 from regard.errors import RegardError
 from regard.inference import inference_model, search_all
 from regard.models import Model, is_finite
 from regard.search import Greedy
-from regard.search.length_batching import RATIO
+from regard.search.length_batching import EXTRA, RATIO
 from regard.text import Tokenizer
 from regard.train import metrics
 
 SAMPLES = 3
+MAX_RATIO = 16.0  # of output to source length; longer outputs are errors of the data or the model
+
+Lengths = Int32[np.ndarray, " pair"]
+Sample = tuple[str, str, str]  # source, prediction, reference
 
 
 @dataclass(frozen=True)
-class Exam:
-    """Sources with their right answers (variants count), and how answers are compared."""
+class HeldOutSet:
+    """Held-out sources with their references, and the metrics that compare outputs with them."""
 
     source: Tokenizer
     target: Tokenizer
-    questions: Mapping[str, Sequence[str]]
+    references: Mapping[str, Sequence[str]]
     task: str
-    longest: int
+    max_length: int
     ratio: float = RATIO
 
-    def take(self, model: Model, device: torch.device) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-        """The metrics, and three samples: source, predicted, true. The same three each time."""
-        lines = list(self.questions)
-        reach = {"most": self.longest, "ratio": self.ratio}
-        answers = decode(model, self.source, self.target, lines, reach=reach, device=device)
-        found = metrics.measure(self.task, self.target.kind, answers, [self.questions[line] for line in lines])
-        places = [len(lines) * (i + 1) // (SAMPLES + 1) for i in range(SAMPLES)]
-        return found, [(lines[i], answers[i], self.questions[lines[i]][0]) for i in dict.fromkeys(places)]
+    def evaluate(self, model: Model, device: torch.device) -> tuple[dict[str, Any], list[Sample]]:
+        """The metrics, and a few samples: always of the same sources."""
+        sources = list(self.references)
+        outputs = decode(
+            model,
+            self.source,
+            self.target,
+            sources,
+            max_length=self.max_length,
+            ratio=self.ratio,
+            device=device,
+        )
+        references = list(self.references.values())
+        values = metrics.measure(self.task, self.target.kind, outputs, references)
+        indices = dict.fromkeys(len(sources) * (i + 1) // (SAMPLES + 1) for i in range(SAMPLES))
+        return values, [(sources[i], outputs[i], references[i][0]) for i in indices]
 
 
 def decode(
@@ -46,22 +60,36 @@ def decode(
     target: Tokenizer,
     lines: Sequence[str],
     *,
-    reach: dict[str, Any],
+    max_length: int,
+    ratio: float = RATIO,
     device: torch.device,
 ) -> list[str]:
-    """The greedy answer to each line, in their order."""
+    """The greedy output for each line, in order."""
     training = model.training
     model.eval()
-    found = search_all(
-        Greedy(), inference_model(model), [source.encode(line) for line in lines], **reach, device=device
-    )
+    encoded = [source.encode(line) for line in lines]
+    limits = {"most": max_length, "ratio": ratio}
+    results = search_all(Greedy(), inference_model(model), encoded, **limits, device=device)
     model.train(training)
-    return [target.decode(some.hypotheses[0].ids) for some in found]
+    return [target.decode(result.hypotheses[0].ids) for result in results]
+
+
+def sample_references(references: dict[str, list[str]], max_sources: int) -> dict[str, list[str]]:
+    """At most this many sources, evenly spread because corpora are often sorted."""
+    items, count = list(references.items()), min(max_sources, len(references))
+    return dict(items[i * len(items) // count] for i in range(count))
+
+
+def length_ratio(sources: Lengths, targets: Lengths) -> float:
+    """How many times as long as its source an output may be: enough for 99.9 % of the pairs."""
+    needed = (targets - EXTRA) / (sources + 1)
+    return float(min(MAX_RATIO, max(RATIO, np.percentile(needed, 99.9, method="higher"))))
 
 
 def check_finite(model: Model, step: int) -> None:
-    """Raise where weights have run away: search would find nothing to say."""
+    """Raise if weights are not finite: search would find no output."""
     if not is_finite(model):
         raise RegardError(
-            f"weights are not finite at step {step:,}; lower train.learning_rate or train.weight_decay, and use another --out"
+            f"weights are not finite at step {step:,}; lower train.learning_rate or "
+            "train.weight_decay and use another --out"
         )

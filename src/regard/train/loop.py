@@ -1,293 +1,286 @@
-"""The loop: batches in, updates out; saved so that going on after a kill is the same run."""
+"""Stage 5 of a run, train: update, evaluate and save until the steps are done or a signal comes."""
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import asdict
 
 import torch
-from torch import Tensor, nn
 
-from regard.config import TrainSettings
-from regard.device import resolve_precision
+from regard import bundle
 from regard.errors import RegardError
-from regard.kernels import fusible, unfused
-from regard.kernels.weight_cast import Halves
-from regard.models import Model
-from regard.models.transformer import Transformer
-from regard.onednn import bypass_onednn
-from regard.ragged import Ragged
-from regard.text import Batch, Batches, TrainingBatch, split_batch
-from regard.threads import FixedThreads, ThreadTuner
-from regard.train import checkpoint
-from regard.train.average import Average
-from regard.train.distributed import World, like, whole
-from regard.train.graph_step import Captured
-from regard.train.objective import Objective
-from regard.train.optimizers import optimizers, set_rate
-from regard.train.prefetch import Ahead, Prepared
-from regard.train.run_length import Course
-from regard.train.schedule import share
+from regard.models import Model, build
+from regard.text.files import printable_name
+from regard.threads import training_threads
+from regard.train import checkpoint, metrics
+from regard.train.auto_settings import ResolvedSettings
+from regard.train.dataset import Dataset
+from regard.train.display import StepStatus
+from regard.train.distributed import gather_full
+from regard.train.evaluation import check_finite
+from regard.train.loss_log import LossEntry, LossLog
+from regard.train.report import (
+    Progress,
+    RunContext,
+    TrainResult,
+    build_card,
+    report_start,
+)
+from regard.train.schedule import TIME_SHARE, TimeLimit
+from regard.train.trainer import Trainer
 
-SAMPLE_HALVINGS = 3  # of a batch, for the first look at a number of threads
+
+class Interrupted(RegardError):
+    """The run was stopped by a signal, after it was saved."""
+
+    exit_code = 130
 
 
-class Trainer:
-    """One run. Each step is a pure function of the settings, the step's number and the weights before it: the batch and
-    the dropout come from (seed, step), so nothing random needs to be remembered."""
-
-    def __init__(
-        self,
-        model: Model,
-        batches: Batches,
-        settings: TrainSettings,
-        total: int,
-        world: World,
-        *,
-        rate: float,
-        threads: ThreadTuner | FixedThreads | None = None,
-    ) -> None:
-        self.model, self.batches, self.settings, self.world = model, batches, settings, world
-        self.threads = threads or FixedThreads()
-        self.course = Course(total, total)
-        self.half = resolve_precision(settings.precision, world.device)[0] == "bfloat16"
-        # By the reference everything is plain, not attention alone: the definition that kernels are held to.
-        self.plain = isinstance(model, Transformer) and model.settings.attention_backend == "reference"
-        self.peak, self.warmup = rate, round(settings.warmup * total)
-        self.objective = world.wrap(
-            Objective(model, label_smoothing=settings.label_smoothing, rdrop=settings.rdrop or 0.0), settings.parallel
-        )
-        self.weights = list(model.parameters())  # found once: to walk through a model takes as long as a layer of it
-        # On a GPU the rate lies there too, where a recorded step can read it.
-        pace = torch.zeros((), device=world.device) if world.device.type == "cuda" else rate
-        self.optimizers = optimizers(model, settings.optimizer, rate=pace, decay=settings.weight_decay)
-        window = settings.average_count * total // 200
-        self.average = Average(model, settings.weight_average, count=settings.average_count, window=window)
-        self.step, self.epoch, self.at = 0, 0, 0
-        self.halvings = settings.gradient_accumulation.bit_length() - 1
-        self.halves = Halves()
-        self.captured = _captured(self)
-        self.ahead = Ahead(batches, self.captured.prepared if self.captured else None)
-        self.facts: dict[str, Any] = {}
-        self.moved = False  # whether this step has begun to change weights
-
-    @property
-    def total(self) -> int:
-        """The step after which the run ends."""
-        return self.course.total
-
-    @property
-    def rate(self) -> float:
-        """The learning rate of the next step."""
-        course = self.course
-        return self.peak * share(self.settings.schedule, course.at(self.step), self.warmup, course.planned)
-
-    def advance(self) -> tuple[Tensor, int]:
-        """One update: its loss and the tokens it read."""
-        with self._products(), self.threads.use():
-            return self._advance()
-
-    def tune(self) -> None:
-        """Choose the number of CPU threads again if that is due.
-
-        The next step's gradients are timed with different counts and discarded. They depend on
-        nothing but the step and the weights, so timing alters no weight; the count itself changes
-        the order of additions, and so the last bits of what follows.
-        """
-        if self.threads.trial is None:
-            return
-        batch = self.ahead.take(self.epoch, self.at, last=True)[2]
-        sample = batch
-        for _ in range(SAMPLE_HALVINGS):
-            sample = split_batch(sample)[0] if len(sample) > 1 else sample
-        self.model.train()
-        with self._products():
-            while self.threads.trial is not None:
-                part = sample if self.threads.trial.sample else batch
-                with self.threads.probe(_tokens(part)):
-                    self._gradients(part)
-
-    @contextmanager
-    def _products(self) -> Iterator[None]:
-        """How matrix products are computed in this run."""
-        with nullcontext() if self.half else bypass_onednn(), unfused() if self.plain else nullcontext():
-            yield
-
-    def _advance(self) -> tuple[Tensor, int]:
-        self.epoch, self.at, batch, prepared = self.ahead.take(self.epoch, self.at, last=self.step + 1 >= self.total)
-        if not self.model.training:  # asked first, for to say it to every part takes longer than a small product
-            self.model.train()
-        set_rate(self.optimizers, self.rate)
-        loss = self._by_recording(batch, prepared)
-        if loss is None:
-            on_device = batch.to(self.world.device)
-            loss = self._update(lambda: self.world.summed(self._timed_gradients(on_device)))
-        self.step, self.at = self.step + 1, self.at + 1
-        self.average.stepped(self.step)
-        return loss, batch.total_tokens
-
-    def _by_recording(self, batch: Batch, prepared: Prepared | None) -> Tensor | None:
-        """The loss of an update that was, or will be, recorded; None where this step cannot be."""
-        if self.captured is None or prepared is None or self.halvings:
-            return None
-        self._seed()
-        self.moved = False
+@contextmanager
+def interruptible() -> Iterator[Callable[[], str | None]]:
+    """Inside, SIGINT and SIGTERM are recorded; yields a function that returns the first name."""
+    received: list[str] = []
+    old = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
         try:
-            return self.captured(*prepared, 1 / (batch.step_target_tokens + batch.step_pairs))
-        except torch.OutOfMemoryError:
-            if self.moved:  # some weights, perhaps; they would be moved twice
-                raise RegardError(
-                    f"memory ran out while weights were updated, at step {self.step + 1:,}; the last checkpoint is "
-                    "kept: lower train.batch_tokens, or the model's size, and use another --out"
-                ) from None
-            self.captured, self.ahead.prepare = None, None  # in parts, then
-            return None
+            record = lambda n, _: received.append(signal.Signals(n).name)  # noqa: E731
+            old[number] = signal.signal(number, record)
+        except ValueError:  # only the main thread may set handlers
+            break
+    try:
+        yield lambda: received[0] if received else None
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
-    def _seed(self) -> None:
-        torch.manual_seed(hash((self.settings.seed, self.step, self.world.rank)) & 0x7FFF_FFFF_FFFF_FFFF)
 
-    def _learn(self, lesson: TrainingBatch) -> Tensor:
-        """One update from a lesson, all of it on the device."""
+def train(settings: ResolvedSettings, dataset: Dataset, context: RunContext) -> TrainResult:
+    """Stage 5: train from the start or the last checkpoint to the end, saving the best bundle."""
+    loop = TrainingLoop(settings, dataset, context)
+    with interruptible() as interruption:
+        loop.run(interruption)
+    return TrainResult(loop.trainer.step, loop.progress)
 
-        def gradients() -> Tensor:
-            for optimizer in self.optimizers:
-                optimizer.zero_grad()
-            return self._part(lesson)
 
-        return self._update(gradients)
+class TrainingLoop:
+    """The training of one run, from the start or a checkpoint."""
 
-    def _update(self, gradients: Callable[[], Tensor]) -> Tensor:
-        """Find the gradients, shorten them, follow them; gives the loss."""
-        loss = gradients()
-        norm = whole(nn.utils.clip_grad_norm_(self.weights, self.settings.clip_norm))
-        on_gpu = self.world.device.type == "cuda"
-        self.moved = not (on_gpu and torch.cuda.is_current_stream_capturing())  # what is recorded does not happen yet
-        for optimizer in self.optimizers:
-            optimizer.step()
-        return torch.where(norm.isfinite() | ~loss.isfinite(), loss, norm)  # else it would show at the next step only
+    def __init__(self, settings: ResolvedSettings, dataset: Dataset, context: RunContext) -> None:
+        self.settings, self.dataset, self.context = settings, dataset, context
+        self.world, self.display, self.log = context.world, context.display, context.log
+        self.checkpoints = context.folder / "checkpoints"
+        size, rank = self.world.size, self.world.rank
+        self.batches = dataset.batches(settings.train, settings.batch_tokens, size, rank)
+        self.model = self._build_model()
+        self.losses = LossLog(self.batches, self.log, self.world)
+        self.threads = training_threads(self.world.device, size)
+        with self.world.first_process_first():  # rank 0 renames damaged checkpoints
+            saved = checkpoint.read(self.checkpoints)
+        self.world.barrier()
+        self.resumed = saved is not None
+        self.progress = Progress()
+        total = saved.progress["length"]["planned"] if saved else self._choose_total()
+        self.trainer = self._build_trainer(self.model, total)
+        if saved:
+            self.progress = Progress(**self.trainer.restore(saved))
+            if saved.warning:
+                self.display.message(saved.warning)
+        else:
+            self._save()  # so that a measured number of steps is never measured again
+        self.threads_reported = self.threads.count
+        minutes = settings.train.minutes
+        self.time_limit = None
+        if minutes is not None:
+            self.time_limit = TimeLimit(minutes, self.trainer.step, self.progress.seconds)
 
-    def _timed_gradients(self, batch: Batch) -> Tensor:
-        with self.threads.watch(_tokens(batch)):
-            return self._gradients(batch)
+    def run(self, interruption: Callable[[], str | None]) -> None:
+        """Train to the end. `interruption`: the name of a signal that was received, if any."""
+        if self.world.first:
+            resumed = self.resumed
+            report_start(self.trainer, self.dataset, self.settings, self.context, resumed=resumed)
+        trainer, progress = self.trainer, self.progress
+        settings = self.settings.train
+        saved_at = mark = time.monotonic()
+        while trainer.step < trainer.total and not progress.stopped:
+            self._step()
+            now = time.monotonic()
+            progress.seconds, mark = progress.seconds + now - mark, now
+            due = trainer.length.evaluation_due(trainer.step, settings.evaluations)
+            if not due and not self.losses.full:  # reading losses synchronises the GPU
+                continue
+            self._report_losses()  # raises before a loss that is not finite is evaluated or saved
+            total = self._total_within_time()
+            if due:
+                self._evaluate()
+            # Rank 0 decides for all processes: they save together, and clocks differ.
+            late = now - saved_at >= settings.checkpoint_seconds
+            decision = self.world.broadcast(
+                {"save": late, "signal": interruption(), "total": total}
+            )
+            name = decision["signal"]
+            if decision["total"] is not None:
+                trainer.length.move(trainer.step, decision["total"])
+            if due or decision["save"] or name is not None:
+                self._save()
+                saved_at = time.monotonic()
+            if name is not None:
+                self.log.write("interrupted", step=trainer.step, signal=name)
+                raise Interrupted(
+                    f"{name}: saved at step {trainer.step:,}; run the same command again to resume"
+                )
 
-    def _gradients(self, batch: Batch) -> Tensor:
-        """The gradients of a batch, in as many parts as memory needs."""
-        while True:
-            try:
-                self._seed()
-                for optimizer in self.optimizers:
-                    optimizer.zero_grad()
-                return sum((self._part(part) for part in self._parts(batch)), torch.zeros((), device=self.world.device))
-            except torch.OutOfMemoryError:
-                if self.world.size > 1:  # the others are already waiting for this one's gradients
-                    raise RegardError(
-                        f"memory ran out in process {self.world.rank} of {self.world.size} at step {self.step + 1:,}; "
-                        f"use more parts (train.gradient_accumulation = {2 ** (self.halvings + 1)}) or a smaller train.batch_tokens"
-                    ) from None
-                if 2**self.halvings >= len(batch):
-                    raise RegardError(
-                        f"one pair of {len(batch.source.values) + len(batch.target.values):,} tokens does not fit in "
-                        "memory; lower text.max_tokens or the model's size"
-                    ) from None
-                self.halvings += 1
-                torch.cuda.empty_cache()
+    def _step(self) -> None:
+        """One update, and what there is to report about it."""
+        trainer = self.trainer
+        trainer.tune()
+        if self.threads.count != self.threads_reported:
+            self._report_threads()
+        halvings, rate = trainer.halvings, trainer.rate
+        loss, tokens = trainer.advance()
+        if trainer.halvings > halvings and self.world.first:
+            parts = 2**trainer.halvings
+            self.display.message(
+                f"out of memory at step {trainer.step:,}: repeated it; "
+                f"steps are now computed in {parts} parts"
+            )
+            self.log.write("halved", step=trainer.step, parts=parts)
+        self.progress.tokens += tokens
+        place = trainer.step, trainer.epoch, trainer.epoch_step
+        self.losses.add(LossEntry(*place, loss, rate, self.progress.tokens))
 
-    def _parts(self, batch: Batch) -> list[Batch]:
-        """The batch cut in half so many times; among several processes equally often in each, for all must meet."""
-        parts = [batch]
-        for _ in range(self.halvings):
-            parts = [half for part in parts for half in (split_batch(part) if len(part) > 1 else (part,))]
-        missing = 2**self.halvings - len(parts) if self.world.size > 1 else 0
-        return parts + [_nothing(batch)] * missing
+    def _evaluate(self) -> None:
+        """Evaluate the averaged weights on the held-out set, and save the bundle if it is best."""
+        trainer, progress = self.trainer, self.progress
+        trainer.average.add_snapshot()
+        start = time.monotonic()
+        with trainer.average.applied():
+            model = self._full_model()
+            if self.world.first:
+                self._evaluate_first(model)
+        progress.since_best = self.world.broadcast(progress.since_best)
+        patience = self.settings.train.patience
+        if patience is not None and progress.since_best >= patience:
+            progress.stopped = f"no improvement in {progress.since_best} evaluations"
+        progress.evaluation_seconds = time.monotonic() - start
+        if self.time_limit is not None:
+            self.time_limit.paused += progress.evaluation_seconds
 
-    def _part(self, part: Batch | TrainingBatch) -> Tensor:
-        whole_here = self.world.size == 1 or self.settings.parallel != "fsdp"  # a shard is gathered inside only
-        with self._precision(), self.halves.fresh() if whole_here else nullcontext():
-            loss = self.objective(part)
-        (loss * self.world.size).backward()  # the exchange takes the mean over processes; this makes it the sum
-        return loss.detach()
+    def _evaluate_first(self, model: Model) -> None:
+        """What rank 0 does in an evaluation."""
+        step, progress = self.trainer.step, self.progress
+        check_finite(model, step)
+        values, samples = self.dataset.held_out.evaluate(model, self.world.device)
+        _, value, higher = metrics.primary_metric(values)
+        gain = 0.0
+        if progress.best is not None:
+            gain = value - progress.best if higher else progress.best - value
+        better = gain >= 0  # of equal results keep the later, which was trained longer
+        improved = gain > 0 or progress.best is None
+        progress.since_best = 0 if improved else progress.since_best + 1
+        progress.best = value if better else progress.best
+        progress.history = [*progress.history, {"step": step, **values}]
+        if better:
+            card = build_card(self.trainer, self.progress, self.dataset, self.settings, values)
+            card["command"] = [printable_name(word) for word in self.context.command]
+            held_out = self.dataset.held_out
+            made = bundle.Bundle(model, held_out.source, held_out.target, self.settings.model, card)
+            bundle.save(self.context.folder / "bundle", made)
+        self.display.evaluated(step, values, samples)
+        self.log.write("evaluated", step=step, metrics=values, samples=samples, best=better)
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.world.device.type, torch.bfloat16) if self.half else nullcontext()
-
-    def save(self, folder: Path) -> None:
-        """All that the rest of the run depends on, written by the first process; all must call it."""
-        state = {
-            "model": whole(dict(self.model.named_parameters())),
-            "optimizers": [whole(optimizer.state_dict()["state"]) for optimizer in self.optimizers],
-            "average": whole(self.average.state()),
-        }
-        if not self.world.first:
-            return
-        facts = {"step": self.step, "epoch": self.epoch, "at": self.at, "halvings": self.halvings, **self.facts}
-        facts["course"], facts["threads"] = asdict(self.course), self.threads.count
-        checkpoint.write(folder, f"step-{self.step}", state, facts)
-
-    def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Go on where `save` left off."""
-        weights = dict(self.model.named_parameters())
+    def _full_model(self) -> Model:
+        """The model with all weights gathered; every process must call it."""
+        if self.world.size == 1 or self.settings.train.parallel != "fsdp":
+            return self.model
+        weights, model = gather_full(dict(self.model.named_parameters())), self._build_model()
         with torch.no_grad():
-            for name, weight in saved.state["model"].items():
-                weights[name].copy_(like(weight, weights[name]))
-        for optimizer, state in zip(self.optimizers, saved.state["optimizers"], strict=True):
-            full = optimizer.state_dict()
-            owners = [weight for group in optimizer.param_groups for weight in group["params"]]
-            full["state"] = {
-                int(key): {name: like(value, owners[int(key)]) for name, value in kept.items()}
-                for key, kept in state.items()
-            }
-            rates = [group["lr"] for group in optimizer.param_groups]
-            optimizer.load_state_dict(full)
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate  # loading copied it
-        self.average.restore(saved.state["average"])
-        facts = dict(saved.facts)
-        self.step, self.epoch, self.at = (facts.pop(name) for name in ("step", "epoch", "at"))
-        self.halvings, self.course = facts.pop("halvings"), Course(**facts.pop("course"))
-        if isinstance(self.threads, ThreadTuner):
-            self.threads.restore(facts["threads"])
-        del facts["threads"]
-        self.facts = facts
+            for name, weight in model.named_parameters():
+                weight.copy_(weights[name])
+        return model
+
+    def _report_losses(self) -> None:
+        last = self.losses.read()
+        if last is None or not self.world.first:
+            return
+        step, total = self.trainer.step, self.trainer.total
+        seconds, minutes = self.progress.seconds, self.settings.train.minutes
+        left = seconds / step * (total - step)
+        if minutes is not None:
+            left = TIME_SHARE * 60 * minutes - seconds
+        speed = self.progress.tokens / seconds
+        self.display.step(StepStatus(step, total, self.losses.average, last.rate, speed, left))
+
+    def _report_threads(self) -> None:
+        """Report the new number of threads, and save it: a resumed run starts with the same."""
+        count, step = self.threads.count, self.trainer.step
+        rates = {n: round(rate) for n, rate in self.threads.rates.items()}
+        speeds = ", ".join(f"{rate:,} with {n}" for n, rate in rates.items())
+        self.display.message(f"CPU threads: {count} from step {step + 1:,} on; tokens/s: {speeds}")
+        self.log.write("threads", step=step, count=count, rates=rates)
+        self.threads_reported = count
+        self._report_losses()
+        self._save()
+
+    def _save(self) -> None:
+        self.trainer.save(self.checkpoints, asdict(self.progress))
+        self.world.barrier()
+
+    def _build_model(self) -> Model:
+        torch.manual_seed(self.settings.train.seed)
+        held_out = self.dataset.held_out
+        sizes = len(held_out.source), len(held_out.target)
+        return build(self.settings.model, *sizes).to(self.world.device)
+
+    def _build_trainer(self, model: Model, total: int) -> Trainer:
+        train = self.settings.train
+        assert train.learning_rate is not None
+        options = {"rate": train.learning_rate, "threads": self.threads}
+        return Trainer(model, self.batches, train, total, self.world, **options)
+
+    def _total_within_time(self) -> int | None:
+        """A new last step if the measured speed asks for one."""
+        if self.time_limit is None:
+            return None
+        trainer, progress = self.trainer, self.progress
+        evaluations = max(1, self.settings.train.evaluations - len(progress.history))
+        reserved = progress.evaluation_seconds * evaluations
+        return self.time_limit.total(trainer.length, trainer.step, progress.seconds, reserved)
+
+    def _choose_total(self) -> int:
+        """The number of steps: as requested, or as many as fit in the minutes at present speed."""
+        train = self.settings.train
+        if train.steps is not None:
+            return train.steps
+        if train.minutes is None:
+            assert train.epochs is not None
+            return max(1, round(train.epochs * self.batches.steps(0)))
+        per_step = measure_step_seconds(lambda: self._build_trainer(self._build_model(), 1_000))
+        start = time.perf_counter()
+        if self.world.first:
+            self.dataset.held_out.evaluate(self._build_model(), self.world.device)
+        seconds = time.perf_counter() - start
+        training = 60 * train.minutes * TIME_SHARE - seconds * train.evaluations
+        total = max(1, int(training / per_step))
+        total, self.progress.evaluation_seconds = self.world.broadcast((total, seconds))
+        return total
 
 
-def _captured(trainer: Trainer) -> Captured | None:
-    """What learns by recordings, where that can be: one GPU, a Transformer, a step in one part."""
-    world, settings = trainer.world, trainer.settings
-    if world.device.type != "cuda" or world.size > 1 or trainer.halvings or not isinstance(trainer.model, Transformer):
-        return None
-    if not fusible(trainer.weights[0]) or trainer.model.settings.attention_backend not in ("auto", "triton"):
-        return None
-    batch_tokens, device = trainer.batches.batch_tokens, world.device
-    return Captured(trainer._learn, batch_tokens=batch_tokens, device=device, replay=settings.cuda_graphs)
-
-
-def _tokens(batch: Batch) -> int:
-    return len(batch.source.values) + len(batch.target.values)
-
-
-def _nothing(batch: Batch) -> Batch:
-    """No pairs, of the same step."""
-    none = Ragged(batch.source.values[:0], batch.source.offsets[:1])
-    return replace(batch, source=none, target=none, indices=batch.indices[:0])
-
-
-def seconds_a_step(make: Callable[[], Trainer], steps: int = 24) -> float:
-    """How long an update takes, measured on a throw-away trainer over the first batches; its first steps warm up."""
-    trainer = make()
+def measure_step_seconds(build: Callable[[], Trainer], steps: int = 24) -> float:
+    """Seconds per update, measured on a temporary trainer after some steps of warm-up."""
+    trainer = build()
     trainer.tune()
     for _ in range(4):
         loss, _ = trainer.advance()
-    if trainer.captured:  # a shape is recorded when it comes again
+    if trainer.graph_step:  # the second batch of a shape is captured
         for _ in range(2):
-            trainer.epoch, trainer.at = 0, 0
+            trainer.epoch, trainer.epoch_step = 0, 0
             for _ in range(steps):
                 loss, _ = trainer.advance()
-        trainer.epoch, trainer.at = 0, 0
-    float(loss)  # a GPU has finished only when it is asked for a number
+        trainer.epoch, trainer.epoch_step = 0, 0
+    float(loss)  # waits for the GPU
     start = time.perf_counter()
     for _ in range(steps):
         loss, _ = trainer.advance()

@@ -1,4 +1,4 @@
-"""Losses: those of the latest steps, looked at together, for to ask a GPU is to wait for it."""
+"""The loss log: losses of recent steps, read together because each read synchronises the GPU."""
 
 from __future__ import annotations
 
@@ -11,57 +11,61 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.text import Batches
 from regard.train.distributed import World
-from regard.train.journal import Journal
+from regard.train.run_log import RunLog
 
-TOGETHER = {"cuda": 16}  # steps; elsewhere each is looked at when it is done
-TOLD = 20  # steps between two that the journal tells of
+READ_EVERY = {"cuda": 16}  # steps; on other devices each loss is read at once
+LOG_EVERY = 20  # steps
 
 
-class Look(NamedTuple):
-    """A step as it is looked at later: where it stood, its loss, its rate, the tokens so far."""
+class LossEntry(NamedTuple):
+    """A completed step whose loss may still be on the GPU."""
 
     step: int
     epoch: int
-    at: int
+    epoch_step: int
     loss: Tensor
     rate: float
     tokens: int
 
 
-class Losses:
-    """Losses that nobody has looked at yet, and what those before were like (`smooth`)."""
+class LossLog:
+    """Losses not read yet, and the moving average of those before (`average`)."""
 
-    def __init__(self, batches: Batches, journal: Journal, here: World) -> None:
-        self.batches, self.journal, self.here = batches, journal, here
-        self.smooth = math.nan
-        self.waiting: list[Look] = []
+    def __init__(self, batches: Batches, log: RunLog, world: World) -> None:
+        self.batches, self.log, self.world = batches, log, world
+        self.average = math.nan
+        self.pending: list[LossEntry] = []
 
-    def add(self, look: Look) -> None:
-        """One more step is done, or will be when the GPU comes to it."""
-        self.waiting.append(look)
+    def add(self, entry: LossEntry) -> None:
+        """Add a step."""
+        self.pending.append(entry)
 
     @property
-    def enough(self) -> bool:
-        """Whether it is time to look."""
-        return len(self.waiting) >= TOGETHER.get(self.here.device.type, 1)
+    def full(self) -> bool:
+        """Whether it is time to read the losses."""
+        return len(self.pending) >= READ_EVERY.get(self.world.device.type, 1)
 
-    def look(self) -> Look | None:
-        """Ask for all that wait; the first that went wrong ends the run. Gives the last of them."""
-        looks, self.waiting = self.waiting, []
-        if not looks:
+    def read(self) -> LossEntry | None:
+        """Read all pending losses and return the last; raises at one that is not finite."""
+        entries, self.pending = self.pending, []
+        if not entries:
             return None
-        for look, value in zip(looks, torch.stack([look.loss for look in looks]).tolist(), strict=True):
-            if not math.isfinite(value):
-                self._stop(look, value)
-            self.smooth = value if math.isnan(self.smooth) else 0.98 * self.smooth + 0.02 * value
-            if self.here.first and look.step % TOLD == 0:
-                self.journal.write("step", step=look.step, loss=value, rate=look.rate, tokens=look.tokens)
-        return looks[-1]
+        losses = torch.stack([entry.loss for entry in entries]).tolist()
+        for entry, loss in zip(entries, losses, strict=True):
+            if not math.isfinite(loss):
+                self._stop(entry, loss)
+            first = math.isnan(self.average)
+            self.average = loss if first else 0.98 * self.average + 0.02 * loss
+            if self.world.first and entry.step % LOG_EVERY == 0:
+                fields = {"loss": loss, "rate": entry.rate, "tokens": entry.tokens}
+                self.log.write("step", step=entry.step, **fields)
+        return entries[-1]
 
-    def _stop(self, look: Look, value: float) -> None:
-        batch = self.batches.plan(look.epoch).batch(look.at - 1)[:8].tolist()
-        self.journal.write("not finite", step=look.step, loss=str(value), pairs=batch)
+    def _stop(self, entry: LossEntry, loss: float) -> None:
+        pairs = self.batches.plan(entry.epoch).batch(entry.epoch_step - 1)[:8].tolist()
+        self.log.write("not finite", step=entry.step, loss=str(loss), pairs=pairs)
         raise RegardError(
-            f"the loss became {value} at step {look.step:,} (epoch {look.epoch}, pairs {batch} …); the last "
-            "good checkpoint is kept: lower train.learning_rate, or train.clip_norm, and use another --out"
+            f"the loss became {loss} at step {entry.step:,} (epoch {entry.epoch}, pairs {pairs} …);"
+            " the last good checkpoint is kept: lower train.learning_rate or train.clip_norm and "
+            "use another --out"
         )

@@ -1,4 +1,4 @@
-"""The objective: how surprised the model is by what it should say, with smoothed labels."""
+"""The training objective: label-smoothed cross-entropy, with R-Drop on request."""
 
 from __future__ import annotations
 
@@ -13,45 +13,61 @@ from regard.text import Batch, TrainingBatch
 
 
 class Objective(nn.Module):
-    """The mean cross-entropy of a step, label-smoothed (Szegedy et al. 2016, §7), end symbols included.
+    """Mean cross-entropy per target token (end symbols included) with label smoothing
+    (Szegedy et al. 2016, §7).
 
-    Each token counts its share of the whole step: parts of a step, on one machine or several, add up to the same mean.
-    With `consistency` α each lesson is read twice, with other dropout, and the two answers p and q are pulled together
-    (R-Drop, Liang et al. 2021): the mean of both losses plus α/4 · (KL(p‖q) + KL(q‖p)).
+    Each token is weighted by 1 / (tokens of the whole step), so that the losses of parts of a step,
+    on one machine or several, add up to the mean. With `rdrop` = α, each batch is run twice with
+    different dropout masks and the distributions p and q are pulled together (R-Drop,
+    Liang et al. 2021): the mean of both losses plus α/4 · (KL(p‖q) + KL(q‖p)).
     """
 
     def __init__(self, model: Model, *, label_smoothing: float = 0.0, rdrop: float = 0.0) -> None:
         super().__init__()
-        self.model, self.label_smoothing, self.rdrop = model, label_smoothing, rdrop
+        self.model, self.rdrop = model, rdrop
+        self.label_smoothing = label_smoothing
 
     def forward(self, batch: Batch | TrainingBatch) -> Tensor:
-        lesson = batch if isinstance(batch, TrainingBatch) else TrainingBatch.from_batch(batch)
-        if self.rdrop and self.model.training:  # in one pass: on a GPU small models wait for launches
-            read = self.model.read(lesson.source.twice(), lesson.prefix.twice()).values.chunk(2)
+        training_batch = (
+            batch if isinstance(batch, TrainingBatch) else TrainingBatch.from_batch(batch)
+        )
+        if self.rdrop and self.model.training:
+            # In one forward pass: small models on a GPU are limited by kernel launches.
+            both = self.model.read(training_batch.source.twice(), training_batch.prefix.twice())
+            vectors = both.values.chunk(2)
         else:
-            read = (self.model.read(lesson.source, lesson.prefix).values,)
+            vectors = (self.model.read(training_batch.source, training_batch.prefix).values,)
         output = getattr(self.model, "output", None)
-        if fusible(read[0]) and isinstance(output, Output):  # all logits at once would be the largest thing in memory
+        if fusible(vectors[0]) and isinstance(output, Output):  # never materialises all logits
             from regard.kernels.linear_cross_entropy import surprise
 
-            told = {"label_smoothing": self.label_smoothing, "rdrop": self.rdrop}
-            return surprise(list(read), output.table, lesson.labels, lesson.token_weight, **told)
-        logits = [self.model.project(vectors).float() for vectors in read]
-        losses = [
-            F.cross_entropy(
-                z, lesson.labels, label_smoothing=self.label_smoothing, reduction="sum", ignore_index=IGNORED
+            options = {"label_smoothing": self.label_smoothing, "rdrop": self.rdrop}
+            return surprise(
+                list(vectors),
+                output.table,
+                training_batch.labels,
+                training_batch.token_weight,
+                **options,
             )
-            for z in logits
-        ]
+        logits = [self.model.project(some).float() for some in vectors]
+        losses = [self._cross_entropy(some, training_batch.labels) for some in logits]
         total = sum(losses, start=losses[0].new_zeros(())) / len(losses)
         if len(logits) == 2:
-            total = total + self.rdrop / 4 * apart(logits[0], logits[1], lesson.labels != IGNORED)
-        return total * lesson.token_weight
+            counted = training_batch.labels != IGNORED
+            total = total + self.rdrop / 4 * symmetric_kl(logits[0], logits[1], counted)
+        return total * training_batch.token_weight
+
+    def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The sum over all target tokens."""
+        options = {"label_smoothing": self.label_smoothing, "ignore_index": IGNORED}
+        return F.cross_entropy(logits, targets, reduction="sum", **options)
 
 
-def apart(
-    one: Float[Tensor, "token vocabulary"], other: Float[Tensor, "token vocabulary"], heard: Tensor
+def symmetric_kl(
+    one: Float[Tensor, "token vocabulary"],
+    other: Float[Tensor, "token vocabulary"],
+    counted: Tensor,
 ) -> Float[Tensor, ""]:
-    """KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q), over all tokens that are heard."""
+    """KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q), summed over the counted tokens."""
     p, q = one.log_softmax(-1), other.log_softmax(-1)
-    return (((p.exp() - q.exp()) * (p - q)).sum(-1) * heard).sum()
+    return (((p.exp() - q.exp()) * (p - q)).sum(-1) * counted).sum()

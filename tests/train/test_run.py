@@ -28,8 +28,14 @@ def test_numbers_without_end_are_refused(name: str, value: str):
 @pytest.mark.parametrize("device", ["tpu", "meta", "foo:1"])
 def test_a_device_that_is_not_here_is_one_line(tmp_path, capsys, device: str):
     data = written(tmp_path / "pairs.tsv")
-    _, said = regard(capsys, *arguments(data, tmp_path / "out", "--steps", "2", "--device", device), code=2)
-    assert said.strip().splitlines()[-1].endswith(f"device {device!r} is not available; use cpu or cuda")
+    _, said = regard(
+        capsys, *arguments(data, tmp_path / "out", "--steps", "2", "--device", device), code=2
+    )
+    assert (
+        said.strip()
+        .splitlines()[-1]
+        .endswith(f"device {device!r} is not available; use cpu or cuda")
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -51,5 +57,5 @@ def test_a_bundle_that_was_moved_is_said(tmp_path):
     asked = job(written(tmp_path / "pairs.tsv"), tmp_path / "out")
     run(asked, Quiet())
     (tmp_path / "out/bundle").rename(tmp_path / "elsewhere")
-    with pytest.raises(RegardError, match="this run is done and its bundle was moved"):
+    with pytest.raises(RegardError, match="this run is finished and its bundle was moved"):
         run(asked, Quiet())

@@ -5,36 +5,40 @@ from itertools import pairwise
 
 import pytest
 
-from regard.train import run as runs
+from regard.train import loop
 from regard.train.checkpoint import read
-from regard.train.loop import Trainer
-from regard.train.run_length import Course
-from regard.train.schedule import share
+from regard.train.run import run
+from regard.train.schedule import RunLength, rate_factor
+from regard.train.trainer import Trainer
 from tests.commands.small import Quiet, job, written
 
 
-@pytest.mark.parametrize(("total", "times"), [(20, 6), (100, 3), (7, 7), (1, 1), (5, 9), (1_937, 4), (10**7 + 1, 13)])
+@pytest.mark.parametrize(
+    ("total", "times"), [(20, 6), (100, 3), (7, 7), (1, 1), (5, 9), (1_937, 4), (10**7 + 1, 13)]
+)
 def test_an_end_that_stays_counts_in_whole_steps(total: int, times: int):
-    course, some = Course(total, total), range(1, min(total, 3_000) + 1)
-    assert [course.at(step) for step in some] == list(some)
+    length, some = RunLength(total, total), range(1, min(total, 3_000) + 1)
+    assert [length.completed(step) for step in some] == list(some)
     due = [step * times // total > (step - 1) * times // total for step in some]
-    assert [course.due(step, times) for step in some] == due
+    assert [length.evaluation_due(step, times) for step in some] == due
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_wherever_the_end_moves_the_rate_has_no_jump_and_evaluations_are_spread(seed: int):
     draw = random.Random(seed)
-    course, step, rates, due = Course(1_000, 1_000), 0, [], []
-    while step < course.total:
-        rates.append(share("linear", course.at(step), 50, course.planned))
+    length, step, rates, due = RunLength(1_000, 1_000), 0, [], []
+    while step < length.total:
+        rates.append(rate_factor("linear", length.completed(step), 50, length.planned))
         step += 1
-        if course.due(step, 10):
-            due.append(course.at(step))
-        if draw.random() < 0.02 and course.at(step) < 950:
-            course.move(step, step + round((1_000 - course.at(step)) * draw.uniform(0.4, 2)))
-    assert course.at(step) == pytest.approx(1_000)
+        if length.evaluation_due(step, 10):
+            due.append(length.completed(step))
+        if draw.random() < 0.02 and length.completed(step) < 950:
+            length.move(step, step + round((1_000 - length.completed(step)) * draw.uniform(0.4, 2)))
+    assert length.completed(step) == pytest.approx(1_000)
     slopes = [after - before for before, after in pairwise(rates)]
-    assert all(-2.6 / 950 <= slope <= 2.6 / 50 for slope in slopes)  # what is left, in 0.4 times as many steps
+    assert all(
+        -2.6 / 950 <= slope <= 2.6 / 50 for slope in slopes
+    )  # what is left, in 0.4 times as many steps
     assert due == pytest.approx([100 * (1 + number) for number in range(10)], abs=2.6)
 
 
@@ -57,15 +61,15 @@ def test_a_machine_that_changes_its_speed_ends_in_time(tmp_path, monkeypatch, la
         machine.pace = later if machine.steps >= 15 else 1.0
         return advance(trainer)
 
-    monkeypatch.setattr(runs, "time", machine)
-    monkeypatch.setattr(runs, "seconds_a_step", lambda make: 1.0)
+    monkeypatch.setattr(loop, "time", machine)
+    monkeypatch.setattr(loop, "measure_step_seconds", lambda make: 1.0)
     monkeypatch.setattr(Trainer, "advance", slow)
     data = written(tmp_path / "pairs.tsv")
     timed = job(data, tmp_path / "run", minutes=1, evaluations=3, checkpoint_seconds=5.0)
-    card = runs.run(timed, view := Quiet())
+    card = run(timed, view := Quiet())
     assert machine.now == pytest.approx(60 * 0.97, abs=max(2.5, 2 * later))
     assert card["steps"] <= machine.steps == pytest.approx(expected, abs=3)
-    course = Course(**read(tmp_path / "run/checkpoints").facts["course"])
-    assert course.planned == 58
-    assert course.total == machine.steps
+    length = RunLength(**read(tmp_path / "run/checkpoints").progress["length"])
+    assert length.planned == 58
+    assert length.total == machine.steps
     assert len(view.losses) == machine.steps

@@ -13,9 +13,8 @@ from regard.ragged import Ragged
 from regard.text import Batch, Batches, StaticShape
 from regard.text.bucketing import plan_batches
 from regard.train.distributed import World
-from regard.train.graph_step import Captured
-from regard.train.loop import Trainer
-from regard.train.prefetch import Ahead
+from regard.train.graph_step import GraphStep, Prefetcher
+from regard.train.trainer import Trainer
 
 CPU = torch.device("cpu")
 
@@ -31,10 +30,13 @@ class Three(Batches):
         self.made = []
         for _ in range(3):
             sizes = torch.randint(1, 9, (2, 6), generator=random).tolist()
-            sides = [Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side]) for side in sizes]
+            sides = [
+                Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side])
+                for side in sizes
+            ]
             self.made.append(Batch(*sides, torch.arange(6), 6, sum(sizes[1]), sum(sizes[0])))
 
-    def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
+    def next_batch(self, epoch: int, step: int) -> tuple[int, int, Batch]:
         epoch, step = (epoch, step) if step < 3 else (epoch + 1, 0)
         self.asked.append((epoch, step))
         return epoch, step, self.made[step]
@@ -43,20 +45,26 @@ class Three(Batches):
 def trainer() -> Trainer:
     torch.manual_seed(2)
     model = build(
-        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0), 12, 12
+        TransformerSettings(
+            width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0
+        ),
+        12,
+        12,
     )
     return Trainer(model, Three(), TrainSettings(), 20, World(1, 0, CPU), rate=1e-2)
 
 
 def test_updates_from_filled_lessons_are_those_from_batches():
     plain, full = trainer(), trainer()
-    full.captured = Captured(full._learn, batch_tokens=100, device=CPU, replay=False)
-    full.ahead = Ahead(full.batches, full.captured.prepared)
+    full.graph_step = GraphStep(full._update_from, batch_tokens=100, device=CPU, replay=False)
+    full.prefetcher = Prefetcher(full.batches, full.graph_step.pack)
     for _ in range(7):
         torch.testing.assert_close(full.advance()[0], plain.advance()[0], atol=1e-5, rtol=0)
-    assert (full.epoch, full.at) == (plain.epoch, plain.at) == (2, 1)
-    assert 0 < len(full.captured.slots) <= 3
-    for (name, ours), theirs in zip(full.model.named_parameters(), plain.model.parameters(), strict=True):
+    assert (full.epoch, full.epoch_step) == (plain.epoch, plain.epoch_step) == (2, 1)
+    assert 0 < len(full.graph_step.buffers) <= 3
+    for (name, ours), theirs in zip(
+        full.model.named_parameters(), plain.model.parameters(), strict=True
+    ):
         if not name.endswith("keys.bias"):  # its gradient is rounding and nothing else
             torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=0, msg=name)
 
@@ -64,16 +72,20 @@ def test_updates_from_filled_lessons_are_those_from_batches():
 def test_a_slot_holds_the_latest_lesson_and_nothing_of_the_one_before():
     seen = []
     batches = Three()
-    captured = Captured(
-        lambda lesson: seen.append(lesson.source.lengths.tolist()) or torch.zeros(()), batch_tokens=9_000, device=CPU
+    graph_step = GraphStep(
+        lambda batch: seen.append(batch.source.lengths.tolist()) or torch.zeros(()),
+        batch_tokens=9_000,
+        device=CPU,
     )
-    captured.replay = False
+    graph_step.replay = False
     for batch in batches.made:
-        prepared = captured.prepared(batch)
+        prepared = graph_step.pack(batch)
         assert prepared is not None
-        captured(*prepared, 0.1)
-    assert len(captured.slots) == 1  # coarse grains: one shape for all
-    assert [lengths[:6] for lengths in seen] == [(batch.source.lengths + 1).tolist() for batch in batches.made]
+        graph_step(*prepared, 0.1)
+    assert len(graph_step.buffers) == 1  # coarse grains: one shape for all
+    assert [lengths[:6] for lengths in seen] == [
+        (batch.source.lengths + 1).tolist() for batch in batches.made
+    ]
 
 
 def test_shapes_are_few_however_many_batches_come():
@@ -81,14 +93,16 @@ def test_shapes_are_few_however_many_batches_come():
     random = np.random.default_rng(1)
     source = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, 60_000)), 5, 60).astype(np.int64)
     target = np.clip(np.rint(source * random.lognormal(0, 0.15, 60_000)), 5, 60).astype(np.int64)
-    captured = Captured(lambda lesson: lesson.token_weight, batch_tokens=12_000, device=CPU, replay=False)
+    graph_step = GraphStep(
+        lambda batch: batch.token_weight, batch_tokens=12_000, device=CPU, replay=False
+    )
     seen, steps, after = set(), 0, []
     for epoch in range(4):
         made = plan_batches(source, target, batch_tokens=12_000, seed=1, epoch=epoch)
         for step in range(len(made)):
             sides = [_blank(lengths[made.batch(step)]) for lengths in (source, target)]
             batch = Batch(*sides, torch.arange(len(sides[0])), 1, 1, 1)
-            seen.add(StaticShape.from_batch(batch, captured.grain))
+            seen.add(StaticShape.from_batch(batch, graph_step.granularity))
             steps += 1
         after.append(len(seen))
     assert steps > 1_000
@@ -107,17 +121,17 @@ def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_don
     def no_memory(*given: object) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    run.captured = Captured(no_memory, batch_tokens=100, device=CPU, replay=False)
-    run.ahead = Ahead(run.batches, run.captured.prepared)
+    run.graph_step = GraphStep(no_memory, batch_tokens=100, device=CPU, replay=False)
+    run.prefetcher = Prefetcher(run.batches, run.graph_step.pack)
     assert torch.equal(run.advance()[0], other.advance()[0])
-    assert run.captured is None
+    assert run.graph_step is None
     assert torch.equal(run.advance()[0], other.advance()[0])
 
 
 def test_memory_that_runs_out_between_two_optimizers_ends_the_run(monkeypatch: pytest.MonkeyPatch):
     run = trainer()
-    run.captured = Captured(run._learn, batch_tokens=100, device=CPU, replay=False)
-    run.ahead = Ahead(run.batches, run.captured.prepared)
+    run.graph_step = GraphStep(run._update_from, batch_tokens=100, device=CPU, replay=False)
+    run.prefetcher = Prefetcher(run.batches, run.graph_step.pack)
     assert len(run.optimizers) > 1
 
     def no_memory() -> None:
@@ -130,21 +144,23 @@ def test_memory_that_runs_out_between_two_optimizers_ends_the_run(monkeypatch: p
 
 def test_the_next_batch_is_prepared_while_this_one_is_learned():
     batches = Three()
-    ahead = Ahead(batches, lambda batch: (StaticShape(1, 1, 1, 16, 16), batch.source.values))
-    epoch, step, batch, prepared = ahead.take(0, 2)
+    prefetcher = Prefetcher(
+        batches, lambda batch: (StaticShape(1, 1, 1, 16, 16), batch.source.values)
+    )
+    epoch, step, batch, prepared = prefetcher.take(0, 2)
     assert (epoch, step) == (0, 2)
     assert prepared is not None
     assert prepared[1] is batch.source.values
-    assert ahead._next is not None
-    ahead._next[2].result()
+    assert prefetcher._next is not None
+    prefetcher._next[2].result()
     assert batches.asked == [(0, 2), (1, 0)]  # the next epoch's first
-    assert ahead.take(0, 3)[:2] == (1, 0)
-    ahead.take(0, 1, last=True)  # elsewhere than foreseen: what was prepared is dropped
-    assert ahead._next is None
+    assert prefetcher.take(0, 3)[:2] == (1, 0)
+    prefetcher.take(0, 1, last=True)  # elsewhere than foreseen: what was prepared is dropped
+    assert prefetcher._next is None
 
 
 def test_without_a_way_to_prepare_nothing_is_done_before_it_is_asked_for():
     batches = Three()
-    ahead = Ahead(batches, None)
-    assert ahead.take(0, 0)[3] is None
+    prefetcher = Prefetcher(batches, None)
+    assert prefetcher.take(0, 0)[3] is None
     assert batches.asked == [(0, 0)]

@@ -11,7 +11,14 @@ import pytest
 from rich.console import Console
 
 from regard.terminal import format_duration, sanitize
-from regard.train.view import Guarded, Live, Pace, Plain, View, live
+from regard.train.display import (
+    Display,
+    LineDisplay,
+    SafeDisplay,
+    StepStatus,
+    TerminalDisplay,
+    open_display,
+)
 from tests.terminal import shown
 
 SAMPLES = [
@@ -23,13 +30,13 @@ SAMPLES = [
 METRICS = {"ser": 8.254, "wer": 33.1, "count": 1200, "bleu_signature": "nrefs:1"}
 
 
-def trained(view: View, tick=lambda: None) -> None:
+def trained(view: Display, tick=lambda: None) -> None:
     view.started({"model": "transformer", "parameters": 240_000})
     for step in range(1, 31):
-        view.step(Pace(step, 1500, 2.5 / step, 1e-3, 12_345.6, 125.0))
+        view.step(StepStatus(step, 1500, 2.5 / step, 1e-3, 12_345.6, 125.0))
         tick()
     view.evaluated(30, METRICS, SAMPLES)
-    view.said("memory ran out; the batch is halved")
+    view.message("memory ran out; the batch is halved")
     view.finished({"ser": 8.254, "bundle": "sounds"})
 
 
@@ -50,9 +57,9 @@ step 1 of 1,500 (0 %), loss 2.5000, rate 1.00e-03, 12,346 tokens/s, 2 min 05 s l
 step 11 of 1,500 (1 %), loss 0.2273, rate 1.00e-03, 12,346 tokens/s, 2 min 05 s left
 step 21 of 1,500 (1 %), loss 0.1190, rate 1.00e-03, 12,346 tokens/s, 2 min 05 s left
 step 30: ser 8.25, wer 33.10, count 1,200
-  hello → HH AH L OW (right)
-  [red]gnome[/] → G N OW M (true: N OW M)
-  esc�[2J → �x (true: y)
+  hello → HH AH L OW (correct)
+  [red]gnome[/] → G N OW M (reference: N OW M)
+  esc�[2J → �x (reference: y)
 memory ran out; the batch is halved
 ser: 8.25
 bundle: sounds
@@ -61,78 +68,89 @@ bundle: sounds
 
 def test_plain_lines_to_the_letter():
     file, clock = io.StringIO(), Clock()
-    with Plain(file, clock=clock) as view:
+    with LineDisplay(file, clock=clock) as view:
         trained(view, clock.tick)
     assert file.getvalue() == PLAIN
 
 
 def test_time_left_may_be_unknown():
     file = io.StringIO()
-    Plain(file).step(Pace(1, 10, 1.0, 0.1, 5.0))
+    LineDisplay(file).step(StepStatus(1, 10, 1.0, 0.1, 5.0))
     assert file.getvalue() == "step 1 of 10 (10 %), loss 1.0000, rate 1.00e-01, 5 tokens/s\n"
 
 
 def test_an_ascii_terminal_gets_question_marks():
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii")
-    Plain(file).said("é → ə")
+    LineDisplay(file).message("é → ə")
     assert raw.getvalue() == b"? ? ?\n"
 
 
 def test_no_terminal_means_plain_lines_and_no_control_characters():
     file = io.StringIO()
-    with live(file) as view:
-        assert isinstance(view.inside, Plain)
+    with open_display(file) as view:
+        assert isinstance(view.inner, LineDisplay)
         trained(view)
     assert not re.search(r"[^\n\x20-\x7e→�]", file.getvalue())
 
 
 def recorded(**options) -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options)
+    return Console(
+        file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options
+    )
 
 
 def test_the_live_picture():
     console = recorded()
-    view = Live(console)
+    view = TerminalDisplay(console)
     view.started({"parameters": 240_000})
-    view.step(Pace(750, 1500, 1.25, 1e-3, 12_345.6, 61.0))
+    view.step(StepStatus(750, 1500, 1.25, 1e-3, 12_345.6, 61.0))
     view.evaluated(700, METRICS, SAMPLES)
     view.close()
     with console.capture() as capture:
-        console.print(view.picture())
+        console.print(view.render())
     lines = [line.rstrip() for line in capture.get().splitlines()]
     assert re.fullmatch(r"━{35} +750/1,500", lines[0])
     assert len(lines[0]) == 80
     assert lines[1] == "loss 1.2500 · rate 1.00e-03 · 12,346 tokens/s · 1 min 01 s left"
     assert lines[2] == "step 700: ser 8.25, wer 33.10, count 1,200"
-    assert [line.split("  ")[0] for line in lines[3:]] == ["source", "hello", "[red]gnome[/]", "esc�[2J"]
+    assert [line.split("  ")[0] for line in lines[3:]] == [
+        "source",
+        "hello",
+        "[red]gnome[/]",
+        "esc�[2J",
+    ]
     assert re.fullmatch(r"\[red\]gnome\[/\] +G N OW M +N OW M", lines[5])
 
 
 def test_wrong_answers_are_red_and_right_ones_green():
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="standard")
-    view = Live(console)
+    view = TerminalDisplay(console)
     view.evaluated(1, {}, SAMPLES)
-    console.print(view.picture())
+    console.print(view.render())
     assert "\x1b[32mHH AH L OW" in console.file.getvalue()
     assert "\x1b[31mG N OW M" in console.file.getvalue()
 
 
 def test_what_is_said_stays_above_the_picture():
     console = recorded()
-    with Live(console) as view:
+    with TerminalDisplay(console) as view:
         trained(view)
     text = console.export_text()
-    assert text.index("parameters: 240,000") < text.index("memory ran out") < text.index("bundle: sounds")
+    assert (
+        text.index("parameters: 240,000")
+        < text.index("memory ran out")
+        < text.index("bundle: sounds")
+    )
 
 
 def test_the_picture_is_drawn_only_as_often_as_eyes_follow(monkeypatch):
     clock = Clock()
-    view = Live(recorded(), every=10.0, clock=clock)
+    view = TerminalDisplay(recorded(), every=10.0, clock=clock)
     drawn = []
     monkeypatch.setattr(view._screen, "refresh", lambda: drawn.append(clock.now))
     for step in range(30):
-        view.step(Pace(step, 30, 1.0, 1.0, 1.0))
+        view.step(StepStatus(step, 30, 1.0, 1.0, 1.0))
         clock.tick()
     assert drawn == [100.0, 110.0, 120.0]
 
@@ -145,7 +163,7 @@ def test_the_cursor_comes_back_whatever_happens(error):
     console = recorded()
 
     def interrupted():
-        with Live(console) as view:
+        with TerminalDisplay(console) as view:
             view.started({})
             raise error
 
@@ -155,12 +173,12 @@ def test_the_cursor_comes_back_whatever_happens(error):
     assert console.file.getvalue().rindex(SHOWN) > console.file.getvalue().rindex(HIDDEN)
 
 
-class Broken(Plain):
+class Broken(LineDisplay):
     """A view that fails like nothing anyone thought of."""
 
     closed = 0
 
-    def said(self, text):
+    def message(self, text):
         raise ZeroDivisionError
 
     def close(self):
@@ -171,9 +189,9 @@ class Broken(Plain):
 def test_a_failing_view_goes_silent_and_is_closed_once():
     file = io.StringIO()
     broken = Broken(file)
-    with Guarded(broken, file) as view:
-        view.said("a")
-        view.said("b")
+    with SafeDisplay(broken, file) as view:
+        view.message("a")
+        view.message("b")
         trained(view)
     assert file.getvalue() == ""
     assert broken.closed == 1
@@ -181,30 +199,30 @@ def test_a_failing_view_goes_silent_and_is_closed_once():
 
 def test_a_closed_file_does_not_end_a_run():
     file = io.StringIO()
-    view = live(file)
+    view = open_display(file)
     file.close()
     with view:
         trained(view)
-    assert view.inside is None
+    assert view.inner is None
 
 
 def test_ctrl_c_is_not_swallowed():
-    class Interrupted(Plain):
-        def said(self, text):
+    class Interrupted(LineDisplay):
+        def message(self, text):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Guarded(Interrupted(io.StringIO()), io.StringIO()).said("x")
+        SafeDisplay(Interrupted(io.StringIO()), io.StringIO()).message("x")
 
 
 SCRIPT = """
 import sys
-from regard.train.view import live
-with live(sys.stdout) as view:
+from regard.train.display import open_display
+with open_display(sys.stdout) as view:
     view.started({"parameters": 1})
     sys.stdin.readline()
     for step in range(9):
-        view.said("x")
+        view.message("x")
     view.evaluated(1, {"ser": 1.0}, [("a", "b", "c")])
     view.finished({})
 print("what others print must not fail either", flush=True)
@@ -214,7 +232,10 @@ print("still here", file=sys.stderr)
 
 def test_a_closed_pipe_does_not_end_a_run():
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", SCRIPT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout.readline() == b"parameters: 1\n"
     process.stdout.close()
@@ -228,10 +249,10 @@ def test_a_closed_pipe_does_not_end_a_run():
 def test_a_real_terminal_gets_the_picture_and_its_cursor_back():
     ours, theirs = pty.openpty()
     script = """
-from regard.train.view import Pace, live
-with live() as view:
+from regard.train.display import StepStatus, open_display
+with open_display() as view:
     view.started({})
-    view.step(Pace(1, 2, 1.0, 1.0, 1.0))
+    view.step(StepStatus(1, 2, 1.0, 1.0, 1.0))
     raise SystemExit(3)
 """
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
@@ -247,13 +268,20 @@ def test_a_dumb_terminal_gets_lines(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr(file, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(live(file).inside, Plain)
+    assert isinstance(open_display(file).inner, LineDisplay)
     monkeypatch.setenv("TERM", "xterm")
-    assert isinstance(live(file).inside, Live)
+    assert isinstance(open_display(file).inner, TerminalDisplay)
 
 
 def test_durations_as_people_say_them():
-    said = {0: "0 s", 59.4: "59 s", 59.6: "1 min 00 s", 3599: "59 min 59 s", 7325: "2 h 02 min", -1: "0 s"}
+    said = {
+        0: "0 s",
+        59.4: "59 s",
+        59.6: "1 min 00 s",
+        3599: "59 min 59 s",
+        7325: "2 h 02 min",
+        -1: "0 s",
+    }
     assert {seconds: format_duration(seconds) for seconds in said} == said
 
 

@@ -57,14 +57,24 @@ def test_a_word_falls_by_its_sha256_modulo_a_hundred(pairs):
 
 def test_the_parts_have_their_shares_and_no_word_in_common(tmp_path, pairs):
     paths = unpack(tmp_path / "dictionary")
-    assert sorted(path.name for path in (tmp_path / "dictionary").iterdir()) == ["dev.tsv", "test.tsv", "train.tsv"]
+    assert sorted(path.name for path in (tmp_path / "dictionary").iterdir()) == [
+        "dev.tsv",
+        "test.tsv",
+        "train.tsv",
+    ]
     lines = {name: path.read_text(encoding="utf-8").splitlines() for name, path in paths.items()}
-    assert sorted(line for part in lines.values() for line in part) == sorted("\t".join(pair) for pair in pairs)
+    assert sorted(line for part in lines.values() for line in part) == sorted(
+        "\t".join(pair) for pair in pairs
+    )
     words = {name: {line.split("\t")[0] for line in part} for name, part in lines.items()}
     counts = Counter(word for part in words.values() for word in part)
     assert set(counts.values()) == {1}
     total = len(counts)
-    assert {name: round(100 * len(part) / total) for name, part in words.items()} == {"train": 93, "dev": 2, "test": 5}
+    assert {name: round(100 * len(part) / total) for name, part in words.items()} == {
+        "train": 93,
+        "dev": 2,
+        "test": 5,
+    }
 
 
 def test_files_that_are_there_stay_as_they_are(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.train.average import Average
+from regard.train.weight_average import WeightAverage
 
 
 class One(nn.Module):
@@ -23,32 +23,34 @@ class One(nn.Module):
         return self.weight.item()
 
 
-def lent(average):
-    with average.lent():
+def averaged(average):
+    with average.applied():
         return average.model.number
 
 
 def test_a_moving_average_is_the_plain_mean_until_its_window_is_full():
     model = One()
-    average = Average(model, "ema", count=5, window=3)
+    average = WeightAverage(model, "ema", count=5, window=3)
     seen = []
     for step, value in enumerate([6.0, 0.0, 3.0, 9.0, 0.0], 1):
         model.become(value)
-        average.stepped(step)
-        seen.append(lent(average))
+        average.update(step)
+        seen.append(averaged(average))
         assert model.number == value  # the weights that learn are back
-    assert seen == pytest.approx([6, 3, 3, 5, 10 / 3])  # means of 1, 2, 3; then a third of the way each time
+    assert seen == pytest.approx(
+        [6, 3, 3, 5, 10 / 3]
+    )  # means of 1, 2, 3; then a third of the way each time
 
 
 def test_the_last_evaluations_count_alike_and_older_ones_no_more():
     model = One()
-    average = Average(model, "last", count=2, window=1)
+    average = WeightAverage(model, "last", count=2, window=1)
     seen = []
     for value in (1.0, 3.0, 8.0):
         model.become(value)
-        average.stepped(1)
-        average.evaluated()
-        seen.append(lent(average))
+        average.update(1)
+        average.add_snapshot()
+        seen.append(averaged(average))
     assert seen == [1, 2, 5.5]
 
 
@@ -56,42 +58,44 @@ def test_the_last_evaluations_count_alike_and_older_ones_no_more():
 def test_before_anything_came_and_without_an_average_the_weights_are_their_own(kind):
     model = One()
     model.become(7.0)
-    assert lent(Average(model, kind, count=2, window=2)) == 7
+    assert averaged(WeightAverage(model, kind, count=2, window=2)) == 7
 
 
 def test_without_an_average_nothing_is_kept():
-    average = Average(One(), "none", count=2, window=2)
-    average.stepped(1)
-    average.evaluated()
+    average = WeightAverage(One(), "none", count=2, window=2)
+    average.update(1)
+    average.add_snapshot()
     assert average.state() == {}
 
 
 @pytest.mark.parametrize("kind", ["ema", "last"])
 def test_a_restored_average_goes_on_as_the_first_would_have(kind):
-    first, second = (Average(One(), kind, count=11, window=4) for _ in range(2))
+    first, second = (WeightAverage(One(), kind, count=11, window=4) for _ in range(2))
 
     def feed(average, step):
         average.model.become(step * step)
-        average.stepped(step)
-        average.evaluated()
+        average.update(step)
+        average.add_snapshot()
 
-    for step in range(1, 13):  # more than ten snapshots: they must come back in number order, not in text order
+    for step in range(
+        1, 13
+    ):  # more than ten snapshots: they must come back in number order, not in text order
         feed(first, step)
     second.restore({name: tensor.clone() for name, tensor in first.state().items()})
     assert second.state() == first.state()
     for step in (13, 14):
         feed(first, step)
         feed(second, step)
-    assert lent(second) == lent(first)
-    assert lent(first) != first.model.number
+    assert averaged(second) == averaged(first)
+    assert averaged(first) != first.model.number
 
 
 def test_the_weights_come_back_when_measuring_fails():
     model = One()
-    average = Average(model, "last", count=2, window=1)
+    average = WeightAverage(model, "last", count=2, window=1)
     model.become(1.0)
-    average.evaluated()
+    average.add_snapshot()
     model.become(2.0)
-    with pytest.raises(ZeroDivisionError), average.lent():
+    with pytest.raises(ZeroDivisionError), average.applied():
         1 / (model.number - 1)  # the average is 1 here
     assert model.number == 2

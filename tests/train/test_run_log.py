@@ -1,4 +1,4 @@
-"""The journal: each event on a line of its own at once, and a kill costs at most the line being written."""
+"""The log: each event on a line of its own at once, and a kill costs at most the line being written."""
 
 import errno
 import json
@@ -9,23 +9,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from regard.train import journal as journals
-from regard.train.journal import Journal, JournalError, read
+from regard.train import run_log
+from regard.train.run_log import RunLog, RunLogError, read_log
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "run/journal.jsonl"
+    return tmp_path / "run/log.jsonl"
 
 
 def kinds(path):
-    return [event["event"] for event in read(path)]
+    return [event["event"] for event in read_log(path)]
 
 
 def test_an_event_is_a_line_and_there_at_once(path):
     before = datetime.now(UTC).replace(microsecond=0)
-    journal = Journal(path)
-    journal.write("step", step=3, loss=1.25, text="é\n", metrics={"ser": 8.5}, where=path)
+    log = RunLog(path)
+    log.write("step", step=3, loss=1.25, text="é\n", metrics={"ser": 8.5}, where=path)
     (line,) = path.read_text(encoding="utf-8").splitlines()
     event = json.loads(line)
     assert before <= datetime.fromisoformat(event.pop("time")) <= datetime.now(UTC)
@@ -37,65 +37,74 @@ def test_an_event_is_a_line_and_there_at_once(path):
         "metrics": {"ser": 8.5},
         "where": str(path),
     }
-    journal.close()
+    log.close()
 
 
 def test_numbers_that_are_not_finite_are_named(path):
-    with Journal(path) as journal:
-        journal.write("bad", loss=float("nan"), list=[1.0, float("-inf")])
+    with RunLog(path) as log:
+        log.write("bad", loss=float("nan"), list=[1.0, float("-inf")])
     assert '"loss": "nan", "list": [1.0, "-inf"]' in path.read_text()
 
 
 def test_a_resumed_run_goes_on_and_says_so(path):
     for step in (1, 2):
-        with Journal(path) as journal:
-            journal.write("step", step=step)
+        with RunLog(path) as log:
+            log.write("step", step=step)
     assert kinds(path) == ["step", "continued", "step"]
-    assert list(read(path))[1]["cut"] == 0
+    assert list(read_log(path))[1]["removed_bytes"] == 0
 
 
 @pytest.mark.parametrize(
     "rest",
-    [b'{"event": "st', b"{", b"\x00" * 9000, b"\x00\x00\n", b'{"half": 1}\n{"event"', b'{"event": "whole but no end"}'],
+    [
+        b'{"event": "st',
+        b"{",
+        b"\x00" * 9000,
+        b"\x00\x00\n",
+        b'{"half": 1}\n{"event"',
+        b'{"event": "whole but no end"}',
+    ],
 )
 def test_a_half_written_line_is_cut_off(path, rest):
-    with Journal(path) as journal:
-        journal.write("first")
-        journal.write("long", text="x" * 9000)
+    with RunLog(path) as log:
+        log.write("first")
+        log.write("long", text="x" * 9000)
     whole = path.read_bytes()
     path.write_bytes(whole + rest)
-    with Journal(path) as journal:
-        journal.write("next")
+    with RunLog(path) as log:
+        log.write("next")
     assert path.read_bytes().startswith(whole + b'{"event": "continued"')
-    events = list(read(path))
+    events = list(read_log(path))
     assert [event["event"] for event in events] == ["first", "long", "continued", "next"]
-    assert events[2]["cut"] == len(rest)
+    assert events[2]["removed_bytes"] == len(rest)
 
 
 def test_a_journal_of_nothing_but_half_a_line_starts_anew(path):
     path.parent.mkdir()
     path.write_bytes(b'{"event": ')
-    with Journal(path) as journal:
-        journal.write("first")
+    with RunLog(path) as log:
+        log.write("first")
     assert kinds(path) == ["continued", "first"]
 
 
 def test_reading_leaves_out_the_line_being_written_and_names_a_bad_one(path):
-    with Journal(path) as journal:
-        journal.write("first")
+    with RunLog(path) as log:
+        log.write("first")
     good = path.read_bytes()
     path.write_bytes(good + b'{"event": "sec')
     assert kinds(path) == ["first"]
     path.write_bytes(good + b"scribble\n" + good)
-    with pytest.raises(JournalError, match=r"journal.jsonl', line 2, is no event; mend or remove that line$"):
-        list(read(path))
-    with pytest.raises(JournalError, match=r"^cannot read journal '.*none': No such file or directory$"):
-        list(read(path.parent / "none"))
+    with pytest.raises(
+        RunLogError, match=r"log.jsonl', line 2, is not an event; fix or remove the line$"
+    ):
+        list(read_log(path))
+    with pytest.raises(RunLogError, match=r"^cannot read log '.*none': No such file or directory$"):
+        list(read_log(path.parent / "none"))
 
 
 def test_time_belongs_to_the_journal(path):
-    with Journal(path) as journal, pytest.raises(JournalError, match="event 'step' brings its own field 'time'"):
-        journal.write("step", time=3)
+    with RunLog(path) as log, pytest.raises(RunLogError, match="event 'step' has a field 'time'"):
+        log.write("step", time=3)
 
 
 class FullDisk:
@@ -112,25 +121,31 @@ class FullDisk:
 
 
 def test_a_full_disk_is_said_and_leaves_no_half_line(path):
-    journal = Journal(path)
-    journal.write("first")
+    log = RunLog(path)
+    log.write("first")
     before = path.read_bytes()
-    file, journal._file = journal._file, FullDisk(journal._file)
-    with pytest.raises(JournalError, match=rf"^cannot write journal '.*': {os.strerror(errno.ENOSPC)}; mend that"):
-        journal.write("second")
+    file, log._file = log._file, FullDisk(log._file)
+    with pytest.raises(
+        RunLogError, match=rf"^cannot write log '.*': {os.strerror(errno.ENOSPC)}; fix this"
+    ):
+        log.write("second")
     assert path.read_bytes() == before
     file.close()
 
 
 def test_a_folder_in_its_place_is_said(tmp_path):
-    with pytest.raises(JournalError, match=r"^cannot write journal '.*': Is a directory; mend that and run again$"):
-        Journal(tmp_path)
+    with pytest.raises(
+        RunLogError, match=r"^cannot write log '.*': Is a directory; fix this and run again$"
+    ):
+        RunLog(tmp_path)
 
 
 def test_tensorboard_that_is_missing_is_said(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(JournalError, match=r"^TensorBoard is not installed; pip install 'regard\[tensorboard\]', or"):
-        Journal(path, tensorboard=path.parent)
+    with pytest.raises(
+        RunLogError, match=r"^TensorBoard is not installed; pip install 'regard\[tensorboard\]', or"
+    ):
+        RunLog(path, tensorboard=path.parent)
 
 
 def test_tensorboard_gets_the_numbers_of_steps(path, monkeypatch):
@@ -144,12 +159,14 @@ def test_tensorboard_gets_the_numbers_of_steps(path, monkeypatch):
         def close(self):
             self.closed = True
 
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
-    with Journal(path, tensorboard=path.parent / "board") as journal:
-        journal.write("step", step=7, loss=1.5, text="x", whole=True)
-        journal.write("evaluated", step=8, metrics={"ser": 9, "signature": "s"})
-        journal.write("said", loss=3.0)
-        board = journal._board
+    monkeypatch.setitem(
+        sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer)
+    )
+    with RunLog(path, tensorboard=path.parent / "board") as log:
+        log.write("step", step=7, loss=1.5, text="x", whole=True)
+        log.write("evaluated", step=8, metrics={"ser": 9, "signature": "s"})
+        log.write("said", loss=3.0)
+        board = log._board
     assert board.folder == str(path.parent / "board")
     assert board.scalars == [("step/loss", 1.5, 7), ("evaluated/metrics/ser", 9.0, 8)]
     assert board.closed
@@ -160,5 +177,5 @@ def test_the_last_line_is_found_across_blocks(tmp_path):
     for size in (4094, 4095, 4096, 4097, 8192):
         file.write_bytes(b"a" * 10 + b"\n" + b"b" * size + b"\n")
         with open(file, "rb") as opened:
-            start, line = journals._last_line(opened, size + 12)
+            start, line = run_log._last_line(opened, size + 12)
         assert (start, line) == (11, b"b" * size + b"\n")
