@@ -105,12 +105,12 @@ def progress(file: TextIO) -> Any:
     from regard.train.display import LineDisplay
 
     class Progress(LineDisplay):
-        said_at = float("-inf")
+        shown_at = float("-inf")
 
-        def said(self, text: str) -> None:
-            if not text.startswith("tokenised") or time.monotonic() - self.said_at >= 5:
-                self.said_at = time.monotonic()
-                super().said(text)
+        def message(self, text: str) -> None:
+            if not text.startswith("tokenized") or time.monotonic() - self.shown_at >= 5:
+                self.shown_at = time.monotonic()
+                super().message(text)
 
     return Progress(file)
 
