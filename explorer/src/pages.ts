@@ -40,4 +40,5 @@ export const pages: Page[] = [
 ];
 
 /** The page of an address; an unknown or coming one leads to the start. */
-export const pageOf = (id: string): Page => pages.find((page) => page.id === id && page.component) ?? pages[0]!;
+export const pageOf = (id: string): Page =>
+  pages.find((page) => page.id === id && page.component) ?? pages[0]!;

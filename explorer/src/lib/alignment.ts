@@ -22,21 +22,31 @@ export interface Link {
 /** The mean of all cross heads, of each layer's, and each head alone; one attention with one head is the only choice. */
 export function choicesOf(crosses: Attended[]): Choice[] {
   const t = texts.alignment;
-  const heads = (one: Attended) => Array.from({ length: one.heads }, (_, head) => ({ attention: one.name, head }));
+  const heads = (one: Attended) =>
+    Array.from({ length: one.heads }, (_, head) => ({ attention: one.name, head }));
   const all = crosses.flatMap(heads);
   if (!all.length) return [];
   if (all.length === 1) return [{ id: "", label: t.only, heads: all }];
   return [
     { id: "", label: t.mean(all.length), heads: all },
     ...crosses.flatMap((one) => [
-      ...(one.heads > 1 && crosses.length > 1 ? [{ id: one.name, label: t.layerMean(one.layer, one.heads), heads: heads(one) }] : []),
-      ...heads(one).map((at) => ({ id: `${at.attention}.${at.head}`, label: t.one(one.layer, at.head), heads: [at] })),
+      ...(one.heads > 1 && crosses.length > 1
+        ? [{ id: one.name, label: t.layerMean(one.layer, one.heads), heads: heads(one) }]
+        : []),
+      ...heads(one).map((at) => ({
+        id: `${at.attention}.${at.head}`,
+        label: t.one(one.layer, at.head),
+        heads: [at],
+      })),
     ]),
   ];
 }
 
 /** The mean weights, target rows by source columns. */
-export function meanOf(choice: Choice, weights: Map<string, Tensor>): { data: Float32Array; rows: number; cols: number } | null {
+export function meanOf(
+  choice: Choice,
+  weights: Map<string, Tensor>,
+): { data: Float32Array; rows: number; cols: number } | null {
   const parts = choice.heads.flatMap(({ attention, head }) => {
     const tensor = weights.get(`${attention}.weights`);
     return tensor ? [slice(tensor, [head])] : [];
@@ -53,19 +63,24 @@ export function meanOf(choice: Choice, weights: Map<string, Tensor>): { data: Fl
 }
 
 /** Each row's best, or all above a threshold. The last row and the last column are the end and have no links. */
-export function linksOf(matrix: { data: Float32Array; rows: number; cols: number }, threshold: number | null): Link[] {
+export function linksOf(
+  matrix: { data: Float32Array; rows: number; cols: number },
+  threshold: number | null,
+): Link[] {
   const links: Link[] = [];
   for (let target = 0; target < matrix.rows - 1; target++) {
     const row = matrix.data.subarray(target * matrix.cols, (target + 1) * matrix.cols);
     const most = row.reduce((best, weight, at) => (weight > row[best]! ? at : best), 0);
     for (let source = 0; source < matrix.cols - 1; source++)
-      if (threshold === null ? source === most : row[source]! >= threshold) links.push({ source, target, weight: row[source]! });
+      if (threshold === null ? source === most : row[source]! >= threshold)
+        links.push({ source, target, weight: row[source]! });
   }
   return links;
 }
 
 /** Pharaoh's way: source-target, blank, next. */
-export const pairsOf = (links: Link[]): string => links.map((link) => `${link.source}-${link.target}`).join(" ");
+export const pairsOf = (links: Link[]): string =>
+  links.map((link) => `${link.source}-${link.target}`).join(" ");
 
 export const ROW = 28;
 /** A line from a source token's middle to a target token's, in a box `width` wide. */
@@ -83,14 +98,50 @@ export function drawn(trace: Trace, links: Link[], title: string): Drawing {
   const y = (at: number): number => top + at * 20;
   const marks: Mark[] = [
     { kind: "text", x: 16, y: 24, text: title, colour: "var(--ink)", size: 14, bold: true },
-    { kind: "text", x: left, y: 46, text: t.sourceTitle, colour: "var(--soft)", size: 11, align: "end" },
+    {
+      kind: "text",
+      x: left,
+      y: 46,
+      text: t.sourceTitle,
+      colour: "var(--soft)",
+      size: 11,
+      align: "end",
+    },
     { kind: "text", x: right, y: 46, text: t.targetTitle, colour: "var(--soft)", size: 11 },
-    ...links.map((link): Mark => ({ kind: "line", points: [[left + 8, y(link.source)], [right - 8, y(link.target)]], colour: "var(--accent)", width: thickness(link.weight) })),
-    ...sources.map((text, at): Mark => ({ kind: "text", x: left, y: y(at) + 4, text: `${at} ${text}`, colour: "var(--ink)", align: "end" })),
+    ...links.map((link): Mark => ({
+      kind: "line",
+      points: [
+        [left + 8, y(link.source)],
+        [right - 8, y(link.target)],
+      ],
+      colour: "var(--accent)",
+      width: thickness(link.weight),
+    })),
+    ...sources.map((text, at): Mark => ({
+      kind: "text",
+      x: left,
+      y: y(at) + 4,
+      text: `${at} ${text}`,
+      colour: "var(--ink)",
+      align: "end",
+    })),
     ...targets.map((text, at): Mark => {
-      const mine = links.filter((link) => link.target === at).map((link) => `${link.source}: ${link.weight.toFixed(3)}`);
-      return { kind: "text", x: right, y: y(at) + 4, text: `${at} ${text}${mine.length ? `   (${mine.join(", ")})` : ""}`, colour: "var(--ink)" };
+      const mine = links
+        .filter((link) => link.target === at)
+        .map((link) => `${link.source}: ${link.weight.toFixed(3)}`);
+      return {
+        kind: "text",
+        x: right,
+        y: y(at) + 4,
+        text: `${at} ${text}${mine.length ? `   (${mine.join(", ")})` : ""}`,
+        colour: "var(--ink)",
+      };
     }),
   ];
-  return { width: 720, height: y(Math.max(sources.length, targets.length)) + 8, ground: "var(--panel)", marks };
+  return {
+    width: 720,
+    height: y(Math.max(sources.length, targets.length)) + 8,
+    ground: "var(--panel)",
+    marks,
+  };
 }

@@ -15,7 +15,8 @@ export class ApiError extends Error {
 }
 
 /** True for a request that was given up because a newer one took its place. */
-export const isAbort = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError";
+export const isAbort = (error: unknown): boolean =>
+  error instanceof DOMException && error.name === "AbortError";
 
 export interface DataSource {
   /** A frozen page cannot trace anew: Run, edits and sweeps are off. */
@@ -26,17 +27,39 @@ export interface DataSource {
   trace(request: c.TraceRequest, signal?: AbortSignal): Promise<c.Trace>;
   tensors(trace: c.Trace, names: string[], signal?: AbortSignal): Promise<Map<string, Tensor>>;
   explain(trace: c.Trace, name: string, index: number[]): Promise<c.Explanation>;
-  neighbours(trace: c.Trace, side: c.Side, position: number, n?: number, signal?: AbortSignal): Promise<c.Neighbours>;
+  neighbours(
+    trace: c.Trace,
+    side: c.Side,
+    position: number,
+    n?: number,
+    signal?: AbortSignal,
+  ): Promise<c.Neighbours>;
   space(trace: c.Trace, side: c.Side, signal?: AbortSignal): Promise<c.Space>;
-  output(trace: c.Trace, row: number, n?: number, word?: string, signal?: AbortSignal): Promise<c.OutputRow>;
+  output(
+    trace: c.Trace,
+    row: number,
+    n?: number,
+    word?: string,
+    signal?: AbortSignal,
+  ): Promise<c.OutputRow>;
   alignment(trace: c.Trace, attention: string, signal?: AbortSignal): Promise<c.Alignment>;
   walk(trace: c.Trace, side: c.Side, position: number, signal?: AbortSignal): Promise<c.Walk>;
   beam(trace: c.Trace, width: number, signal?: AbortSignal): Promise<c.BeamTree>;
   causes(trace: c.Trace, signal?: AbortSignal): Promise<c.Causes>;
   wall(trace: c.Trace, signal?: AbortSignal): Promise<c.WallHead[]>;
-  sweep(model: string, source: string, target: string | null, signal?: AbortSignal): Promise<c.Sweep>;
+  sweep(
+    model: string,
+    source: string,
+    target: string | null,
+    signal?: AbortSignal,
+  ): Promise<c.Sweep>;
   /** The trace as a file. */
-  exported(trace: c.Trace, format: c.ExportFormat, names?: string[], signal?: AbortSignal): Promise<Blob>;
+  exported(
+    trace: c.Trace,
+    format: c.ExportFormat,
+    names?: string[],
+    signal?: AbortSignal,
+  ): Promise<Blob>;
 }
 
 type Query = Record<string, string | number | string[] | undefined>;
@@ -56,13 +79,37 @@ abstract class Reads implements DataSource {
   abstract readonly frozen: boolean;
   abstract models(signal?: AbortSignal): Promise<c.Model[]>;
   abstract graph(model: string, signal?: AbortSignal): Promise<c.Graph>;
-  abstract tokenize(model: string, text: string, side: c.Side, signal?: AbortSignal): Promise<c.Tokenized>;
+  abstract tokenize(
+    model: string,
+    text: string,
+    side: c.Side,
+    signal?: AbortSignal,
+  ): Promise<c.Tokenized>;
   abstract trace(request: c.TraceRequest, signal?: AbortSignal): Promise<c.Trace>;
-  abstract tensors(trace: c.Trace, names: string[], signal?: AbortSignal): Promise<Map<string, Tensor>>;
-  abstract sweep(model: string, source: string, target: string | null, signal?: AbortSignal): Promise<c.Sweep>;
-  abstract exported(trace: c.Trace, format: c.ExportFormat, names?: string[], signal?: AbortSignal): Promise<Blob>;
+  abstract tensors(
+    trace: c.Trace,
+    names: string[],
+    signal?: AbortSignal,
+  ): Promise<Map<string, Tensor>>;
+  abstract sweep(
+    model: string,
+    source: string,
+    target: string | null,
+    signal?: AbortSignal,
+  ): Promise<c.Sweep>;
+  abstract exported(
+    trace: c.Trace,
+    format: c.ExportFormat,
+    names?: string[],
+    signal?: AbortSignal,
+  ): Promise<Blob>;
   /** One read of a trace: `what` and its query, e.g. "walk", {side, position}. */
-  protected abstract read<T>(trace: c.Trace, what: string, values: Query, signal?: AbortSignal): Promise<T>;
+  protected abstract read<T>(
+    trace: c.Trace,
+    what: string,
+    values: Query,
+    signal?: AbortSignal,
+  ): Promise<T>;
 
   private explained = new Map<string, Promise<c.Explanation>>();
 
@@ -78,13 +125,25 @@ abstract class Reads implements DataSource {
     }
     return answer;
   }
-  neighbours(trace: c.Trace, side: c.Side, position: number, n = 10, signal?: AbortSignal): Promise<c.Neighbours> {
+  neighbours(
+    trace: c.Trace,
+    side: c.Side,
+    position: number,
+    n = 10,
+    signal?: AbortSignal,
+  ): Promise<c.Neighbours> {
     return this.read(trace, "neighbours", { side, position, n }, signal);
   }
   space(trace: c.Trace, side: c.Side, signal?: AbortSignal): Promise<c.Space> {
     return this.read(trace, "space", { side }, signal);
   }
-  output(trace: c.Trace, row: number, n = 20, word?: string, signal?: AbortSignal): Promise<c.OutputRow> {
+  output(
+    trace: c.Trace,
+    row: number,
+    n = 20,
+    word?: string,
+    signal?: AbortSignal,
+  ): Promise<c.OutputRow> {
     return this.read(trace, "output", { row, n, word: word || undefined }, signal);
   }
   alignment(trace: c.Trace, attention: string, signal?: AbortSignal): Promise<c.Alignment> {
@@ -133,7 +192,10 @@ export class Live extends Reads {
       response = await fetch(this.root + path, init);
     } catch (error) {
       if (isAbort(error)) throw error;
-      throw new ApiError("unreachable", "The server does not answer. Is `regard explore` still running?");
+      throw new ApiError(
+        "unreachable",
+        "The server does not answer. Is `regard explore` still running?",
+      );
     }
     if (response.ok) return response;
     const [wait, ...less] = patience;
@@ -158,7 +220,12 @@ export class Live extends Reads {
 
   private async post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
     const headers = { "content-type": "application/json" };
-    const response = await this.fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal: signal ?? null });
+    const response = await this.fetch(path, {
+      method: "POST",
+      headers,
+      body: JSON.stringify(body),
+      signal: signal ?? null,
+    });
     return (await response.json()) as T;
   }
 
@@ -189,7 +256,12 @@ export class Live extends Reads {
     }
   }
 
-  protected async read<T>(trace: c.Trace, what: string, values: Query, signal?: AbortSignal): Promise<T> {
+  protected async read<T>(
+    trace: c.Trace,
+    what: string,
+    values: Query,
+    signal?: AbortSignal,
+  ): Promise<T> {
     return (await (await this.again(trace, what + query(values), signal)).json()) as T;
   }
 
@@ -202,18 +274,43 @@ export class Live extends Reads {
     }
     const wanted = names.filter((name) => !kept.has(name));
     if (wanted.length) {
-      const file = this.again(trace, "tensors" + query({ name: wanted })).then(async (response) => parse(await response.arrayBuffer()));
-      for (const name of wanted) kept.set(name, file.then((all) => all.get(name)));
+      const file = this.again(trace, "tensors" + query({ name: wanted })).then(async (response) =>
+        parse(await response.arrayBuffer()),
+      );
+      for (const name of wanted)
+        kept.set(
+          name,
+          file.then((all) => all.get(name)),
+        );
       file.catch(() => wanted.forEach((name) => kept.delete(name)));
     }
-    const found = await Promise.all(names.map(async (name) => [name, await kept.get(name)] as const));
+    const found = await Promise.all(
+      names.map(async (name) => [name, await kept.get(name)] as const),
+    );
     return new Map(found.flatMap(([name, tensor]) => (tensor ? [[name, tensor] as const] : [])));
   }
-  sweep(model: string, source: string, target: string | null, signal?: AbortSignal): Promise<c.Sweep> {
+  sweep(
+    model: string,
+    source: string,
+    target: string | null,
+    signal?: AbortSignal,
+  ): Promise<c.Sweep> {
     return this.post("api/sweep", { model, source, target }, signal);
   }
-  async exported(trace: c.Trace, format: c.ExportFormat, names: string[] = [], signal?: AbortSignal): Promise<Blob> {
-    return (await this.again(trace, "export" + query({ format, name: names, hash: format === "html" ? location.hash : undefined }), signal)).blob();
+  async exported(
+    trace: c.Trace,
+    format: c.ExportFormat,
+    names: string[] = [],
+    signal?: AbortSignal,
+  ): Promise<Blob> {
+    return (
+      await this.again(
+        trace,
+        "export" +
+          query({ format, name: names, hash: format === "html" ? location.hash : undefined }),
+        signal,
+      )
+    ).blob();
   }
 }
 
@@ -233,7 +330,10 @@ export interface FrozenBlock {
 }
 
 const offline = (what: string): ApiError =>
-  new ApiError("frozen", `This saved page holds no ${what}. Open the model with \`regard explore\` to compute it.`);
+  new ApiError(
+    "frozen",
+    `This saved page holds no ${what}. Open the model with \`regard explore\` to compute it.`,
+  );
 
 /** A page saved with its numbers: works from disk, computes nothing new. */
 export class Frozen extends Reads {
@@ -258,20 +358,27 @@ export class Frozen extends Reads {
   }
   async tensors(_trace: c.Trace, names: string[]): Promise<Map<string, Tensor>> {
     const all = (this.all ??= parse(fromBase64(this.block.tensors)));
-    return new Map(names.flatMap((name) => (all.has(name) ? [[name, all.get(name)!] as const] : [])));
+    return new Map(
+      names.flatMap((name) => (all.has(name) ? [[name, all.get(name)!] as const] : [])),
+    );
   }
   async sweep(): Promise<c.Sweep> {
     throw offline("sweep");
   }
   async exported(trace: c.Trace, format: c.ExportFormat): Promise<Blob> {
-    if (format === "json") return new Blob([JSON.stringify(trace, null, 1)], { type: "application/json" });
+    if (format === "json")
+      return new Blob([JSON.stringify(trace, null, 1)], { type: "application/json" });
     if (format === "safetensors") return new Blob([fromBase64(this.block.tensors)]);
-    if (format === "html") return new Blob(["<!doctype html>\n", document.documentElement.outerHTML], { type: "text/html" });
+    if (format === "html")
+      return new Blob(["<!doctype html>\n", document.documentElement.outerHTML], {
+        type: "text/html",
+      });
     throw offline(`${format} export`);
   }
   protected async read<T>(_trace: c.Trace, what: string, values: Query): Promise<T> {
     const found = this.block.reads?.[decodeURIComponent(what + query(values))];
-    if (found === undefined) throw offline(what === "explain" ? "arithmetic for this number" : what);
+    if (found === undefined)
+      throw offline(what === "explain" ? "arithmetic for this number" : what);
     return found as T;
   }
 }

@@ -15,13 +15,20 @@ export interface Spot {
 }
 
 /** A column for each step, the best of a step on top. */
-export function layout(tree: BeamTree, pruned: boolean): { spots: Spot[]; width: number; height: number; steps: number } {
+export function layout(
+  tree: BeamTree,
+  pruned: boolean,
+): { spots: Spot[]; width: number; height: number; steps: number } {
   const rows: number[] = [];
   const spots = tree.nodes
     .filter((node) => pruned || node.fate !== "pruned")
     .map((node) => {
       const row = (rows[node.step] = (rows[node.step] ?? -1) + 1);
-      return { node, x: node.step * (NODE.width + NODE.across), y: NODE.top + row * (NODE.height + NODE.down) };
+      return {
+        node,
+        x: node.step * (NODE.width + NODE.across),
+        y: NODE.top + row * (NODE.height + NODE.down),
+      };
     });
   const most = Math.max(...rows.map((row) => row + 1), 1);
   const width = rows.length * (NODE.width + NODE.across) - NODE.across;
@@ -38,8 +45,12 @@ export function pathOf(tree: BeamTree, number: number): BeamNode[] {
   }
   return path;
 }
-export const childrenOf = (tree: BeamTree, number: number | null): BeamNode[] => tree.nodes.filter((node) => node.parent === number);
-export const saidBy = (tree: BeamTree, number: number): string => pathOf(tree, number).map((node) => pieceText(node.text)).join(" ");
+export const childrenOf = (tree: BeamTree, number: number | null): BeamNode[] =>
+  tree.nodes.filter((node) => node.parent === number);
+export const saidBy = (tree: BeamTree, number: number): string =>
+  pathOf(tree, number)
+    .map((node) => pieceText(node.text))
+    .join(" ");
 
 /** The tokens that must be forced so that an answer without beams goes this way: those that are not the likeliest. */
 export const forcedOf = (tree: BeamTree, number: number): { step: number; token: number }[] =>
@@ -61,29 +72,73 @@ export function fateOf(tree: BeamTree, node: BeamNode): string {
   const t = texts.decode;
   const place = tree.answers.indexOf(node.number);
   if (node.fate === "finished") return place < 0 ? t.fates.finished! : t.answer(place + 1);
-  if (node.fate === "pruned" && node.rival !== null) return t.lost(short(real(node.behind)), saidBy(tree, node.rival));
+  if (node.fate === "pruned" && node.rival !== null)
+    return t.lost(short(real(node.behind)), saidBy(tree, node.rival));
   return t.fates[node.fate] ?? node.fate;
 }
 
-const COLOURS: Record<BeamNode["fate"], string> = { kept: "var(--line-strong)", finished: "var(--accent)", pruned: "var(--line)", stopped: "var(--line-strong)" };
+const COLOURS: Record<BeamNode["fate"], string> = {
+  kept: "var(--line-strong)",
+  finished: "var(--accent)",
+  pruned: "var(--line)",
+  stopped: "var(--line-strong)",
+};
 
 export function drawn(tree: BeamTree, pruned: boolean, title: string): Drawing {
   const { spots, width, height, steps } = layout(tree, pruned);
   const at = new Map(spots.map((spot) => [spot.node.number, spot]));
   const [left, top] = [16, 40];
-  const marks: Mark[] = [{ kind: "text", x: left, y: 24, text: title, colour: "var(--ink)", size: 14, bold: true }];
+  const marks: Mark[] = [
+    { kind: "text", x: left, y: 24, text: title, colour: "var(--ink)", size: 14, bold: true },
+  ];
   for (let step = 0; step < steps; step++)
-    marks.push({ kind: "text", x: left + step * (NODE.width + NODE.across), y: top + 14, text: texts.decode.step(step), colour: "var(--soft)", size: 11 });
+    marks.push({
+      kind: "text",
+      x: left + step * (NODE.width + NODE.across),
+      y: top + 14,
+      text: texts.decode.step(step),
+      colour: "var(--soft)",
+      size: 11,
+    });
   for (const spot of spots) {
     const from = spot.node.parent === null ? null : at.get(spot.node.parent);
     const lost = spot.node.fate === "pruned";
-    if (from) marks.push({ kind: "line", points: linkOf(from, spot).map(([x, y]) => [x + left, y + top] as [number, number]), colour: lost ? "var(--line)" : "var(--line-strong)", dashed: lost });
+    if (from)
+      marks.push({
+        kind: "line",
+        points: linkOf(from, spot).map(([x, y]) => [x + left, y + top] as [number, number]),
+        colour: lost ? "var(--line)" : "var(--line-strong)",
+        dashed: lost,
+      });
   }
   for (const { node, x, y } of spots) {
     const ink = node.fate === "pruned" ? "var(--soft)" : "var(--ink)";
-    marks.push({ kind: "rect", x: x + left, y: y + top, width: NODE.width, height: NODE.height, fill: "var(--panel)", stroke: COLOURS[node.fate], round: 6 });
-    marks.push({ kind: "text", x: x + left + 8, y: y + top + 16, text: pieceText(node.text), colour: ink, bold: node.fate !== "pruned" });
-    marks.push({ kind: "text", x: x + left + 8, y: y + top + 32, text: `${short(real(node.total))} · ${texts.decode.short[node.fate] ?? ""}`, colour: "var(--soft)", size: 11 });
+    marks.push({
+      kind: "rect",
+      x: x + left,
+      y: y + top,
+      width: NODE.width,
+      height: NODE.height,
+      fill: "var(--panel)",
+      stroke: COLOURS[node.fate],
+      round: 6,
+    });
+    marks.push({
+      kind: "text",
+      x: x + left + 8,
+      y: y + top + 16,
+      text: pieceText(node.text),
+      colour: ink,
+      bold: node.fate !== "pruned",
+    });
+    marks.push({
+      kind: "text",
+      x: x + left + 8,
+      y: y + top + 32,
+      text: `${short(real(node.total))} · ${texts.decode.short[node.fate] ?? ""}`,
+      colour: "var(--soft)",
+      size: 11,
+    });
   }
   return { width: width + 2 * left, height: height + top + 8, ground: "var(--panel)", marks };
 }

@@ -12,7 +12,9 @@ export interface Grid {
 /** The tensors that both have with the same axes, numbers of their own left out: what is one number is no picture. */
 export function comparable(one: Trace, other: Trace): string[] {
   const axes = new Map(other.tensors.map((tensor) => [tensor.name, tensor.axes.join()]));
-  return one.tensors.filter((tensor) => tensor.axes.length && axes.get(tensor.name) === tensor.axes.join()).map((tensor) => tensor.name);
+  return one.tensors
+    .filter((tensor) => tensor.axes.length && axes.get(tensor.name) === tensor.axes.join())
+    .map((tensor) => tensor.name);
 }
 
 /** A tensor as a matrix: of one head, where it has heads; a vector is one row. */
@@ -24,7 +26,10 @@ export function matrixOf(tensor: Tensor, head: number): Grid {
 /** other − one; what is −∞ in both differs by nothing. Null where they are of different sizes. */
 export function differenceOf(one: Grid, other: Grid): Grid | null {
   if (one.rows !== other.rows || one.cols !== other.cols) return null;
-  return { ...other, data: other.data.map((value, k) => (value === one.data[k] ? 0 : value - one.data[k]!)) };
+  return {
+    ...other,
+    data: other.data.map((value, k) => (value === one.data[k] ? 0 : value - one.data[k]!)),
+  };
 }
 
 /** The cell that differs most. */

@@ -21,7 +21,10 @@ const onLeft = (block: Block): boolean => block.stack === "source" || block.stac
 export function columnsOf(graph: Graph): { left: Block[]; right: Block[] } {
   const first = (block: Block): number => (block.kind === "embedding" ? 0 : 1);
   const sorted = (blocks: Block[]): Block[] => [...blocks].sort((a, b) => first(a) - first(b));
-  return { left: sorted(graph.blocks.filter(onLeft)), right: sorted(graph.blocks.filter((block) => !onLeft(block))) };
+  return {
+    left: sorted(graph.blocks.filter(onLeft)),
+    right: sorted(graph.blocks.filter((block) => !onLeft(block))),
+  };
 }
 
 /** Neighbours of one layer belong together, those outside the layers stand alone. */
@@ -29,7 +32,8 @@ export function groupsOf(blocks: Block[], depth: boolean): Group[] {
   const groups: Group[] = [];
   for (const block of blocks) {
     const last = groups[groups.length - 1];
-    if (depth && block.layer !== null && last && last.layer === block.layer) last.blocks.push(block);
+    if (depth && block.layer !== null && last && last.layer === block.layer)
+      last.blocks.push(block);
     else groups.push({ layer: depth ? block.layer : null, blocks: [block] });
   }
   return groups;
@@ -38,8 +42,13 @@ export function groupsOf(blocks: Block[], depth: boolean): Group[] {
 /** Which block feeds which, from the inputs of every tensor. */
 export function edgesOf(graph: Graph, trace: Trace): Edge[] {
   const { left, right } = columnsOf(graph);
-  const owner = new Map(graph.blocks.flatMap((block) => block.names.map((name) => [name, block.id] as const)));
-  const place = new Map([...left.map((block, at) => [block.id, at] as const), ...right.map((block, at) => [block.id, at] as const)]);
+  const owner = new Map(
+    graph.blocks.flatMap((block) => block.names.map((name) => [name, block.id] as const)),
+  );
+  const place = new Map([
+    ...left.map((block, at) => [block.id, at] as const),
+    ...right.map((block, at) => [block.id, at] as const),
+  ]);
   const isLeft = new Set(left.map((block) => block.id));
   const edges = new Map<string, Edge>();
   for (const tensor of trace.tensors) {
@@ -48,7 +57,14 @@ export function edgesOf(graph: Graph, trace: Trace): Edge[] {
       const from = owner.get(input);
       if (!from || !to || from === to) continue;
       const step = place.get(to)! - place.get(from)!;
-      const kind = isLeft.has(from) !== isLeft.has(to) ? "memory" : step < 0 ? "back" : step === 1 ? "along" : "over";
+      const kind =
+        isLeft.has(from) !== isLeft.has(to)
+          ? "memory"
+          : step < 0
+            ? "back"
+            : step === 1
+              ? "along"
+              : "over";
       edges.set(`${from} ${to}`, { from, to, kind });
     }
   }
@@ -57,5 +73,7 @@ export function edgesOf(graph: Graph, trace: Trace): Edge[] {
 
 /** The blocks that read a parameter, so that a shared table is counted once and named as shared. */
 export function readers(graph: Graph, parameter: string): string[] {
-  return graph.blocks.filter((block) => block.parameters.some((one) => one.name === parameter)).map((block) => block.id);
+  return graph.blocks
+    .filter((block) => block.parameters.some((one) => one.name === parameter))
+    .map((block) => block.id);
 }

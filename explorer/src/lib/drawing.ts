@@ -3,11 +3,44 @@
 import { xml } from "./save";
 
 export type Mark =
-  | { kind: "line"; points: [number, number][]; colour: string; width?: number; dashed?: boolean; arrow?: boolean }
+  | {
+      kind: "line";
+      points: [number, number][];
+      colour: string;
+      width?: number;
+      dashed?: boolean;
+      arrow?: boolean;
+    }
   | { kind: "circle"; x: number; y: number; r: number; fill: string; stroke?: string }
-  | { kind: "rect"; x: number; y: number; width: number; height: number; fill: string; stroke?: string; round?: number }
-  | { kind: "text"; x: number; y: number; text: string; colour: string; size?: number; align?: "start" | "middle" | "end"; turned?: boolean; bold?: boolean }
-  | { kind: "image"; x: number; y: number; width: number; height: number; canvas: HTMLCanvasElement };
+  | {
+      kind: "rect";
+      x: number;
+      y: number;
+      width: number;
+      height: number;
+      fill: string;
+      stroke?: string;
+      round?: number;
+    }
+  | {
+      kind: "text";
+      x: number;
+      y: number;
+      text: string;
+      colour: string;
+      size?: number;
+      align?: "start" | "middle" | "end";
+      turned?: boolean;
+      bold?: boolean;
+    }
+  | {
+      kind: "image";
+      x: number;
+      y: number;
+      width: number;
+      height: number;
+      canvas: HTMLCanvasElement;
+    };
 
 export interface Drawing {
   width: number;
@@ -24,7 +57,10 @@ function tone(colour: string): string {
   return name ? getComputedStyle(document.documentElement).getPropertyValue(name).trim() : colour;
 }
 function plain(mark: Mark): Mark {
-  const found = Object.entries(mark).map(([key, value]) => [key, typeof value === "string" && value.startsWith("var(") ? tone(value) : value]);
+  const found = Object.entries(mark).map(([key, value]) => [
+    key,
+    typeof value === "string" && value.startsWith("var(") ? tone(value) : value,
+  ]);
   return Object.fromEntries(found) as Mark;
 }
 
@@ -33,17 +69,23 @@ export function arrowHead(points: [number, number][], size = 5): [number, number
   const [x, y] = points[points.length - 1]!;
   const [a, b] = points[points.length - 2] ?? [x - 1, y];
   const turn = Math.atan2(y - b, x - a);
-  const corner = (by: number): [number, number] => [x - size * 1.5 * Math.cos(turn + by), y - size * 1.5 * Math.sin(turn + by)];
+  const corner = (by: number): [number, number] => [
+    x - size * 1.5 * Math.cos(turn + by),
+    y - size * 1.5 * Math.sin(turn + by),
+  ];
   return [[x, y], corner(0.42), corner(-0.42)];
 }
 
-const listed = (points: [number, number][]): string => points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
+const listed = (points: [number, number][]): string =>
+  points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
 
 function written(mark: Mark): string {
   switch (mark.kind) {
     case "line": {
       const dash = mark.dashed ? ' stroke-dasharray="4 3"' : "";
-      const head = mark.arrow ? `<polygon points="${listed(arrowHead(mark.points))}" fill="${mark.colour}"/>` : "";
+      const head = mark.arrow
+        ? `<polygon points="${listed(arrowHead(mark.points))}" fill="${mark.colour}"/>`
+        : "";
       return `<polyline points="${listed(mark.points)}" fill="none" stroke="${mark.colour}" stroke-width="${mark.width ?? 1}"${dash}/>${head}`;
     }
     case "circle":
@@ -126,4 +168,5 @@ export function canvasOf(drawing: Drawing, scale = 3): HTMLCanvasElement {
 }
 
 /** The page's own colours by name, for a drawing that leaves the page. */
-export const inks = (names: string[]): Record<string, string> => Object.fromEntries(names.map((name) => [name, tone(`var(--${name})`)]));
+export const inks = (names: string[]): Record<string, string> =>
+  Object.fromEntries(names.map((name) => [name, tone(`var(--${name})`)]));

@@ -113,12 +113,17 @@ function readEdit(text: string): Edit | null {
 
 /** Like encodeURIComponent, but what is harmless in a hash stays readable. */
 const encode = (text: string): string =>
-  encodeURIComponent(text).replaceAll("%40", "@").replaceAll("%2C", ",").replaceAll("%3B", ";").replaceAll("%20", "+");
+  encodeURIComponent(text)
+    .replaceAll("%40", "@")
+    .replaceAll("%2C", ",")
+    .replaceAll("%3B", ";")
+    .replaceAll("%20", "+");
 
 /** The address of a place. */
 export function write(place: Place): string {
   const parts: string[] = [];
-  const put = (key: string, value: string | number): void => void parts.push(`${key}=${encode(String(value))}`);
+  const put = (key: string, value: string | number): void =>
+    void parts.push(`${key}=${encode(String(value))}`);
   if (place.model) put("m", place.model);
   if (place.source !== null) put("s", place.source);
   if (place.target !== null) put("t", place.target);
@@ -160,6 +165,10 @@ export function read(hash: string): Place {
     tables: (values.get("table") ?? "").split(",").filter((view) => WORD.test(view)),
     opened: word(name) ? { name, index: index.map(whole) } : null,
     kept: values.get("with") ?? "",
-    options: Object.fromEntries([...values].filter(([key]) => OPTION.test(key)).map(([key, value]) => [key.slice(2), value.slice(0, 80)])),
+    options: Object.fromEntries(
+      [...values]
+        .filter(([key]) => OPTION.test(key))
+        .map(([key, value]) => [key.slice(2), value.slice(0, 80)]),
+    ),
   };
 }

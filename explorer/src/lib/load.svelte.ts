@@ -17,7 +17,9 @@ export interface Loaded<T> {
  * Keeps an answer up to date. `make` reads the state and returns the request, or null when there is nothing to ask.
  * Call while a component starts: `const walk = loaded(() => { const t = app.trace; return t && ((s) => app.data.walk(t, "source", 0, s)); });`
  */
-export function loaded<T>(make: () => ((signal: AbortSignal) => Promise<T>) | null | undefined): Loaded<T> {
+export function loaded<T>(
+  make: () => ((signal: AbortSignal) => Promise<T>) | null | undefined,
+): Loaded<T> {
   let value = $state.raw<T | null>(null);
   let error = $state("");
   let loading = $state(false);

@@ -15,12 +15,16 @@ export function short(value: Real, digits = 3): string {
   if (Number.isNaN(number)) return "not a number";
   if (number === 0) return "0";
   const size = Math.abs(number);
-  const text = size >= 1e5 || size < 10 ** -digits ? number.toExponential(1).replace("e+", "e") : number.toFixed(digits);
+  const text =
+    size >= 1e5 || size < 10 ** -digits
+      ? number.toExponential(1).replace("e+", "e")
+      : number.toFixed(digits);
   return text.replaceAll("-", "−");
 }
 
 /** An order of size, for differences: 3e−7. */
-export const order = (value: number): string => (value === 0 ? "0" : value.toExponential(0).replace("-", "−"));
+export const order = (value: number): string =>
+  value === 0 ? "0" : value.toExponential(0).replace("-", "−");
 
 /** In full, for arithmetic: nine significant digits. */
 export function full(value: Real): string {

@@ -30,7 +30,9 @@ export function colour(kind: Kind, value: number, limit: number, dark: boolean):
 
 /** Black or white, whichever reads better on a colour (at least 4.5 to 1). */
 export function inkOn([r, g, b]: Triple): string {
-  const [red, green, blue] = [r, g, b].map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const [red, green, blue] = [r, g, b].map((c) =>
+    c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue! > 0.179 ? "#000000" : "#ffffff";
 }
 

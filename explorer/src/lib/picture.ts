@@ -1,6 +1,16 @@
 /** A matrix as a picture: one layout, painted on a canvas or written as SVG. */
 
-import { colour, css, inkOn, level, limitOf, MASKED, ramp, type Kind, type Triple } from "./palette";
+import {
+  colour,
+  css,
+  inkOn,
+  level,
+  limitOf,
+  MASKED,
+  ramp,
+  type Kind,
+  type Triple,
+} from "./palette";
 import { tiny } from "./numbers";
 import { xml } from "./save";
 
@@ -43,9 +53,11 @@ const LABEL = 12;
 const TITLE = 11;
 const LONGEST = 14;
 
-export const valueAt = (m: Matrix, i: number, j: number): number => m.data[m.offset + i * m.rowStride + j * m.colStride] ?? NaN;
+export const valueAt = (m: Matrix, i: number, j: number): number =>
+  m.data[m.offset + i * m.rowStride + j * m.colStride] ?? NaN;
 
-const cut = (text: string): string => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
+const cut = (text: string): string =>
+  text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
 
 const widths = new Map<string, number>();
 let ruler: CanvasRenderingContext2D | null = null;
@@ -98,27 +110,47 @@ interface Label {
 /** Every word of a picture: titles, and as many labels as have room. */
 function labelsOf(m: Matrix, look: Look, layout: Layout): Label[] {
   const labels: Label[] = [];
-  const word = (text: string, x: number, y: number, size: number, align: Label["align"], turned = false, soft = false): void =>
-    void labels.push({ text, x, y, size, align, turned, soft });
+  const word = (
+    text: string,
+    x: number,
+    y: number,
+    size: number,
+    align: Label["align"],
+    turned = false,
+    soft = false,
+  ): void => void labels.push({ text, x, y, size, align, turned, soft });
   if (look.colTitle) word(look.colTitle, layout.left, TITLE, TITLE, "start", false, true);
   if (look.rowTitle) word(look.rowTitle, TITLE, layout.top, TITLE, "end", true, true);
   const everyRow = Math.ceil((LABEL + 1) / look.cellHeight);
   const everyCol = Math.ceil((layout.upright ? LABEL + 1 : 1) / look.cellWidth);
   look.rowLabels.forEach((text, i) => {
     if (i % everyRow === 0 && i < m.rows)
-      word(cut(text), layout.left - 6, layout.top + (i + 0.5) * look.cellHeight + LABEL * 0.35, LABEL, "end");
+      word(
+        cut(text),
+        layout.left - 6,
+        layout.top + (i + 0.5) * look.cellHeight + LABEL * 0.35,
+        LABEL,
+        "end",
+      );
   });
   look.colLabels.forEach((text, j) => {
     if (j % everyCol !== 0 || j >= m.cols) return;
     const middle = layout.left + (j + 0.5) * look.cellWidth;
-    if (layout.upright) word(cut(text), middle + LABEL * 0.35, layout.top - 5, LABEL, "start", true);
+    if (layout.upright)
+      word(cut(text), middle + LABEL * 0.35, layout.top - 5, LABEL, "start", true);
     else word(cut(text), middle, layout.top - 6, LABEL, "middle");
   });
   return labels;
 }
 
 /** Paints a matrix; the canvas gets `scale` device pixels to a CSS pixel. */
-export function paint(canvas: HTMLCanvasElement, m: Matrix, look: Look, scale: number, ground = ""): Layout {
+export function paint(
+  canvas: HTMLCanvasElement,
+  m: Matrix,
+  look: Look,
+  scale: number,
+  ground = "",
+): Layout {
   const layout = layoutOf(m, look);
   canvas.width = Math.max(1, Math.round(layout.width * scale));
   canvas.height = Math.max(1, Math.round(layout.height * scale));
@@ -144,7 +176,13 @@ export function paint(canvas: HTMLCanvasElement, m: Matrix, look: Look, scale: n
 }
 
 /** One pixel a cell: the fast way to many cells. */
-export function stamp(canvas: HTMLCanvasElement, m: Matrix, kind: Kind, dark: boolean, limit?: number): void {
+export function stamp(
+  canvas: HTMLCanvasElement,
+  m: Matrix,
+  kind: Kind,
+  dark: boolean,
+  limit?: number,
+): void {
   canvas.width = Math.max(1, m.cols);
   canvas.height = Math.max(1, m.rows);
   const pen = canvas.getContext("2d");
@@ -218,7 +256,11 @@ function hatch(pen: CanvasRenderingContext2D, m: Matrix, look: Look, layout: Lay
   pen.strokeStyle = masked.line;
   pen.lineWidth = 1;
   pen.beginPath();
-  for (let at = Math.ceil((layout.left + layout.top) / 5) * 5; at < layout.width + layout.height; at += 5) {
+  for (
+    let at = Math.ceil((layout.left + layout.top) / 5) * 5;
+    at < layout.width + layout.height;
+    at += 5
+  ) {
     pen.moveTo(at - layout.top, layout.top);
     pen.lineTo(at - layout.height, layout.height);
   }
@@ -251,10 +293,14 @@ export function svg(m: Matrix, look: Look, title: string, ground: string): strin
       const tone = colour(look.kind, value, look.limit, look.dark);
       const fill = value === -Infinity ? "url(#masked)" : css(tone);
       const [w, h] = [look.cellWidth - layout.gap, look.cellHeight - layout.gap];
-      out.push(`<rect x="${x}" y="${y}" width="${w}" height="${h}" fill="${fill}"><title>${value}</title></rect>`);
+      out.push(
+        `<rect x="${x}" y="${y}" width="${w}" height="${h}" fill="${fill}"><title>${value}</title></rect>`,
+      );
       if (layout.numbers) {
         const ink = value === -Infinity ? masked.ink : inkOn(tone);
-        out.push(`<text x="${x + w / 2}" y="${y + h / 2 + 4}" font-size="11" text-anchor="middle" fill="${ink}">${tiny(value)}</text>`);
+        out.push(
+          `<text x="${x + w / 2}" y="${y + h / 2 + 4}" font-size="11" text-anchor="middle" fill="${ink}">${tiny(value)}</text>`,
+        );
       }
     }
   }

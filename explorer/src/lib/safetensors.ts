@@ -16,8 +16,12 @@ interface Entry {
 export function parse(buffer: ArrayBuffer): Map<string, Tensor> {
   if (buffer.byteLength < 8) throw new Error("not a safetensors file: shorter than its header");
   const length = Number(new DataView(buffer).getBigUint64(0, true));
-  if (8 + length > buffer.byteLength) throw new Error("not a safetensors file: its header runs past its end");
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length))) as Record<string, Entry>;
+  if (8 + length > buffer.byteLength)
+    throw new Error("not a safetensors file: its header runs past its end");
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length))) as Record<
+    string,
+    Entry
+  >;
   const tensors = new Map<string, Tensor>();
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
@@ -43,7 +47,10 @@ export function fromBase64(text: string): ArrayBuffer {
 }
 
 /** A matrix inside a tensor: fix all but the last two axes by `lead`, e.g. `slice(weights, [head])`. */
-export function slice(tensor: Tensor, lead: number[] = []): { data: Float32Array; offset: number; rows: number; cols: number } {
+export function slice(
+  tensor: Tensor,
+  lead: number[] = [],
+): { data: Float32Array; offset: number; rows: number; cols: number } {
   const shape = tensor.shape;
   const cols = shape[shape.length - 1] ?? 1;
   const rows = shape[shape.length - 2] ?? 1;

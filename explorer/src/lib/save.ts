@@ -26,11 +26,17 @@ export function csv(table: Table): string {
     const text = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
-  return [table.columns, ...table.rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
+  return (
+    [table.columns, ...table.rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n"
+  );
 }
 
 export const xml = (text: string): string =>
-  text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
+  text
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll('"', "&quot;");
 
 export const fileName = (...parts: string[]): string =>
   parts

@@ -51,7 +51,8 @@ export class Shown {
 
   /** Opens the arithmetic of a number. From inside the drawer it is one step deeper. */
   open(name: string, index: number[], deeper = false): void {
-    if (!deeper && this.trail.length === 0) this.opener = document.activeElement as HTMLElement | null;
+    if (!deeper && this.trail.length === 0)
+      this.opener = document.activeElement as HTMLElement | null;
     this.trail = deeper ? [...this.trail, { name, index }] : [{ name, index }];
   }
   /** Back to an earlier number of the trail; below the first, the drawer closes and focus returns. */
@@ -77,7 +78,9 @@ export class Shown {
   }
 
   toggleTable(view: string): void {
-    this.tables = this.tables.includes(view) ? this.tables.filter((one) => one !== view) : [...this.tables, view];
+    this.tables = this.tables.includes(view)
+      ? this.tables.filter((one) => one !== view)
+      : [...this.tables, view];
   }
 
   /** Says something to people who listen. */

@@ -50,7 +50,9 @@ class Explorer extends Shown {
   readonly model = $derived(this.models.find((model) => model.id === this.modelId) ?? null);
   /** the attention the lab looks at: the chosen one, or the first there is */
   readonly attended: Attended | null = $derived(
-    this.trace?.attentions.find((one) => one.name === this.attention) ?? this.trace?.attentions[0] ?? null,
+    this.trace?.attentions.find((one) => one.name === this.attention) ??
+      this.trace?.attentions[0] ??
+      null,
   );
   readonly layer = $derived(this.attended?.layer ?? 0);
 
@@ -62,7 +64,9 @@ class Explorer extends Shown {
       this.written = location.hash; // so that the way back from here is a way, too
       void this.visit({ ...read(location.hash), theme: this.theme }); // day and night are no places
     });
-    const place = read(location.hash || (this.data instanceof Frozen && this.data.block.hash) || "");
+    const place = read(
+      location.hash || (this.data instanceof Frozen && this.data.block.hash) || "",
+    );
     if (place.theme) this.theme = place.theme;
     this.page = place.page;
     try {
@@ -88,10 +92,19 @@ class Explorer extends Shown {
     this.modelId = model?.id ?? "";
     this.source = place.source ?? model?.example ?? "";
     ({ target: this.target, decode: this.decode, edits: this.edits } = place);
-    ({ attention: this.attention, head: this.head, query: this.query, key: this.key, row: this.row } = place);
+    ({
+      attention: this.attention,
+      head: this.head,
+      query: this.query,
+      key: this.key,
+      row: this.row,
+    } = place);
     const same = this.trace !== null && JSON.stringify(this.asking()) === before;
     this.trail = place.opened ? [place.opened] : [];
-    this.notice = place.model && model && place.model !== model.id ? texts.states.otherModel(place.model, model.id) : "";
+    this.notice =
+      place.model && model && place.model !== model.id
+        ? texts.states.otherModel(place.model, model.id)
+        : "";
     if (this.notice) this.say(this.notice);
     if (model && !same) await this.run();
   }
@@ -134,7 +147,9 @@ class Explorer extends Shown {
     if (!this.kept) return null;
     const { model: id, source, target, decode, edits } = read(this.kept);
     const model = this.models.find((one) => one.id === id);
-    return model ? { model: model.id, source: source ?? model.example, target, decode, edits } : null;
+    return model
+      ? { model: model.id, source: source ?? model.example, target, decode, edits }
+      : null;
   }
 
   /** Keeps the address in step: a new page at once, all else when the keys and the pointer come to rest. */
@@ -143,14 +158,16 @@ class Explorer extends Shown {
     const hash = write(this.place());
     clearTimeout(this.later);
     if (hash === location.hash) return;
-    if (read(location.hash).page === this.page) this.later = window.setTimeout(() => this.settle(), 250);
+    if (read(location.hash).page === this.page)
+      this.later = window.setTimeout(() => this.settle(), 250);
     else this.settle();
   }
   /** Writes the address now; a new page makes a new entry in the history. */
   settle(): void {
     const samePage = read(location.hash).page === this.page;
     this.written = write(this.place());
-    if (this.written !== location.hash) history[samePage ? "replaceState" : "pushState"](null, "", this.written);
+    if (this.written !== location.hash)
+      history[samePage ? "replaceState" : "pushState"](null, "", this.written);
   }
 
   /** Opens the arithmetic of a number, which is asked for at once. */
@@ -185,7 +202,10 @@ class Explorer extends Shown {
     this.error = "";
     const asked = this.asking();
     try {
-      const fresh = this.graph && this.trace?.model === asked.model ? this.graph : this.data.graph(asked.model, request.signal);
+      const fresh =
+        this.graph && this.trace?.model === asked.model
+          ? this.graph
+          : this.data.graph(asked.model, request.signal);
       const [trace, graph] = await Promise.all([this.data.trace(asked, request.signal), fresh]);
       if (request.signal.aborted) return;
       this.graph = graph;
@@ -195,14 +215,21 @@ class Explorer extends Shown {
       this.keepInside(trace);
       if (before && !this.trail.every((opened) => this.holds(opened))) this.trail = [];
       this.status = "ready";
-      this.say(texts.states.ready(trace.tokens.source.length, trace.tokens.target.length, trace.output.text));
+      this.say(
+        texts.states.ready(
+          trace.tokens.source.length,
+          trace.tokens.target.length,
+          trace.output.text,
+        ),
+      );
     } catch (error) {
       if (isAbort(error) || request.signal.aborted) return;
       this.error = (error as Error).message;
       this.status = error instanceof ApiError && /long|limit/.test(error.code) ? "long" : "error";
       // An edit that fails is taken back; of a text that fails nothing is shown, least of all another's numbers.
       const bare = (request: TraceRequest): string => JSON.stringify({ ...request, edits: [] });
-      if (this.answered && this.status === "error" && bare(this.answered) === bare(asked)) this.edits = this.answered.edits;
+      if (this.answered && this.status === "error" && bare(this.answered) === bare(asked))
+        this.edits = this.answered.edits;
       else this.trace = this.answered = null;
       this.say(this.error);
     }
@@ -250,7 +277,8 @@ class Explorer extends Shown {
   /** Adds an edit in place of one that `same` recognises, and traces again. */
   async edit(edit: Edit, same: (other: Edit) => boolean = () => false): Promise<void> {
     const place = this.edits.findIndex(same);
-    const others = (other: Edit, at: number): Edit[] => (at === place ? [edit] : same(other) ? [] : [other]);
+    const others = (other: Edit, at: number): Edit[] =>
+      at === place ? [edit] : same(other) ? [] : [other];
     this.edits = place < 0 ? [...this.edits, edit] : this.edits.flatMap(others);
     await this.run();
   }
@@ -264,7 +292,14 @@ class Explorer extends Shown {
   /** The chosen position of a side: the step of the target; of the source, what the attention asks or is asked about. */
   position(side: Side): number {
     const size = this.trace?.tokens[side].length ?? 1;
-    const at = side === "target" ? this.row : this.attended?.query === "source" ? this.query : this.attended?.key === "source" ? this.key : this.apart;
+    const at =
+      side === "target"
+        ? this.row
+        : this.attended?.query === "source"
+          ? this.query
+          : this.attended?.key === "source"
+            ? this.key
+            : this.apart;
     return Math.max(0, Math.min(at, size - 1));
   }
   point(side: Side, at: number): void {

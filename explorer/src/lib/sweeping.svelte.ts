@@ -18,13 +18,19 @@ class Sweeping {
   seconds = $state(0);
 
   /** A search with beams may answer otherwise than the sweep's own greedy one: then its text is what is measured. */
-  private readonly target = $derived(app.target ?? (app.decode.method === "beam" ? (app.trace?.output.text ?? null) : null));
-  private readonly key = $derived(JSON.stringify([app.trace?.model, app.trace?.source, this.target]));
+  private readonly target = $derived(
+    app.target ?? (app.decode.method === "beam" ? (app.trace?.output.text ?? null) : null),
+  );
+  private readonly key = $derived(
+    JSON.stringify([app.trace?.model, app.trace?.source, this.target]),
+  );
 
   readonly value = $derived(this.foundFor === this.key ? this.found : null);
   readonly loading = $derived(this.askedFor !== "" && this.askedFor === this.key);
   readonly error = $derived(!this.value && this.failedFor === this.key ? this.failed : "");
-  private readonly effects = $derived(new Map(this.value?.heads.map((one) => [`${one.attention}.${one.head}`, one.effect])));
+  private readonly effects = $derived(
+    new Map(this.value?.heads.map((one) => [`${one.attention}.${one.head}`, one.effect])),
+  );
 
   effect(attention: string, head: number): number | null {
     return this.effects.get(`${attention}.${head}`) ?? null;

@@ -54,7 +54,16 @@ export const texts = {
     theme: { light: "Use the light theme", dark: "Use the dark theme" },
     map: "Pages",
     model_map: "This model",
-    short: { self: "Self", cross: "Cross", attn: "Attention", ffn: "FFN", embedding: "Embedding", output: "Output", recurrent: "Recurrent", norm: "Norm" },
+    short: {
+      self: "Self",
+      cross: "Cross",
+      attn: "Attention",
+      ffn: "FFN",
+      embedding: "Embedding",
+      output: "Output",
+      recurrent: "Recurrent",
+      norm: "Norm",
+    },
     output: "Output",
   },
   exports: {
@@ -95,9 +104,11 @@ export const texts = {
     error: "That did not work.",
     retry: "Try again",
     seen: "Close",
-    otherModel: (asked: string, shown: string) => `The link is for the model ${asked}, which is not open here. This is ${shown}.`,
+    otherModel: (asked: string, shown: string) =>
+      `The link is for the model ${asked}, which is not open here. This is ${shown}.`,
     long: "This text is too long to show.",
-    longHint: (limit: number) => `The explorer shows up to ${limit} tokens a side. Shorten the text and run again.`,
+    longHint: (limit: number) =>
+      `The explorer shows up to ${limit} tokens a side. Shorten the text and run again.`,
     missing: "This model has no such step.",
     noServer: "The server does not answer.",
     frozen: "A saved page: its numbers are here, new ones need `regard explore`.",
@@ -187,14 +198,19 @@ export const texts = {
     lead: (parameters: string, source: number, target: number) =>
       `${parameters} parameters, ${source} symbols in, ${target} symbols out. Every small picture is a tensor of this very text; choose a block to open it.`,
     diagram: "Architecture",
-    diagramLabel: "Blocks of the model in the order of computation. Arrow keys move, Enter opens a block, Escape returns to it.",
+    diagramLabel:
+      "Blocks of the model in the order of computation. Arrow keys move, Enter opens a block, Escape returns to it.",
     encoder: "Encoder",
     decoder: "Decoder",
     layerName: (layer: number) => `layer ${layer}`,
     forward: "→ forward",
     backward: "← backward",
     legend: "Arrows",
-    edges: { memory: "memory: the encoder’s result, read by the decoder", over: "carried past what lies between", back: "carried to the next step" },
+    edges: {
+      memory: "memory: the encoder’s result, read by the decoder",
+      over: "carried past what lies between",
+      back: "carried to the next step",
+    },
     details: "The chosen block",
     openPage: (page: string) => `Open in ${page}`,
     inside: "Inside, now",
@@ -223,7 +239,8 @@ export const texts = {
       embedding: "Each id picks its row of a table; the row becomes the token’s vector.",
       attention: "Each token asks, every key answers; the weights, which sum to 1, mix the values.",
       self: "Each token asks the others of its own side; the weights, which sum to 1, mix their values.",
-      cross: "Each target token asks the encoder’s memory; the weights, which sum to 1, mix its values.",
+      cross:
+        "Each target token asks the encoder’s memory; the weights, which sum to 1, mix its values.",
       attn: "The decoder’s state asks the encoder’s states; the weights, which sum to 1, mix them into one context.",
       ffn: "Every token by itself: out to more dimensions, bent, and back.",
       norm: "Each vector is centred and scaled, then stretched by learned gains.",
@@ -254,13 +271,16 @@ export const texts = {
       count === 1
         ? "One symbol is not in the vocabulary. The model sees the same “unknown” for every such symbol."
         : `${count} symbols are not in the vocabulary. The model sees the same “unknown” for each of them.`,
-    chosen: (at: number, text: string, id: number) => `Chosen: position ${at}, “${text}”, id ${id}.`,
+    chosen: (at: number, text: string, id: number) =>
+      `Chosen: position ${at}, “${text}”, id ${id}.`,
     look: "See its vector",
     repeated: (text: string, id: number, at: number[]) =>
       `“${text}” stands at positions ${at.length > 8 ? `${at.slice(0, 7).join(", ")}, …` : at.slice(0, -1).join(", ")} and ${at[at.length - 1]}: one id (${id}), ${at.length} tokens, told apart by position alone.`,
     stepsTitle: "What follows what",
-    stepsFree: "The decoder is fed its own output: each row is one step, and the last one ends the text.",
-    stepsGiven: "The decoder is fed the given target; each row says how likely the model finds what really follows.",
+    stepsFree:
+      "The decoder is fed its own output: each row is one step, and the last one ends the text.",
+    stepsGiven:
+      "The decoder is fed the given target; each row says how likely the model finds what really follows.",
     steps: "After each token",
     row: "row",
     after: "after → then",
@@ -281,7 +301,8 @@ export const texts = {
     target: "Target",
     token: "Token",
     mapsTitle: "From id to vector",
-    mapsText: "The same tokens in three pictures on one scale: what is looked up, where it stands, and the sum that enters layer 0.",
+    mapsText:
+      "The same tokens in three pictures on one scale: what is looked up, where it stands, and the sum that enters layer 0.",
     mapsTextAlone: "One row for each token; equal ids have equal rows; nothing is added.",
     parts: { embed: "Looked up", position: "Position", sum: "Sum" } as Record<string, string>,
     formulas: {
@@ -291,22 +312,29 @@ export const texts = {
     },
     rowTitle: "position",
     positionWord: "position",
-    cell: (at: number, text: string, place: number) => `Position ${at} “${text}”, dimension ${place}:`,
+    cell: (at: number, text: string, place: number) =>
+      `Position ${at} “${text}”, dimension ${place}:`,
     without: {
-      rotary: "This model adds no position vector: rotary positions turn the queries and keys inside every attention instead. See “turned” in the attention lab.",
-      alibi: "This model adds no position vector: a penalty that grows with distance (ALiBi) is added to the scores of every attention instead.",
+      rotary:
+        "This model adds no position vector: rotary positions turn the queries and keys inside every attention instead. See “turned” in the attention lab.",
+      alibi:
+        "This model adds no position vector: a penalty that grows with distance (ALiBi) is added to the scores of every attention instead.",
       none: "This model is told no positions at all.",
-      recurrent: "A recurrent model needs no positions: it reads one token after another, and the order is in its state.",
-      other: "This model adds no position vector: positions enter inside every attention, as a bias on its scores.",
+      recurrent:
+        "A recurrent model needs no positions: it reads one token after another, and the order is in its state.",
+      other:
+        "This model adds no position vector: positions enter inside every attention, as a bias on its scores.",
     } as Record<string, string>,
     tableTitle: "Neighbours in the table",
     tableText: "Tokens that the model uses alike tend to get vectors that point alike.",
     neighbours: (text: string) => `Nearest to “${text}” by cosine`,
-    neighboursText: "1: the same direction; 0: nothing in common; −1: opposite. Compared with every other symbol of this side.",
+    neighboursText:
+      "1: the same direction; 0: nothing in common; −1: opposite. Compared with every other symbol of this side.",
     symbol: "symbol",
     positions: "positions here",
     space: "The table on a plane",
-    component: (number: number, share: string) => `component ${number} (${share} % of the variance)`,
+    component: (number: number, share: string) =>
+      `component ${number} (${share} % of the variance)`,
     explained: (first: string, second: string, both: string) =>
       `Principal components: ${first} % + ${second} % = ${both} % of the variance is seen here; the rest is not. Filled points are this text’s tokens, with their positions.`,
     point: (text: string, id: number, x: string, y: string, here: number[]) =>
@@ -316,11 +344,13 @@ export const texts = {
   knockout: {
     lead: "Take a part away and see what is missed: heads, one or many; source tokens, each in turn. What is looked at need not be what is needed.",
     cut: "Cut heads",
-    cutText: "A switch for each head: on, its context is cut before W_O, and the model answers anew.",
+    cutText:
+      "A switch for each head: on, its context is cut before W_O, and the model answers anew.",
     how: "A cut head is set to",
     hows: { zero: "Zero", mean: "Its mean", uniform: "Uniform weights" } as Record<string, string>,
     row: (attention: string) => `Heads of ${attention}`,
-    head: (attention: string, head: number, effect: string) => `Cut head ${head} of ${attention}${effect && `: ${effect}`}`,
+    head: (attention: string, head: number, effect: string) =>
+      `Cut head ${head} of ${attention}${effect && `: ${effect}`}`,
     effect: (value: string) => `effect ${value}`,
     whole: "Whole model",
     now: (heads: number) => (heads ? `Without ${heads} ${heads === 1 ? "head" : "heads"}` : "Now"),
@@ -334,11 +364,13 @@ export const texts = {
     holdText: "Then both log-probabilities are of one text.",
     restore: "Give all heads back",
     sweep: "Every head in turn",
-    sweepText: (text: string) => `What “${text}” loses without one head: log p of the text, minus the same with the head cut. Choose one to cut it.`,
+    sweepText: (text: string) =>
+      `What “${text}” loses without one head: log p of the text, minus the same with the head cut. Choose one to cut it.`,
     without: (head: string, text: string) => `Without ${head} alone the model says: ${text}`,
     stillSays: (head: string) => `Without ${head} alone the model says the same.`,
     cause: "Attention against cause",
-    causeText: "Left: where the model looked. Right: what each token loses when a source token is hidden from every attention, log p minus log p without it. Above 0 it was needed.",
+    causeText:
+      "Left: where the model looked. Right: what each token loses when a source token is hidden from every attention, log p minus log p without it. Above 0 it was needed.",
     causeRecurrent: "The recurrent encoder has read the hidden token all the same.",
     weights: "Weights",
     effects: "Effect of hiding",
@@ -351,7 +383,8 @@ export const texts = {
       looked === needed
         ? `For “${said}” the model looked most at ${looked} (${weight}), and needed it most (${effect}).`
         : `For “${said}” the model looked most at ${looked} (${weight}), but needed ${needed} most (${effect}).`,
-    nothing: (said: string, looked: string, weight: string) => `For “${said}” the model looked most at ${looked} (${weight}), and misses no single token.`,
+    nothing: (said: string, looked: string, weight: string) =>
+      `For “${said}” the model looked most at ${looked} (${weight}), and misses no single token.`,
     edited: "Causes are measured on the whole model.",
     pair: "pair",
   },
@@ -379,16 +412,20 @@ export const texts = {
     difference: "Now − kept",
     largest: (value: string, place: string) => `largest difference ${value} at ${place}`,
     equal: "no difference anywhere",
-    shapes: (kept: string, now: string) => `They have no difference cell by cell: kept is ${kept}, now is ${now}.`,
+    shapes: (kept: string, now: string) =>
+      `They have no difference cell by cell: kept is ${kept}, now is ${now}.`,
     hold: "Hold it to the kept answer",
     common: "The two have no tensor in common.",
   },
   decode: {
     lead: "A search goes on from several beginnings at once and keeps the best of each length. Here is every one that it weighed, and why it stayed or fell.",
-    title: (size: number) => (size === 1 ? "Greedy search: one beginning at a time" : `Beam search with ${size} beginnings`),
-    about: (size: number) => `A column for each step, the likeliest on top. Of all continuations the ${size === 1 ? "best goes" : `${size} best go`} on. Arrow keys move: left to where it comes from, right to what follows.`,
+    title: (size: number) =>
+      size === 1 ? "Greedy search: one beginning at a time" : `Beam search with ${size} beginnings`,
+    about: (size: number) =>
+      `A column for each step, the likeliest on top. Of all continuations the ${size === 1 ? "best goes" : `${size} best go`} on. Arrow keys move: left to where it comes from, right to what follows.`,
     treeLabel: (count: number) => `Tree of ${count} beginnings`,
-    nodeLabel: (step: number, text: string, total: string, fate: string) => `step ${step}: ${text}, sum ${total}, ${fate}`,
+    nodeLabel: (step: number, text: string, total: string, fate: string) =>
+      `step ${step}: ${text}, sum ${total}, ${fate}`,
     step: (step: number) => `step ${step}`,
     stepTitle: "step",
     said: "said so far",
@@ -398,20 +435,37 @@ export const texts = {
     fate: "what became of it",
     showPruned: "show what fell",
     count: (nodes: number, steps: number) => `${nodes} beginnings weighed in ${steps} steps`,
-    fates: { kept: "kept: among the best, it goes on", finished: "finished", pruned: "fell", stopped: "left when the search was over: it could not win any more, or may not be longer" } as Record<string, string>,
-    short: { kept: "kept", finished: "ended", pruned: "fell", stopped: "left" } as Record<string, string>,
-    answer: (place: number) => (place === 1 ? "finished: this is the answer" : `finished: answer ${place}`),
+    fates: {
+      kept: "kept: among the best, it goes on",
+      finished: "finished",
+      pruned: "fell",
+      stopped: "left when the search was over: it could not win any more, or may not be longer",
+    } as Record<string, string>,
+    short: { kept: "kept", finished: "ended", pruned: "fell", stopped: "left" } as Record<
+      string,
+      string
+    >,
+    answer: (place: number) =>
+      place === 1 ? "finished: this is the answer" : `finished: answer ${place}`,
     lost: (by: string, to: string) => `fell: ${by} behind “${to}”, the last that stayed`,
     chosen: (said: string) => `Chosen: ${said}`,
     totalText: (text: string) => `the sum before, and log p of “${text}”`,
-    scoreText: (length: number, alpha: number) => (alpha === 0 ? "no length penalty: α is 0" : `length ${length}, the end included, to the power of α = ${alpha}`),
+    scoreText: (length: number, alpha: number) =>
+      alpha === 0
+        ? "no length penalty: α is 0"
+        : `length ${length}, the end included, to the power of α = ${alpha}`,
     seeRival: "show it",
     load: "Use as given target",
     force: "Answer from here",
-    buttons: "As given target it is shown on every page; from here on the model answers greedily, with these tokens forced.",
-    notWhole: "As a text this beginning would be cut into other pieces, so it cannot be given as a target.",
+    buttons:
+      "As given target it is shown on every page; from here on the model answers greedily, with these tokens forced.",
+    notWhole:
+      "As a text this beginning would be cut into other pieces, so it cannot be given as a target.",
     finishedTitle: "Finished",
-    finishedText: (alpha: number) => (alpha === 0 ? "Ranked by the sum of log-probabilities." : `Ranked by the sum of log-probabilities over length to the power of ${alpha}.`),
+    finishedText: (alpha: number) =>
+      alpha === 0
+        ? "Ranked by the sum of log-probabilities."
+        : `Ranked by the sum of log-probabilities over length to the power of ${alpha}.`,
     scored: (score: string, length: number) => `score ${score}, length ${length}`,
     editedTitle: "Answered without beams",
     edited: (text: string) => `The model is edited, and an edited model answers greedily: ${text}`,
@@ -430,7 +484,8 @@ export const texts = {
     choices: (choices: string) => `${choices} equal choices`,
     topTitle: "From logits to probabilities",
     topText: "The likeliest symbols. Choose a number to see where it comes from.",
-    tempered: "A temperature is set: the logits are divided by it before they become probabilities.",
+    tempered:
+      "A temperature is set: the logits are divided by it before they become probabilities.",
     top: (count: number) => `Top ${count}`,
     rank: "rank",
     token: "symbol",
@@ -442,12 +497,15 @@ export const texts = {
     wordHint: "a symbol",
     wordNone: "Type a symbol of the target to see its rank here and through the layers.",
     rankOf: (rank: number, of: number) => `has rank ${rank} of ${of}`,
-    unknownWord: (word: string) => ` “${word}” is not in the vocabulary; this is what stands for it.`,
+    unknownWord: (word: string) =>
+      ` “${word}” is not in the vocabulary; this is what stands for it.`,
     firstPiece: (word: string) => ` the first piece of “${word}”`,
     lensTitle: "Through the layers",
-    lensText: "What the output would say if the decoder ended here: the last norm and the output table, applied to the residual stream at each place.",
+    lensText:
+      "What the output would say if the decoder ended here: the last norm and the output table, applied to the residual stream at each place.",
     lens: (token: string) => `Rank of “${token}”`,
-    lensCaption: (token: string, of: number) => `Rank of “${token}” of ${of} symbols at each place of the residual stream`,
+    lensCaption: (token: string, of: number) =>
+      `Rank of “${token}” of ${of} symbols at each place of the residual stream`,
     lensAxis: "rank (logarithmic; right is likelier)",
     lensStart: "embedded token",
     lensEnd: "last norm",
@@ -455,7 +513,8 @@ export const texts = {
     self: "self-attention",
     cross: "cross-attention",
     ffn: "feed-forward",
-    lensNone: "A recurrent model has no stream of sums to read out between its layers: its state becomes a prediction only through the readout.",
+    lensNone:
+      "A recurrent model has no stream of sums to read out between its layers: its state becomes a prediction only through the readout.",
     place: "after",
     tensor: "tensor",
     likeliest: "likeliest here",
@@ -468,7 +527,10 @@ export const texts = {
   lab: {
     attention: "Attention",
     head: "Head",
-    kinds: { encoder: "Encoder self", decoder: "Decoder self", cross: "Cross" } as Record<string, string>,
+    kinds: { encoder: "Encoder self", decoder: "Decoder self", cross: "Cross" } as Record<
+      string,
+      string
+    >,
     layer: (layer: number) => `layer ${layer}`,
     headName: (head: number) => `head ${head}`,
     switches: "What if",
@@ -476,20 +538,24 @@ export const texts = {
     unmasked: "No mask",
     temperature: "Temperature",
     vectors: "Ask, answer, carry",
-    vectorsText: "Each token makes three vectors: what it asks for, how it can be found, and what it gives.",
+    vectorsText:
+      "Each token makes three vectors: what it asks for, how it can be found, and what it gives.",
     compare: "Compare",
     compareText: "Every query meets every key; each row then becomes weights that sum to 1.",
     mix: "Mix",
-    mixText: "The weights mix the values; the heads stand side by side, and one last matrix turns them back to the model’s width.",
+    mixText:
+      "The weights mix the values; the heads stand side by side, and one last matrix turns them back to the model’s width.",
     inspector: "Row inspector",
-    inspectorText: (token: string) => `${token} asks; each key answers. The same row at every stage:`,
+    inspectorText: (token: string) =>
+      `${token} asks; each key answers. The same row at every stage:`,
     rowLabel: "Query",
     edit: "Edit this row by hand",
     apply: "Apply",
     cancel: "Cancel",
     sum: (sum: string) => `sum ${sum}; applied as shares of 1`,
     none: "This model has no attention.",
-    noneHint: "A recurrent model without attention gives its decoder one summary of the source and nothing else.",
+    noneHint:
+      "A recurrent model without attention gives its decoder one summary of the source and nothing else.",
     panels: {
       value: "Values",
       tempered: "Divided by the temperature",
@@ -521,17 +587,22 @@ export const texts = {
     reversed: "Reversed",
     bits: "bits",
     explain: {
-      place: "By layer and head, as the model computes them. Rows ask, columns answer; dark is 0, bright is 1.",
-      entropy: "How widely a head looks: the entropy of its rows, on average. 0 bits is one key alone; the sharpest head comes first.",
-      distance: "How far a head looks: the mean of |query − key|, weighted. Only where both sides are one text; the nearest comes first.",
-      effect: "What the model loses without a head: the log-probability of its answer, minus the same with the head cut. The most needed comes first; below 0 the answer gets likelier.",
+      place:
+        "By layer and head, as the model computes them. Rows ask, columns answer; dark is 0, bright is 1.",
+      entropy:
+        "How widely a head looks: the entropy of its rows, on average. 0 bits is one key alone; the sharpest head comes first.",
+      distance:
+        "How far a head looks: the mean of |query − key|, weighted. Only where both sides are one text; the nearest comes first.",
+      effect:
+        "What the model loses without a head: the log-probability of its answer, minus the same with the head cut. The most needed comes first; below 0 the answer gets likelier.",
     },
     sweep: "Measure knock-out effects",
     sweeping: (heads: number) => `Cutting ${heads} ${heads === 1 ? "head" : "heads"} in turn…`,
     seconds: (seconds: number) => `${seconds} s`,
     stop: "Stop",
     swept: (heads: number) => `Knock-out effects of ${heads} heads measured.`,
-    sweptText: (text: string) => `Effects on “${text.length > 40 ? `${text.slice(0, 39)}…` : text}”`,
+    sweptText: (text: string) =>
+      `Effects on “${text.length > 40 ? `${text.slice(0, 39)}…` : text}”`,
     sweepPlain: "Measured on the model without your edits.",
     headAt: (layer: number, head: number) => `layer ${layer}, head ${head}`,
     layer: (layer: number) => `layer ${layer}`,
@@ -546,7 +617,8 @@ export const texts = {
     compared: "Compared",
     pinnedOf: (pinned: number, most: number) => `${pinned} of ${most} pinned`,
     pinnedCount: (pinned: number) => `${pinned} pinned.`,
-    groupLabel: (kind: string, heads: number) => `${kind}: ${heads} heads. Arrow keys move, Enter opens, P pins.`,
+    groupLabel: (kind: string, heads: number) =>
+      `${kind}: ${heads} heads. Arrow keys move, Enter opens, P pins.`,
     columnHead: "head of",
     columnLayer: "layer",
     columnNumber: "head",
@@ -582,12 +654,14 @@ export const texts = {
   },
   walk: {
     lead: "One token’s vector on its way through the model: what each block adds to it, and what it then is.",
-    leadRecurrent: "One step of the recurrence: what comes in, how the gates open, and the state that goes out.",
+    leadRecurrent:
+      "One step of the recurrence: what comes in, how the gates open, and the state that goes out.",
     side: "Side",
     sides: { source: "Source", target: "Target" } as Record<string, string>,
     token: "Token",
     chart: "Through the stack",
-    chartText: "Norms are lengths of vectors. The cosine says where a block pushes: 1 along the residual, 0 across it, −1 against it.",
+    chartText:
+      "Norms are lengths of vectors. The cosine says where a block pushes: 1 along the residual, 0 across it, −1 against it.",
     step: "step",
     added: "adds, norm",
     cosine: "cosine with the residual",
@@ -595,7 +669,13 @@ export const texts = {
     after: "residual after, norm",
     log: "Logarithmic bars",
     start: "Start",
-    kinds: { self: "Self-attention", cross: "Cross-attention", ffn: "Feed-forward", position: "Position", embed: "Embedding" } as Record<string, string>,
+    kinds: {
+      self: "Self-attention",
+      cross: "Cross-attention",
+      ffn: "Feed-forward",
+      position: "Position",
+      embed: "Embedding",
+    } as Record<string, string>,
     layer: (layer: string) => `layer ${layer}`,
     adding: "The addition",
     addingText: "Choose a number to see where it comes from.",
@@ -606,24 +686,44 @@ export const texts = {
     insideText: "The same token’s vectors within the block, from its input to what it adds.",
     lab: "Open this attention in the lab",
     stateTitle: "States of this step",
-    states: { "src.embed": "Embedding", "tgt.embed": "Embedding", "enc.0.h": "Encoder state", "dec.0.h": "Decoder state", "attn.joined": "Context", "out.mixed": "State and context mixed", "out.readout": "Read-out" } as Record<string, string>,
+    states: {
+      "src.embed": "Embedding",
+      "tgt.embed": "Embedding",
+      "enc.0.h": "Encoder state",
+      "dec.0.h": "Decoder state",
+      "attn.joined": "Context",
+      "out.mixed": "State and context mixed",
+      "out.readout": "Read-out",
+    } as Record<string, string>,
     statesText: "In a recurrent model nothing is added up; each state is made anew. Its norm:",
     norm: "norm",
     gates: "Gates and state",
-    gatesText: "Gates lie between 0 and 1: how much of each number passes. Candidates and states lie between −1 and 1.",
+    gatesText:
+      "Gates lie between 0 and 1: how much of each number passes. Candidates and states lie between −1 and 1.",
     layerLabel: "Layer",
     direction: "Direction",
     directions: { forward: "Forward", backward: "Backward" } as Record<string, string>,
     gateNames: {
-      before: "state before", r: "reset r", z: "update z", n: "candidate n", h: "state h",
-      memory: "memory before", i: "input i", f: "forget f", g: "candidate g", o: "output o", c: "memory c",
+      before: "state before",
+      r: "reset r",
+      z: "update z",
+      n: "candidate n",
+      h: "state h",
+      memory: "memory before",
+      i: "input i",
+      f: "forget f",
+      g: "candidate g",
+      o: "output o",
+      c: "memory c",
     } as Record<string, string>,
     looking: "Looking back at the source",
-    lookingText: (row: string) => `${row}: the energy of each source token, its weight, and the context they mix.`,
+    lookingText: (row: string) =>
+      `${row}: the energy of each source token, its weight, and the context they mix.`,
     energy: "Energies",
     weights: "Weights",
     context: "Context",
-    noAttention: "This model does not look back: its decoder knows the source only by its first state.",
+    noAttention:
+      "This model does not look back: its decoder knows the source only by its first state.",
     tokens: {
       source: (at: number, text: string) => `${at} “${text}”`,
       target: (at: number, text: string) => `${at} after ${text}`,

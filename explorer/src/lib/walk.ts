@@ -27,13 +27,33 @@ export interface Step {
   after: number;
 }
 
-export const COLOURS: Record<StepKind, string> = { start: "#009e73", position: "#009e73", self: "#56b4e9", cross: "#0072b2", ffn: "#e69f00", state: "#cc79a7" };
+export const COLOURS: Record<StepKind, string> = {
+  start: "#009e73",
+  position: "#009e73",
+  self: "#56b4e9",
+  cross: "#0072b2",
+  ffn: "#e69f00",
+  state: "#cc79a7",
+};
 
 /** The colours of a recurrent step's states. */
-const STATES: Record<string, StepKind> = { joined: "self", h: "state", mixed: "ffn", readout: "ffn" };
+const STATES: Record<string, StepKind> = {
+  joined: "self",
+  h: "state",
+  mixed: "ffn",
+  readout: "ffn",
+};
 
 const kindOf = (name: string): StepKind =>
-  /\.cross\b/.test(name) ? "cross" : /\.self\b/.test(name) ? "self" : /\.ffn\b/.test(name) ? "ffn" : /position/.test(name) ? "position" : "start";
+  /\.cross\b/.test(name)
+    ? "cross"
+    : /\.self\b/.test(name)
+      ? "self"
+      : /\.ffn\b/.test(name)
+        ? "ffn"
+        : /position/.test(name)
+          ? "position"
+          : "start";
 
 export function stepsOf(walk: Walk, trace: Trace): Step[] {
   const t = texts.walk;
@@ -44,12 +64,34 @@ export function stepsOf(walk: Walk, trace: Trace): Step[] {
     const layer = /^(?:enc|dec)\.(\d+)\./.exec(residual.at)?.[1] ?? "";
     const before = inputs.get(residual.at)?.[0] ?? "";
     const length = norms.get(before) ?? walk.residuals[k - 1]?.norm;
-    const label = walk.contributions.length ? t.start : (t.states[residual.at.replace(/\d+/, "0")] ?? residual.at);
-    if (!added) return { into: residual.at, at: "", before, kind: STATES[residual.at.split(".").pop()!] ?? "start", layer, label, norm: null, cosine: null, share: null, after: residual.norm };
+    const label = walk.contributions.length
+      ? t.start
+      : (t.states[residual.at.replace(/\d+/, "0")] ?? residual.at);
+    if (!added)
+      return {
+        into: residual.at,
+        at: "",
+        before,
+        kind: STATES[residual.at.split(".").pop()!] ?? "start",
+        layer,
+        label,
+        norm: null,
+        cosine: null,
+        share: null,
+        after: residual.norm,
+      };
     const kind = kindOf(added.at);
     return {
-      into: residual.at, at: added.at, before, kind, layer, label: t.kinds[kind] ?? added.at,
-      norm: added.norm, cosine: added.cosine, share: length ? added.norm / length : null, after: residual.norm,
+      into: residual.at,
+      at: added.at,
+      before,
+      kind,
+      layer,
+      label: t.kinds[kind] ?? added.at,
+      norm: added.norm,
+      cosine: added.cosine,
+      share: length ? added.norm / length : null,
+      after: residual.norm,
     };
   });
 }
@@ -65,7 +107,14 @@ export const tableOf = (steps: Step[], caption: string): Table => {
   return {
     caption,
     columns: [t.after.replace(", norm", ""), t.step, t.added, t.share, t.cosine, t.after],
-    rows: steps.map((step) => [step.into, [step.layer && t.layer(step.layer), step.label].filter(Boolean).join(", "), step.norm ?? "", step.share ?? "", step.cosine ?? "", step.after]),
+    rows: steps.map((step) => [
+      step.into,
+      [step.layer && t.layer(step.layer), step.label].filter(Boolean).join(", "),
+      step.norm ?? "",
+      step.share ?? "",
+      step.cosine ?? "",
+      step.after,
+    ]),
   };
 };
 
@@ -79,22 +128,72 @@ export function drawn(steps: Step[], title: string, log: boolean): Drawing {
   const marks: Mark[] = [
     { kind: "text", x: 16, y: 26, text: title, colour: ink, size: 14, bold: true },
     { kind: "text", x: added, y: 50, text: t.added, colour: soft, size: 11 },
-    { kind: "text", x: cosine + 45, y: 50, text: t.cosine, colour: soft, size: 11, align: "middle" },
+    {
+      kind: "text",
+      x: cosine + 45,
+      y: 50,
+      text: t.cosine,
+      colour: soft,
+      size: 11,
+      align: "middle",
+    },
     { kind: "text", x: after, y: 50, text: t.after, colour: soft, size: 11 },
   ];
   steps.forEach((step, k) => {
     const y = 66 + k * tall;
     const bar = (x: number, share: number, fill: string, value: number): void =>
-      void marks.push({ kind: "rect", x, y, width: share * wide, height: 12, fill, round: 2 }, { kind: "text", x: x + share * wide + 6, y: y + 10, text: short(value, 2), colour: ink, size: 11 });
-    marks.push({ kind: "text", x: 16, y: y + 10, text: [step.layer && t.layer(step.layer), step.label].filter(Boolean).join(" · "), colour: ink });
+      void marks.push(
+        { kind: "rect", x, y, width: share * wide, height: 12, fill, round: 2 },
+        {
+          kind: "text",
+          x: x + share * wide + 6,
+          y: y + 10,
+          text: short(value, 2),
+          colour: ink,
+          size: 11,
+        },
+      );
+    marks.push({
+      kind: "text",
+      x: 16,
+      y: y + 10,
+      text: [step.layer && t.layer(step.layer), step.label].filter(Boolean).join(" · "),
+      colour: ink,
+    });
     if (step.norm !== null) bar(added, reach(step.norm, most, log), COLOURS[step.kind], step.norm);
     if (step.cosine !== null) {
       const x = cosine + 45;
-      marks.push({ kind: "line", points: [[x, y - 3], [x, y + 15]], colour: soft });
-      marks.push({ kind: "rect", x: Math.min(x, x + 40 * step.cosine), y, width: Math.abs(40 * step.cosine), height: 12, fill: soft });
-      marks.push({ kind: "text", x: x + 48, y: y + 10, text: short(step.cosine, 2), colour: ink, size: 11 });
+      marks.push({
+        kind: "line",
+        points: [
+          [x, y - 3],
+          [x, y + 15],
+        ],
+        colour: soft,
+      });
+      marks.push({
+        kind: "rect",
+        x: Math.min(x, x + 40 * step.cosine),
+        y,
+        width: Math.abs(40 * step.cosine),
+        height: 12,
+        fill: soft,
+      });
+      marks.push({
+        kind: "text",
+        x: x + 48,
+        y: y + 10,
+        text: short(step.cosine, 2),
+        colour: ink,
+        size: 11,
+      });
     }
     bar(after, reach(step.after, most, log), "var(--accent)", step.after);
   });
-  return { width: after + wide + 60, height: 76 + steps.length * tall, ground: "var(--panel)", marks };
+  return {
+    width: after + wide + 60,
+    height: 76 + steps.length * tall,
+    ground: "var(--panel)",
+    marks,
+  };
 }

@@ -35,24 +35,73 @@ export function facts(head: WallHead): [string, string][] {
 }
 
 /** A group of heads with their numbers, to be saved. */
-export function drawn(title: string, heads: WallHead[], weights: Map<string, Tensor>, dark: boolean): Drawing {
+export function drawn(
+  title: string,
+  heads: WallHead[],
+  weights: Map<string, Tensor>,
+  dark: boolean,
+): Drawing {
   const [size, gap, columns] = [150, 22, Math.min(4, Math.max(1, heads.length))];
   const first = slice(weights.values().next().value!);
   const tall = Math.round(size * Math.max(0.25, Math.min(1, first.rows / first.cols)));
   const step = tall + 78;
-  const marks: Mark[] = [{ kind: "text", x: gap, y: 26, text: title, colour: "var(--ink)", size: 15, bold: true }];
+  const marks: Mark[] = [
+    { kind: "text", x: gap, y: 26, text: title, colour: "var(--ink)", size: 15, bold: true },
+  ];
   heads.forEach((head, k) => {
     const [x, y] = [gap + (k % columns) * (size + gap), 44 + Math.floor(k / columns) * step];
     const tensor = weights.get(`${head.attention}.weights`);
     if (tensor) {
       const canvas = document.createElement("canvas");
-      stamp(canvas, { ...slice(tensor, [head.head]), rowStride: slice(tensor).cols, colStride: 1 }, "weights", dark);
+      stamp(
+        canvas,
+        { ...slice(tensor, [head.head]), rowStride: slice(tensor).cols, colStride: 1 },
+        "weights",
+        dark,
+      );
       marks.push({ kind: "image", x, y, width: size, height: tall, canvas });
     }
-    marks.push({ kind: "rect", x, y: y + tall + 7, width: 18, height: 16, fill: headColour(head.head), round: 4 });
-    marks.push({ kind: "text", x: x + 9, y: y + tall + 19, text: String(head.head), colour: headInk(head.head), size: 11, align: "middle", bold: true });
-    marks.push({ kind: "text", x: x + 25, y: y + tall + 19, text: head.attention, colour: "var(--ink)" });
-    facts(head).forEach(([label, value], row) => marks.push({ kind: "text", x, y: y + tall + 36 + 13 * row, text: `${label} ${value}`, colour: "var(--soft)", size: 11 }));
+    marks.push({
+      kind: "rect",
+      x,
+      y: y + tall + 7,
+      width: 18,
+      height: 16,
+      fill: headColour(head.head),
+      round: 4,
+    });
+    marks.push({
+      kind: "text",
+      x: x + 9,
+      y: y + tall + 19,
+      text: String(head.head),
+      colour: headInk(head.head),
+      size: 11,
+      align: "middle",
+      bold: true,
+    });
+    marks.push({
+      kind: "text",
+      x: x + 25,
+      y: y + tall + 19,
+      text: head.attention,
+      colour: "var(--ink)",
+    });
+    facts(head).forEach(([label, value], row) =>
+      marks.push({
+        kind: "text",
+        x,
+        y: y + tall + 36 + 13 * row,
+        text: `${label} ${value}`,
+        colour: "var(--soft)",
+        size: 11,
+      }),
+    );
   });
-  return { width: gap + columns * (size + gap), height: 54 + Math.ceil(heads.length / columns) * step, ground: "var(--panel)", marks };
+  return {
+    width: gap + columns * (size + gap),
+    height: 54 + Math.ceil(heads.length / columns) * step,
+    ground: "var(--panel)",
+    marks,
+  };
 }
