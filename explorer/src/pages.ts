@@ -1,4 +1,4 @@
-/** The table of pages: one line each. A page without a component is listed as "comes next". */
+/** The pages of the explorer. A page without a component is listed as planned. */
 
 import type { Component } from "svelte";
 import Attention from "./pages/Attention.svelte";
@@ -8,17 +8,17 @@ import Compare from "./pages/Compare.svelte";
 import Decode from "./pages/Decode.svelte";
 import Embedding from "./pages/Embedding.svelte";
 import Heads from "./pages/Heads.svelte";
-import Knockout from "./pages/Knockout.svelte";
+import Ablation from "./pages/Ablation.svelte";
 import Output from "./pages/Output.svelte";
 import Overview from "./pages/Overview.svelte";
 import Tokens from "./pages/Tokens.svelte";
-import Walk from "./pages/Walk.svelte";
+import ResidualStream from "./pages/ResidualStream.svelte";
 
 export interface Page {
-  /** its name in the address and in texts.pages */
+  /** its id in the address and in texts.pages */
   id: string;
   component: Component | null;
-  /** needs a trace: the frame shows loading, empty, error and too-long states in its place */
+  /** needs a trace; until there is one, TraceStatus is shown instead */
   traced: boolean;
 }
 
@@ -30,15 +30,15 @@ export const pages: Page[] = [
   { id: "attention", component: Attention, traced: true },
   { id: "heads", component: Heads, traced: true },
   { id: "alignment", component: Alignment, traced: true },
-  { id: "walk", component: Walk, traced: true },
+  { id: "residual", component: ResidualStream, traced: true },
   { id: "output", component: Output, traced: true },
   { id: "decode", component: Decode, traced: true },
-  { id: "knockout", component: Knockout, traced: true },
+  { id: "ablation", component: Ablation, traced: true },
   { id: "compare", component: Compare, traced: true },
   { id: "training", component: null, traced: true },
   { id: "lessons", component: null, traced: false },
 ];
 
-/** The page of an address; an unknown or coming one leads to the start. */
+/** The page with this id; an unknown or planned one becomes the start page. */
 export const pageOf = (id: string): Page =>
   pages.find((page) => page.id === id && page.component) ?? pages[0]!;

@@ -236,11 +236,11 @@ def explore(
     `regard explore runs/demo/bundle` serves the page from this machine, offline. Ctrl-C ends it.
     """
     with _without_gc():
-        from regard.explore.models import Models
+        from regard.explore.model_store import ModelStore
         from regard.explore.server import serve
 
     import_files(import_ or [])
-    models = Models.of([resolve_model(bundle) for bundle in bundles])
+    models = ModelStore.open([resolve_model(bundle) for bundle in bundles])
     serve(models, host=host, port=port, browser=not no_browser)
 
 

@@ -67,6 +67,8 @@ COUNT_FETCHES = """(() => {
   };
 })()"""
 IDLE = "window.unfinishedFetches === 0 && !document.querySelector('[aria-busy=true]')"
+TWO_FRAMES = """new Promise(done =>
+  requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +115,15 @@ def wait_for(page, condition: Callable[[], object], description: str) -> None:
         page.wait_for_timeout(POLL)
 
 
+def wait_until_idle(page) -> None:
+    """Wait until a page is idle, and still is after two frames, in which observers may load more."""
+
+    def stays_idle() -> bool:
+        return page.evaluate(IDLE) and page.evaluate(TWO_FRAMES) and page.evaluate(IDLE)
+
+    wait_for(page, stays_idle, "the page is idle")
+
+
 def download_export(page, label: str) -> bytes:
     """The file that an entry of the Export menu saves."""
     page.get_by_role("button", name=re.compile("^Export")).click()
@@ -157,8 +168,8 @@ class Visit:
         return self.page
 
     def wait_until_idle(self) -> None:
-        """Wait until every request has been read and nothing on the page is busy."""
-        until(self.page, IDLE)
+        """Wait until every response has been read and nothing on the page is busy."""
+        wait_until_idle(self.page)
 
 
 @pytest.fixture
@@ -207,6 +218,6 @@ def ids(address) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def transducers() -> dict[str, regard.Transducer]:
+def pipelines() -> dict[str, regard.Pipeline]:
     """The included models in Python: the reference for what the page shows."""
     return {path.name: regard.load(path, device="cpu") for path in sorted(MODELS.iterdir())}

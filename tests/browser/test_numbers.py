@@ -1,4 +1,4 @@
-"""What the page shows are the model's numbers: pixels, drawers, links and files, each held to Python."""
+"""The numbers on the page are the model's: pixels, explanations, links and files."""
 
 import base64
 import csv
@@ -16,13 +16,16 @@ from safetensors.numpy import load
 
 from regard.search import Greedy
 from regard.trace import Trace, record
-from tests.browser.conftest import IDLE, download_export, until
+from tests.browser.conftest import download_export, until, wait_until_idle
 
 ROOT = Path(__file__).parents[2]
 PALETTE = json.loads((ROOT / "src/regard/plots/palette.json").read_text())
 SOURCE = "attention"
-PAGES = ["overview", "tokens", "embedding", "heads", "alignment", "walk", "output", "decode", "knockout"]
-LABS = {"spelling": "dec.1.cross", "spelling-recurrent": "attn"}
+PAGES = [
+    *("overview", "tokens", "embedding", "heads", "alignment"),
+    *("residual", "output", "decode", "ablation"),
+]
+ATTENTIONS = {"spelling": "dec.1.cross", "spelling-recurrent": "attn"}
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +36,16 @@ def traces(pipelines) -> dict[str, Trace]:
 def level(colour: tuple[int, ...], ramp: list[list[int]]) -> int:
     """The step of a ramp that is nearest to a colour."""
     distances = np.abs(np.array(ramp) - np.array(colour[:3])).sum(1)
-    assert distances.min() <= 3, f"{colour} is no colour of the palette"
+    assert distances.min() <= 3, f"{colour} is not in the palette"
     return int(distances.argmin())
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("model", LABS)
-def test_pixels_are_the_tensors_numbers(visit, ids, traces, model, theme):
-    seen = visit(theme=theme)
-    attention = LABS[model]
-    page = seen.open(f"#/attention?m={ids[model]}&s={SOURCE}&a={attention}")
+@pytest.mark.parametrize("model", ATTENTIONS)
+def test_pixels_show_the_numbers_of_the_tensor(visit, ids, traces, model, theme):
+    visited = visit(theme=theme)
+    attention = ATTENTIONS[model]
+    page = visited.open(f"#/attention?m={ids[model]}&s={SOURCE}&a={attention}")
     maps = page.locator(f"[data-heatmap][data-name^='{attention}.']")
     kinds = set()
     for at in range(maps.count()):
@@ -82,26 +85,25 @@ def test_pixels_are_the_tensors_numbers(visit, ids, traces, model, theme):
         ("spelling-recurrent", "dec.0.n", (3, 11)),
     ],
 )
-def test_every_number_of_a_drawer_is_right(visit, ids, traces, model, tensor, index):
-    told = traces[model].explain(tensor, index).as_dict()
+def test_explanation_shows_the_right_numbers(visit, ids, traces, model, tensor, index):
+    expected = traces[model].explain(tensor, index).as_dict()
     place = ",".join(map(str, index))
     page = visit().open(f"#/attention?m={ids[model]}&s={SOURCE}&x={tensor},{place}")
     drawer = page.locator("[data-drawer]")
     drawer.locator("[data-value]").wait_for()
-    assert float(drawer.locator("[data-value]").get_attribute("data-value")) == pytest.approx(told["value"], rel=1e-6)
-    assert float(drawer.locator("[data-result]").get_attribute("data-result")) == pytest.approx(
-        told["result"], rel=1e-9
-    )
-    assert told["place"] in drawer.inner_text()
-    assert told["formula"] in drawer.inner_text()
+    for name, tolerance in (("value", 1e-6), ("result", 1e-9)):
+        shown = drawer.locator(f"[data-{name}]").get_attribute(f"data-{name}")
+        assert float(shown) == pytest.approx(expected[name], rel=tolerance)
+    assert expected["place"] in drawer.inner_text()
+    assert expected["formula"] in drawer.inner_text()
     rows = drawer.locator("tbody tr")
-    if (more := drawer.locator("[data-all-lines]")).count():  # of a long sum the first lines come at once
+    if (more := drawer.locator("[data-all-lines]")).count():  # long sums show their first lines
         more.click()
-    assert rows.count() == len(told["rows"])
-    for line, (cells, named, values) in zip(told["rows"], rows.evaluate_all(READ), strict=True):
+    assert rows.count() == len(expected["rows"])
+    for line, (cells, names, values) in zip(expected["rows"], rows.evaluate_all(READ), strict=True):
         wanted = [*line["numbers"], *([] if line["running"] is None else [line["running"]])]
         assert [number(cell) for cell in cells] == pytest.approx([float(one) for one in wanted], rel=5e-2, abs=5e-5)
-        assert named == [_called(operand) for operand in line["operands"]]
+        assert names == [_name(operand) for operand in line["operands"]]
         assert values == [pytest.approx(float(operand["value"]), rel=1e-6) for operand in line["operands"]]
 
 
@@ -112,17 +114,17 @@ READ = """rows => rows.map(row => [
 ])"""
 
 
-def _called(operand: dict) -> str:
+def _name(operand: dict) -> str:
     place = "" if operand["kind"] == "constant" else f"[{','.join(map(str, operand['index']))}]"
     return operand["name"] + place
 
 
 def number(text: str) -> float:
-    """A number as the page writes it."""
+    """Parses a number of the page."""
     return float(text.replace("−", "-").replace("∞", "inf").replace(" ", "").replace("·10", "e").replace(",", ""))
 
 
-def test_operands_lead_on_and_back(visit, ids):
+def test_operands_open_their_own_explanation(visit, ids):
     page = visit().open(f"#/attention?m={ids['spelling']}&s={SOURCE}&x=dec.1.cross.weights,2,3,4")
     drawer = page.locator("[data-drawer]")
     drawer.locator("tbody button").first.click()
@@ -137,52 +139,52 @@ def test_operands_lead_on_and_back(visit, ids):
     "rest",
     [
         "attention?m={spelling}&s=tension&a=enc.1.self&h=2&i=3&j=1",
-        "attention?m={spelling}&s=tension&e=unscaled;cut~dec.0.cross~1~zero&a=dec.0.cross",
+        "attention?m={spelling}&s=tension&e=unscaled;ablate~dec.0.cross~1~zero&a=dec.0.cross",
         "output?m={spelling-recurrent}&s=tension&t=T+EH+N&r=2&theme=dark",
         "heads?m={spelling}&s=a%3Cb%3Ebold%3C%2Fb%3E&d=3",
     ],
 )
-def test_a_link_is_a_state_is_the_same_link(visit, ids, rest):
+def test_links_survive_a_reload(visit, ids, rest):
     link = "#/" + re.sub(r"{([\w-]+)}", lambda found: ids[found[1]], rest)
-    seen = visit()
-    page = seen.open(link)
+    visited = visit()
+    page = visited.open(link)
     assert page.url.split("/#", 1)[1] == link[1:]
     page.reload()
-    seen.wait_until_idle()
+    visited.wait_until_idle()
     assert page.url.split("/#", 1)[1] == link[1:]
-    assert page.locator("b", has_text="bold").count() == 0, "text of the address became HTML"
+    assert page.locator("b", has_text="bold").count() == 0, "text of the address was parsed as HTML"
 
 
-@pytest.mark.parametrize("model", LABS)
-def test_exports_hold_the_numbers(visit, ids, traces, model):
-    page = visit().open(f"#/attention?m={ids[model]}&s={SOURCE}&a={LABS[model]}")
-    trace, name = traces[model], f"{LABS[model]}.weights"
+@pytest.mark.parametrize("model", ATTENTIONS)
+def test_exports_contain_the_numbers(visit, ids, traces, model):
+    page = visit().open(f"#/attention?m={ids[model]}&s={SOURCE}&a={ATTENTIONS[model]}")
+    trace, name = traces[model], f"{ATTENTIONS[model]}.weights"
     tensors = load(download_export(page, "safetensors"))
     assert set(tensors) == set(trace.names)
     np.testing.assert_allclose(tensors[name], trace[name].numpy(), atol=1e-6)
     with np.load(io.BytesIO(download_export(page, "npz"))) as arrays:
         np.testing.assert_allclose(arrays[name], trace[name].numpy(), atol=1e-6)
-    told = json.loads(download_export(page, "JSON"))
-    assert told["trace"]["output"]["text"] == trace.answer.text
+    exported = json.loads(download_export(page, "JSON"))
+    assert exported["trace"]["output"]["text"] == trace.answer.text
 
 
-@pytest.mark.parametrize("model", LABS)
-def test_a_view_saves_its_numbers_and_its_picture(visit, ids, traces, model):
-    name = f"{LABS[model]}.weights"
-    page = visit().open(f"#/attention?m={ids[model]}&s={SOURCE}&a={LABS[model]}")
+@pytest.mark.parametrize("model", ATTENTIONS)
+def test_view_saves_csv_png_and_svg(visit, ids, traces, model):
+    name = f"{ATTENTIONS[model]}.weights"
+    page = visit().open(f"#/attention?m={ids[model]}&s={SOURCE}&a={ATTENTIONS[model]}")
     view = page.locator("figure", has=page.locator(f"[data-heatmap][data-name='{name}']"))
 
-    def saved(label: str) -> bytes:
+    def save(label: str) -> bytes:
         view.get_by_role("button", name=re.compile("^Save")).first.click()
-        with page.expect_download() as coming:
+        with page.expect_download() as download:
             page.get_by_role("menuitem", name=re.compile(label)).first.click()
-        return Path(coming.value.path()).read_bytes()
+        return Path(download.value.path()).read_bytes()
 
-    rows = list(csv.reader(io.StringIO(saved("CSV").decode("utf-8-sig"))))
+    rows = list(csv.reader(io.StringIO(save("CSV").decode("utf-8-sig"))))
     tensor = traces[model][name][0].numpy()
     table = [row for row in rows if len(row) == tensor.shape[1] + 1][-len(tensor) :]
     np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in table], tensor, atol=1e-6)
-    picture = Image.open(io.BytesIO(saved("PNG"))).convert("RGB")
+    picture = Image.open(io.BytesIO(save("PNG"))).convert("RGB")
     brightest = PALETTE["weights"][round(float(tensor.max()) * 255)]
     assert (
         min(
@@ -191,17 +193,17 @@ def test_a_view_saves_its_numbers_and_its_picture(visit, ids, traces, model):
         )
         <= 6
     )
-    drawn = ElementTree.fromstring(saved("SVG"))
+    drawn = ElementTree.fromstring(save("SVG"))
     assert len(drawn.findall(".//{http://www.w3.org/2000/svg}rect")) >= tensor.size
 
 
-def test_a_saved_page_shows_the_same_without_a_server(visit, ids, traces, offline_page, tmp_path):
+def test_saved_page_works_without_a_server(visit, ids, traces, offline_page, tmp_path):
     page = visit().open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.1.cross")
     file = tmp_path / "saved.html"
     file.write_bytes(download_export(page, "HTML"))
-    held = re.search(r'id="frozen"[^>]*>(.*?)</script>', file.read_text(), re.S)
-    assert held
-    tensors = load(base64.b64decode(json.loads(held[1])["tensors"]))
+    data = re.search(r'id="offline-data"[^>]*>(.*?)</script>', file.read_text(), re.S)
+    assert data
+    tensors = load(base64.b64decode(json.loads(data[1])["tensors"]))
     np.testing.assert_allclose(
         tensors["dec.1.cross.weights"], traces["spelling"]["dec.1.cross.weights"].numpy(), atol=1e-6
     )
@@ -213,7 +215,7 @@ def test_a_saved_page_shows_the_same_without_a_server(visit, ids, traces, offlin
     for name in PAGES:
         offline_page.evaluate(f"location.hash = '#/{name}'")
         until(offline_page, f"document.querySelector('nav [aria-current=page]').hash === '#/{name}'")
-        until(offline_page, IDLE)
+        wait_until_idle(offline_page)
         assert offline_page.locator("[role=alert]").count() == 0, name
     assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert errors == []

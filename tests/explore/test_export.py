@@ -1,4 +1,4 @@
-"""Exports open in other programs and hold the numbers."""
+"""Exported files: readable by other programs, with the same numbers."""
 
 import base64
 import csv
@@ -12,8 +12,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load
 
-from regard.explore.frozen import frozen, inside_json, inside_script
-from tests.explore.small import client, refused
+from regard.explore.offline_html import escape_json, escape_script, offline_page
+from tests.explore.helpers import error_message, make_client
 
 SCRIPT = 'const a = "</script><!-- <script>", b = /<\\/ScRiPt/;'
 STYLE = "body::after { content: '</style>'; }"
@@ -33,81 +33,78 @@ PAGE = """<!doctype html>
 
 
 @pytest.fixture(scope="module", params=["transformer", "recurrent"])
-def held(request, web, ids, traces):
+def stored(request, client, ids, traces):
     body = {"model": ids[request.param], "source": "zebra", "decode": {"method": "greedy"}}
-    return traces[web.post("/api/trace", json=body).json()["id"]]
+    return traces[client.post("/api/trace", json=body).json()["id"]]
 
 
 @pytest.fixture
-def export(web, held):
-    def ask(format, **query):
-        answer = web.get(f"/api/trace/{held.id}/export", params={"format": format, **query})
-        assert answer.status_code == 200, answer.text
+def export(client, stored):
+    def download(format, **query):
+        response = client.get(f"/api/trace/{stored.id}/export", params={"format": format, **query})
+        assert response.status_code == 200, response.text
         suffix = {"python": "py"}.get(format, format)
-        assert answer.headers["content-disposition"].endswith(f'-{held.id}.{suffix}"')
-        return answer.content
+        assert response.headers["content-disposition"].endswith(f'-{stored.id}.{suffix}"')
+        return response.content
 
-    return ask
+    return download
 
 
-def test_arrays_hold_every_tensor(export, held, tmp_path):
+def test_arrays_contain_every_tensor(export, stored, tmp_path):
     (tmp_path / "t").write_bytes(export("safetensors"))
     zipped = np.load(io.BytesIO(export("npz")), allow_pickle=False)
     with safe_open(tmp_path / "t", framework="np") as file:
-        assert json.loads(file.metadata()["trace"])["id"] == held.id
-        assert set(file.keys()) == set(zipped) == set(held.trace.names)
-        for name in held.trace.names:
-            np.testing.assert_array_equal(file.get_tensor(name), held.trace[name].numpy())
-            np.testing.assert_array_equal(zipped[name], held.trace[name].numpy())
+        assert json.loads(file.metadata()["trace"])["id"] == stored.id
+        assert set(file.keys()) == set(zipped) == set(stored.trace.names)
+        for name in stored.trace.names:
+            np.testing.assert_array_equal(file.get_tensor(name), stored.trace[name].numpy())
+            np.testing.assert_array_equal(zipped[name], stored.trace[name].numpy())
     assert set(load(export("safetensors", name="out.logits"))) == {"out.logits"}
 
 
-def test_json_holds_the_named_tensors(export, held):
-    name = f"{held.trace.attentions[-1].name}.weights"
+def test_json_contains_the_selected_tensors(export, stored):
+    name = f"{stored.trace.attentions[-1].name}.weights"
     found = json.loads(export("json", name=[name, "out.total"]))
-    assert found["trace"]["id"] == held.id
-    np.testing.assert_array_equal(np.float32(found["tensors"][name]), held.trace[name].numpy())
-    assert found["tensors"]["out.total"] == float(held.trace["out.total"])
+    assert found["trace"]["id"] == stored.id
+    np.testing.assert_array_equal(np.float32(found["tensors"][name]), stored.trace[name].numpy())
+    assert found["tensors"]["out.total"] == float(stored.trace["out.total"])
     assert json.loads(export("json"))["tensors"] == {}
-    masked = [name for name in held.trace.names if name == "dec.0.self.masked"]
+    masked = [name for name in stored.trace.names if name == "dec.0.self.masked"]
     if masked:
         assert json.loads(export("json", name=masked))["tensors"][masked[0]][0][0][1] == "-inf"
 
 
-def test_csv_has_a_line_for_each_number_with_its_tokens(export, held):
-    name = f"{held.trace.attentions[0].name}.weights"
+def test_csv_has_one_line_per_number_with_tokens(export, stored):
+    name = f"{stored.trace.attentions[0].name}.weights"
     header, *rows = csv.reader(io.StringIO(export("csv", name=name).decode()))
-    tensor = held.trace[name]
-    recurrent = held.model.family == "recurrent"
-    axes = (
-        ["target", "target token", "source", "source token"]
-        if recurrent
-        else ["query", "query token", "key", "key token"]
-    )
-    assert header == ["head", *axes, "value"]
+    tensor = stored.trace[name]
+    recurrent = stored.model.family == "recurrent"
+    query, key = ("target", "source") if recurrent else ("query", "key")
+    assert header == ["head", query, f"{query} token", key, f"{key} token", "value"]
     assert len(rows) == tensor.numel()
-    for head, query, _, key, word, value in rows:
+    for head, query, _, key, token, value in rows:
         assert float(value) == float(tensor[int(head), int(query), int(key)])
-        assert word == [*"zebra", "< end >"][int(key)]
+        assert token == [*"zebra", "< end >"][int(key)]
 
 
-def test_copied_python_gives_the_same_numbers(export, held):
-    name = f"{held.trace.attentions[-1].name}.weights"
+def test_exported_python_gives_the_same_numbers(export, stored):
+    name = f"{stored.trace.attentions[-1].name}.weights"
     text = export("python", name=name).decode()
     assert f"print(trace[{name!r}])" in text
     scope = {"print": lambda *_: None}
-    exec(compile(text, "copied", "exec"), scope)
-    assert scope["trace"].answer.text == held.trace.answer.text
-    np.testing.assert_array_equal(scope["trace"][name].numpy(), held.trace[name].numpy())
+    exec(compile(text, "exported", "exec"), scope)
+    assert scope["trace"].answer.text == stored.trace.answer.text
+    np.testing.assert_array_equal(scope["trace"][name].numpy(), stored.trace[name].numpy())
 
 
-def test_copied_python_keeps_quotes_and_edits(web, ids, held):
+def test_exported_python_keeps_quotes_and_edits(client, ids, stored):
     source = "a\"'\\\n{ab}"
-    cut = {"kind": "knock-out", "attention": held.trace.attentions[0].name, "head": 0, "by": "uniform"}
-    ask = {"model": ids[held.model.family], "source": source, "target": "Z", "edits": [cut]}
-    found = web.post("/api/trace", json=ask).json()
+    name = stored.trace.attentions[0].name
+    edit = {"kind": "knock-out", "attention": name, "head": 0, "by": "uniform"}
+    body = {"model": ids[stored.model.family], "source": source, "target": "Z", "edits": [edit]}
+    found = client.post("/api/trace", json=body).json()
     scope = {"print": lambda *_: None}
-    exec(web.get(f"/api/trace/{found['id']}/export", params={"format": "python"}).text, scope)
+    exec(client.get(f"/api/trace/{found['id']}/export", params={"format": "python"}).text, scope)
     assert float(scope["trace"]["out.total"]) == pytest.approx(found["output"]["logp"], abs=1e-6)
 
 
@@ -136,59 +133,72 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def static(tmp_path):
-    for name, text in (("index.html", PAGE), ("explorer.js", SCRIPT), ("explorer.css", STYLE), ("icon.svg", "<svg/>")):
+    files = {"index.html": PAGE, "explorer.js": SCRIPT, "explorer.css": STYLE, "icon.svg": "<svg/>"}
+    for name, text in files.items():
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def test_one_file_holds_the_page_and_all_numbers(held, static):
-    page = Page(frozen(held, "#/wall?<b>", static))
+def test_offline_page_contains_all_numbers(stored, static):
+    page = Page(offline_page(stored, "#/heads?<b>", static))
     style, data, script = page.texts
     assert style == STYLE.replace("</", "<\\/")
-    assert script == inside_script(SCRIPT)
+    assert script == escape_script(SCRIPT)
     found = json.loads(data)
-    assert (found["trace"]["id"], found["model"], found["hash"]) == (held.id, held.model.entry, "#/wall?<b>")
-    assert found["graph"]["family"] == held.model.family
+    assert (found["trace"]["id"], found["hash"]) == (stored.id, "#/heads?<b>")
+    assert found["model"] == stored.model.entry
+    assert found["graph"]["family"] == stored.model.family
     tensors = load(base64.b64decode(found["tensors"]))
-    assert set(tensors) == set(held.trace.names)
-    np.testing.assert_array_equal(tensors["out.logits"], held.trace["out.logits"].numpy())
+    assert set(tensors) == set(stored.trace.names)
+    np.testing.assert_array_equal(tensors["out.logits"], stored.trace["out.logits"].numpy())
     links = [attributes.get("src") or attributes.get("href") for _, attributes in page.tags]
-    assert [link for link in links if link] == ["data:image/svg+xml;base64," + base64.b64encode(b"<svg/>").decode()]
-    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    icon = "data:image/svg+xml;base64," + base64.b64encode(b"<svg/>").decode()
+    assert [link for link in links if link] == [icon]
+    metas = {found.get("http-equiv"): found for _, found in page.tags}
+    policy = metas["Content-Security-Policy"]["content"]
     assert policy.startswith("default-src 'none'; ")
     for text in (style, script):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
 
 
-def test_frozen_views_are_those_of_the_server(held, static, web):
-    reads = json.loads(Page(frozen(held, "", static)).texts[1])["reads"]
-    for path, content in reads.items():
-        assert content == web.get(f"/api/trace/{held.id}/{path}").json()
-    rows, columns = len(held.trace.target), len(held.trace.source)
-    kinds = [path.partition("?")[0] for path in reads]
+def test_offline_views_equal_those_of_the_server(stored, static, client):
+    views = json.loads(Page(offline_page(stored, "", static)).texts[1])["views"]
+    for path, content in views.items():
+        assert content == client.get(f"/api/trace/{stored.id}/{path}").json()
+    rows, columns = len(stored.trace.target), len(stored.trace.source)
+    kinds = [path.partition("?")[0] for path in views]
     counts = {kind: kinds.count(kind) for kind in kinds}
-    crossing = sum(one.kind == "cross" for one in held.trace.attentions)
+    cross = sum(one.kind == "cross" for one in stored.trace.attentions)
     both = rows + columns
-    expected = {"space": 2, "neighbours": both, "walk": both, "output": rows, "alignment": 1 + crossing, "wall": 1}
-    assert counts == {**expected, "beam": 1, "causes": 1}
+    assert counts == {
+        "embedding-space": 2,
+        "neighbours": both,
+        "residual-stream": both,
+        "output": rows,
+        "alignment": 1 + cross,
+        "occlusion": 1,
+        "beam-tree": 1,
+        "heads": 1,
+    }
 
 
-def test_nothing_inside_ends_a_script():
-    assert "</script" not in inside_script(SCRIPT).lower()
-    assert "<!--" not in inside_script(SCRIPT)
+def test_escaped_text_cannot_end_a_script():
+    assert "</script" not in escape_script(SCRIPT).lower()
+    assert "<!--" not in escape_script(SCRIPT)
     text = json.dumps({"a": "</script><!--<script>"})
-    assert "<" not in inside_json(text)
-    assert json.loads(inside_json(text)) == json.loads(text)
+    assert "<" not in escape_json(text)
+    assert json.loads(escape_json(text)) == json.loads(text)
 
 
-def test_the_page_and_its_export_come_from_the_same_folder(models, traces, held, static, tmp_path):
-    web = client(models, traces, static=static)
-    assert web.get("/").text == PAGE
-    assert web.get("/explorer.js").headers["content-type"].startswith("text/javascript")
-    assert inside_script(SCRIPT) in web.get(f"/api/trace/{held.id}/export?format=html").text
-    bare = client(models, traces, static=tmp_path / "nowhere")
-    assert "install it again" in refused(bare.get(f"/api/trace/{held.id}/export?format=html"), 500, "no-page")
-    assert refused(bare.get("/"), 404, "not-found")
-    for path in ("/../small.py", "/%2e%2e/small.py", "/..%2fsmall.py"):
-        assert web.get(path).status_code == 404
+def test_page_and_export_use_the_same_static_folder(models, traces, stored, static, tmp_path):
+    client = make_client(models, traces, static=static)
+    assert client.get("/").text == PAGE
+    assert client.get("/explorer.js").headers["content-type"].startswith("text/javascript")
+    assert escape_script(SCRIPT) in client.get(f"/api/trace/{stored.id}/export?format=html").text
+    bare = make_client(models, traces, static=tmp_path / "nowhere")
+    response = bare.get(f"/api/trace/{stored.id}/export?format=html")
+    assert "install it again" in error_message(response, 500, "no-page")
+    assert error_message(bare.get("/"), 404, "not-found")
+    for path in ("/../helpers.py", "/%2e%2e/helpers.py", "/..%2fhelpers.py"):
+        assert client.get(path).status_code == 404

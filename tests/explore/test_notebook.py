@@ -1,4 +1,4 @@
-"""What a notebook shows: a frame whose page holds the numbers and reaches nothing outside of it."""
+"""Traces in notebooks: an isolated iframe with all numbers inside."""
 
 import base64
 import json
@@ -11,26 +11,26 @@ from safetensors.numpy import load
 
 import regard
 from regard.errors import RegardError
-from regard.explore.models import Offered
+from regard.explore.model_store import ServedModel
 from regard.explore.notebook import Frame, show
 from regard.trace import record
 
 
 class Tags(HTMLParser):
-    """Every tag with its attributes, and the text that is inside of `script#frozen`."""
+    """Every tag with its attributes, and the content of `script#offline-data`."""
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.inside, self.frozen = [], False, ""
+        self.tags, self.inside, self.data = [], False, ""
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag, attributes):
         self.tags.append((tag, dict(attributes)))
-        self.inside = dict(attributes).get("id") == "frozen"
+        self.inside = dict(attributes).get("id") == "offline-data"
 
     def handle_data(self, data):
-        self.frozen += data if self.inside else ""
+        self.data += data if self.inside else ""
 
     def handle_endtag(self, _):
         self.inside = False
@@ -41,83 +41,85 @@ def pipelines(folders):
     return {family: regard.load(folder, device="cpu", long="allow") for family, folder in folders.items()}
 
 
-def framed(frame):
-    """The frame's attributes and the page inside, as a browser would read them."""
+def parse_frame(frame):
+    """The attributes of the iframe and the page inside, as a browser reads them."""
     ((tag, attributes),) = Tags(frame._repr_html_()).tags
     assert tag == "iframe"
     return attributes, Tags(attributes["srcdoc"])
 
 
 @pytest.mark.parametrize("family", ["transformer", "recurrent"])
-def test_the_frame_holds_every_number(pipelines, folders, family):
+def test_frame_contains_every_number(pipelines, folders, family):
     trace = record(pipelines[family], "zebra")
-    attributes, page = framed(trace.show(height=500))
-    block = json.loads(page.frozen)
-    held = load(base64.b64decode(block["tensors"]))
-    assert set(held) == set(trace.names)
+    attributes, page = parse_frame(trace.show(height=500))
+    block = json.loads(page.data)
+    tensors = load(base64.b64decode(block["tensors"]))
+    assert set(tensors) == set(trace.names)
     for name in trace.names:
-        np.testing.assert_array_equal(held[name], trace[name].numpy())
+        np.testing.assert_array_equal(tensors[name], trace[name].numpy())
     assert block["request"]["source"] == "zebra"
     assert block["request"]["target"] is None
-    assert block["model"]["sha8"] == Offered(folders[family]).sha8
+    assert block["model"]["sha8"] == ServedModel(folders[family]).sha8
     assert "height:500px" in attributes["style"]
 
 
-def test_the_frame_is_shut_in(pipelines):
-    attributes, page = framed(show(record(pipelines["transformer"], "zebra")))
+def test_frame_is_sandboxed(pipelines):
+    attributes, page = parse_frame(show(record(pipelines["transformer"], "zebra")))
     assert attributes["sandbox"].split() == ["allow-scripts", "allow-downloads"]
-    places = [tag for tag, _ in page.tags]
-    policy = next(i for i, (_, found) in enumerate(page.tags) if found.get("http-equiv") == "Content-Security-Policy")
+    tags = [tag for tag, _ in page.tags]
+    kinds = [found.get("http-equiv") for _, found in page.tags]
+    policy = kinds.index("Content-Security-Policy")
     assert "default-src 'none'" in page.tags[policy][1]["content"]
-    assert places.index("base") < policy
+    assert tags.index("base") < policy
     assert not [found for _, found in page.tags if "src" in found]
 
 
-def test_markup_in_a_text_stays_text(pipelines):
-    nasty = """</script><b title="x">&amp;'--></iframe>"""
-    trace = record(pipelines["transformer"], nasty)
-    attributes, page = framed(trace.show())
-    assert attributes["title"].startswith(f"Regard: {nasty} → ")
-    assert json.loads(page.frozen)["trace"]["source"] == nasty
+def test_markup_in_the_source_is_escaped(pipelines):
+    markup = """</script><b title="x">&amp;'--></iframe>"""
+    trace = record(pipelines["transformer"], markup)
+    attributes, page = parse_frame(trace.show())
+    assert attributes["title"].startswith(f"Regard: {markup} → ")
+    assert json.loads(page.data)["trace"]["source"] == markup
     assert "b" not in [tag for tag, _ in page.tags]
 
 
-def test_a_given_target_and_edits_are_told(pipelines):
-    cut = {"kind": "knock-out", "attention": "dec.0.cross", "head": 1, "by": "mean"}
-    given = record(pipelines["transformer"], "zebra", "Z Z AH", edits=[cut])
-    _, page = framed(given.show())
-    block = json.loads(page.frozen)
+def test_frame_contains_the_target_and_the_edits(pipelines):
+    edit = {"kind": "knock-out", "attention": "dec.0.cross", "head": 1, "by": "mean"}
+    trace = record(pipelines["transformer"], "zebra", "Z Z AH", edits=[edit])
+    _, page = parse_frame(trace.show())
+    block = json.loads(page.data)
     assert block["request"]["target"] == "Z Z AH"
-    assert block["request"]["edits"] == [cut]
+    assert block["request"]["edits"] == [edit]
     assert block["trace"]["edits"][0]["label"] == "head 1 of dec.0.cross set to mean"
 
 
-def test_save_writes_the_page_alone(pipelines, tmp_path):
+def test_save_writes_a_standalone_page(pipelines, tmp_path):
     frame = show(record(pipelines["recurrent"], "n"))
     written = frame.save(tmp_path / "page.html").read_text(encoding="utf-8")
     assert written == frame.page
     assert [tag for tag, _ in Tags(written).tags][:2] == ["html", "head"]
     assert "iframe" not in [tag for tag, _ in Tags(written).tags]
-    with pytest.raises(RegardError, match=r"cannot write .*nowhere.*; give another path"):
+    with pytest.raises(RegardError, match=r"cannot write .*nowhere.*; choose another path"):
         frame.save(tmp_path / "nowhere" / "page.html")
 
 
-def test_half_precision_is_shown_too(folders):
+def test_bfloat16_models_can_be_shown(folders):
     pipeline = regard.load(folders["transformer"], device="cpu")
     pipeline.model.to(torch.bfloat16)
     trace = record(pipeline, "zebra", "Z IY")
-    _, page = framed(trace.show())
-    assert json.loads(page.frozen)["trace"]["output"]["logp"] == pytest.approx(float(trace["out.total"]))
+    _, page = parse_frame(trace.show())
+    logp = json.loads(page.data)["trace"]["output"]["logp"]
+    assert logp == pytest.approx(float(trace["out.total"]))
 
 
-def test_what_cannot_be_shown(pipelines):
+def test_invalid_heights_and_long_targets(pipelines):
     pipeline = pipelines["transformer"]
     with pytest.raises(RegardError, match="height must be at least 1 pixel; got 0"):
         show(record(pipeline, "zebra", "Z"), height=0)
-    with pytest.raises(RegardError, match="the target has 257 tokens; the page takes 256 at most: shorten it"):
+    with pytest.raises(RegardError, match="the target has 257 tokens; the page shows up to 256: shorten it"):
         show(record(pipeline, "n", " ".join(["Z"] * 257)))
 
 
-def test_a_frame_says_little_in_a_terminal():
+def test_repr_of_a_frame_is_short():
     assert repr(Frame("<html>", 720, "Regard: a → b")) == "Frame(height=720, title='Regard: a → b')"
     assert regard.show is show

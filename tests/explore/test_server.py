@@ -1,4 +1,4 @@
-"""`regard explore` from outside: alive before torch is, and gone at Ctrl-C."""
+"""The `regard explore` process: it serves before torch is loaded and exits on Ctrl-C."""
 
 import json
 import re
@@ -21,53 +21,59 @@ def running(folders):
     process.communicate()
 
 
-def test_a_server_says_where_it_is_answers_and_ends(running):
+def test_server_prints_its_address_serves_and_exits(running):
     line = running.stdout.readline()
-    found = re.fullmatch(r"Regard shows transformer at (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends it\)\n", line)
-    with urllib.request.urlopen(found[1] + "healthz", timeout=TIMEOUT) as answer:
-        assert json.load(answer) == {"ok": True, "version": "0.1.0"}
-        assert "server" not in answer.headers
-    with urllib.request.urlopen(found[1] + "api/models", timeout=TIMEOUT) as answer:
-        model = json.load(answer)["models"][0]["id"]
+    found = re.fullmatch(r"Regard serves transformer at (http://127\.0\.0\.1:\d+/) \(Ctrl-C to stop\)\n", line)
+    with urllib.request.urlopen(found[1] + "healthz", timeout=TIMEOUT) as response:
+        assert json.load(response) == {"ok": True, "version": "0.1.0"}
+        assert "server" not in response.headers
+    with urllib.request.urlopen(found[1] + "api/models", timeout=TIMEOUT) as response:
+        model = json.load(response)["models"][0]["id"]
     body = json.dumps({"model": model, "source": "zebra"}).encode()
-    asked = urllib.request.Request(found[1] + "api/trace", body, {"content-type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:
-        assert json.load(answer)["tokens"]["source"][0]["text"] == "z"
+    request = urllib.request.Request(found[1] + "api/trace", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        assert json.load(response)["tokens"]["source"][0]["text"] == "z"
     running.send_signal(signal.SIGINT)
-    out, said = running.communicate(timeout=TIMEOUT)
-    assert (running.returncode, out, said) == (0, "", "")
+    out, error = running.communicate(timeout=TIMEOUT)
+    assert (running.returncode, out, error) == (0, "", "")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
-def test_it_ends_at_once_while_torch_is_still_loading(running, number, code):
+def test_server_exits_while_torch_is_loading(running, number, code):
     url = re.search(r"http://\S+/", running.stdout.readline())[0]
-    if number == signal.SIGTERM:  # which it knows how to take once it runs
+    if number == signal.SIGTERM:  # handled once uvicorn runs
         urllib.request.urlopen(url + "healthz", timeout=TIMEOUT).close()
     running.send_signal(number)
-    out, said = running.communicate(timeout=TIMEOUT)
-    assert (running.returncode, out, said) == (code, "", "")
+    out, error = running.communicate(timeout=TIMEOUT)
+    assert (running.returncode, out, error) == (code, "", "")
 
 
-def test_mistakes_are_one_line(capsys, tmp_path):
-    _, said = regard(capsys, "explore", tmp_path / "nothing", "--no-browser", code=2)
-    assert said == f"regard: there is no bundle '{tmp_path / 'nothing'}'; give a folder written by `regard train`\n"
+def test_missing_bundle_is_a_one_line_error(capsys, tmp_path):
+    _, error = regard(capsys, "explore", tmp_path / "nothing", "--no-browser", code=2)
+    assert error == f"regard: there is no bundle '{tmp_path / 'nothing'}'; give a folder written by `regard train`\n"
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_token_is_printed_where_others_could_ask(models, monkeypatch, capsys, elsewhere):
+@pytest.mark.parametrize("remote", [False, True])
+def test_token_is_printed_for_remote_hosts(models, monkeypatch, capsys, remote):
     opened, run = [], []
-    monkeypatch.setattr(server, "own", lambda host: not elsewhere)
+    monkeypatch.setattr(server, "is_local", lambda host: not remote)
     monkeypatch.setattr(server.webbrowser, "open", opened.append)
-    monkeypatch.setattr(server, "_warm", lambda models: None)
+    monkeypatch.setattr(server, "_preload", lambda models: None)
     monkeypatch.setattr(
         server.uvicorn.Server, "run", lambda self, sockets: run.append((self.config, sockets[0].getsockname()[1]))
     )
     server.serve(models, host="127.0.0.1", port=0)
     ((config, port),) = run
     guard = config.app
-    assert (guard.token is not None) == elsewhere
-    address = f"http://127.0.0.1:{port}/" + (f"?token={guard.token}" if elsewhere else "")
-    said = capsys.readouterr().out
-    assert said == f"Regard shows transformer, recurrent at {address} (Ctrl-C ends it)\n"
+    assert (guard.token is not None) == remote
+    address = f"http://127.0.0.1:{port}/" + (f"?token={guard.token}" if remote else "")
+    printed = capsys.readouterr().out
+    assert printed == f"Regard serves transformer, recurrent at {address} (Ctrl-C to stop)\n"
     assert opened == [address]
-    assert not elsewhere or len(guard.token) >= 32
+    assert not remote or len(guard.token) >= 32
+
+
+def test_palette_route_does_not_need_matplotlib(client):
+    response = client.get("/api/palette")
+    assert "matplotlib" not in response.text
+    assert response.json()["weights"]["levels"] == 256

@@ -1,12 +1,12 @@
-/** Source and target aligned by attention: a mean over heads, the links it makes, and their drawing. */
+/** Alignment by attention: mean weights over heads, the links they give, and their drawing. */
 
-import type { Attended, Trace } from "./contract";
+import type { AttentionInfo, Trace } from "./contract";
 import type { Drawing, Mark } from "./drawing";
 import { labelsOf } from "./labels";
 import { slice, type Tensor } from "./safetensors";
 import { texts } from "./texts";
 
-/** Which weights are looked at: some heads of some attentions, and their mean. */
+/** A selectable set of heads whose mean weights give the alignment. */
 export interface Choice {
   id: string;
   label: string;
@@ -19,10 +19,10 @@ export interface Link {
   weight: number;
 }
 
-/** The mean of all cross heads, of each layer's, and each head alone; one attention with one head is the only choice. */
-export function choicesOf(crosses: Attended[]): Choice[] {
+/** The mean of all cross-attention heads, of each layer, and each head alone. */
+export function choicesOf(crosses: AttentionInfo[]): Choice[] {
   const t = texts.alignment;
-  const heads = (one: Attended) =>
+  const heads = (one: AttentionInfo) =>
     Array.from({ length: one.heads }, (_, head) => ({ attention: one.name, head }));
   const all = crosses.flatMap(heads);
   if (!all.length) return [];
@@ -42,7 +42,7 @@ export function choicesOf(crosses: Attended[]): Choice[] {
   ];
 }
 
-/** The mean weights, target rows by source columns. */
+/** The mean weights: target rows, source columns. */
 export function meanOf(
   choice: Choice,
   weights: Map<string, Tensor>,
@@ -62,7 +62,7 @@ export function meanOf(
   return { data, rows: first.rows, cols: first.cols };
 }
 
-/** Each row's best, or all above a threshold. The last row and the last column are the end and have no links. */
+/** The best link of each row, or all above a threshold. End tokens (last row, column) have none. */
 export function linksOf(
   matrix: { data: Float32Array; rows: number; cols: number },
   threshold: number | null,
@@ -78,20 +78,20 @@ export function linksOf(
   return links;
 }
 
-/** Pharaoh's way: source-target, blank, next. */
+/** The Pharaoh format: "source-target" pairs separated by blanks. */
 export const pairsOf = (links: Link[]): string =>
   links.map((link) => `${link.source}-${link.target}`).join(" ");
 
 export const ROW = 28;
-/** A line from a source token's middle to a target token's, in a box `width` wide. */
+/** The curve of a link between the middles of its tokens, in a box of this width. */
 export const curve = (link: Link, width: number): string => {
   const [a, b] = [(link.source + 0.5) * ROW, (link.target + 0.5) * ROW];
   return `M0 ${a}C${width * 0.45} ${a} ${width * 0.55} ${b} ${width} ${b}`;
 };
 export const thickness = (weight: number): number => 0.75 + 4.5 * weight;
 
-/** The lines, to be saved; the numbers stand at their ends. */
-export function drawn(trace: Trace, links: Link[], title: string): Drawing {
+/** The links as a drawing, with their weights. */
+export function drawingOf(trace: Trace, links: Link[], title: string): Drawing {
   const t = texts.alignment;
   const [sources, targets] = [labelsOf(trace, "source"), labelsOf(trace, "target", true)];
   const [left, right, top] = [130, 430, 64];
@@ -141,7 +141,7 @@ export function drawn(trace: Trace, links: Link[], title: string): Drawing {
   return {
     width: 720,
     height: y(Math.max(sources.length, targets.length)) + 8,
-    ground: "var(--panel)",
+    background: "var(--panel)",
     marks,
   };
 }

@@ -1,4 +1,4 @@
-/** The tree of a beam search: where its nodes stand, who leads to whom, and the drawing that is saved. */
+/** The tree of a beam search: layout, paths, status texts and drawing. */
 
 import type { BeamNode, BeamTree } from "./contract";
 import type { Drawing, Mark } from "./drawing";
@@ -14,14 +14,14 @@ export interface Spot {
   y: number;
 }
 
-/** A column for each step, the best of a step on top. */
+/** One column per step, the best hypothesis on top. */
 export function layout(
   tree: BeamTree,
   pruned: boolean,
 ): { spots: Spot[]; width: number; height: number; steps: number } {
   const rows: number[] = [];
   const spots = tree.nodes
-    .filter((node) => pruned || node.fate !== "pruned")
+    .filter((node) => pruned || node.status !== "pruned")
     .map((node) => {
       const row = (rows[node.step] = (rows[node.step] ?? -1) + 1);
       return {
@@ -35,7 +35,7 @@ export function layout(
   return { spots, width, height: NODE.top + most * (NODE.height + NODE.down), steps: rows.length };
 }
 
-/** From the first token to this one. */
+/** The nodes from the first token to this one. */
 export function pathOf(tree: BeamTree, number: number): BeamNode[] {
   const path: BeamNode[] = [];
   for (let at: number | null = number; at !== null; at = path[0]!.parent) {
@@ -47,12 +47,12 @@ export function pathOf(tree: BeamTree, number: number): BeamNode[] {
 }
 export const childrenOf = (tree: BeamTree, number: number | null): BeamNode[] =>
   tree.nodes.filter((node) => node.parent === number);
-export const saidBy = (tree: BeamTree, number: number): string =>
+export const textOf = (tree: BeamTree, number: number): string =>
   pathOf(tree, number)
     .map((node) => pieceText(node.text))
     .join(" ");
 
-/** The tokens that must be forced so that an answer without beams goes this way: those that are not the likeliest. */
+/** Tokens to force so that greedy search follows this path: all but the most probable ones. */
 export const forcedOf = (tree: BeamTree, number: number): { step: number; token: number }[] =>
   pathOf(tree, number)
     .filter((node) => childrenOf(tree, node.parent)[0]?.number !== node.number)
@@ -67,24 +67,24 @@ export function curveOf(from: Spot, to: Spot): string {
   return `M${a} ${b}C${a + NODE.across / 2} ${b} ${c - NODE.across / 2} ${d} ${c} ${d}`;
 }
 
-/** What became of a node, in words. */
-export function fateOf(tree: BeamTree, node: BeamNode): string {
+/** The status of a node as text. */
+export function statusOf(tree: BeamTree, node: BeamNode): string {
   const t = texts.decode;
-  const place = tree.answers.indexOf(node.number);
-  if (node.fate === "finished") return place < 0 ? t.fates.finished! : t.answer(place + 1);
-  if (node.fate === "pruned" && node.rival !== null)
-    return t.lost(short(real(node.behind)), saidBy(tree, node.rival));
-  return t.fates[node.fate] ?? node.fate;
+  const place = tree.outputs.indexOf(node.number);
+  if (node.status === "finished") return place < 0 ? t.statuses.finished! : t.output(place + 1);
+  if (node.status === "pruned" && node.pruned_by !== null)
+    return t.prunedBy(short(real(node.margin)), textOf(tree, node.pruned_by));
+  return t.statuses[node.status] ?? node.status;
 }
 
-const COLOURS: Record<BeamNode["fate"], string> = {
-  kept: "var(--line-strong)",
+const COLOURS: Record<BeamNode["status"], string> = {
+  expanded: "var(--line-strong)",
   finished: "var(--accent)",
   pruned: "var(--line)",
   stopped: "var(--line-strong)",
 };
 
-export function drawn(tree: BeamTree, pruned: boolean, title: string): Drawing {
+export function drawingOf(tree: BeamTree, pruned: boolean, title: string): Drawing {
   const { spots, width, height, steps } = layout(tree, pruned);
   const at = new Map(spots.map((spot) => [spot.node.number, spot]));
   const [left, top] = [16, 40];
@@ -102,17 +102,17 @@ export function drawn(tree: BeamTree, pruned: boolean, title: string): Drawing {
     });
   for (const spot of spots) {
     const from = spot.node.parent === null ? null : at.get(spot.node.parent);
-    const lost = spot.node.fate === "pruned";
+    const pruned = spot.node.status === "pruned";
     if (from)
       marks.push({
         kind: "line",
         points: linkOf(from, spot).map(([x, y]) => [x + left, y + top] as [number, number]),
-        colour: lost ? "var(--line)" : "var(--line-strong)",
-        dashed: lost,
+        colour: pruned ? "var(--line)" : "var(--line-strong)",
+        dashed: pruned,
       });
   }
   for (const { node, x, y } of spots) {
-    const ink = node.fate === "pruned" ? "var(--soft)" : "var(--ink)";
+    const ink = node.status === "pruned" ? "var(--soft)" : "var(--ink)";
     marks.push({
       kind: "rect",
       x: x + left,
@@ -120,7 +120,7 @@ export function drawn(tree: BeamTree, pruned: boolean, title: string): Drawing {
       width: NODE.width,
       height: NODE.height,
       fill: "var(--panel)",
-      stroke: COLOURS[node.fate],
+      stroke: COLOURS[node.status],
       round: 6,
     });
     marks.push({
@@ -129,16 +129,16 @@ export function drawn(tree: BeamTree, pruned: boolean, title: string): Drawing {
       y: y + top + 16,
       text: pieceText(node.text),
       colour: ink,
-      bold: node.fate !== "pruned",
+      bold: node.status !== "pruned",
     });
     marks.push({
       kind: "text",
       x: x + left + 8,
       y: y + top + 32,
-      text: `${short(real(node.total))} · ${texts.decode.short[node.fate] ?? ""}`,
+      text: `${short(real(node.total))} · ${texts.decode.short[node.status] ?? ""}`,
       colour: "var(--soft)",
       size: 11,
     });
   }
-  return { width: width + 2 * left, height: height + top + 8, ground: "var(--panel)", marks };
+  return { width: width + 2 * left, height: height + top + 8, background: "var(--panel)", marks };
 }

@@ -1,4 +1,4 @@
-/** Two traces side by side: which tensors both have, a matrix of each, and their difference cell by cell. */
+/** Comparing two traces: their common tensors, a matrix of each, and the difference. */
 
 import type { Trace } from "./contract";
 import { slice, type Tensor } from "./safetensors";
@@ -9,7 +9,7 @@ export interface Grid {
   cols: number;
 }
 
-/** The tensors that both have with the same axes, numbers of their own left out: what is one number is no picture. */
+/** Tensors that both traces have with the same axes; scalars are left out. */
 export function comparable(one: Trace, other: Trace): string[] {
   const axes = new Map(other.tensors.map((tensor) => [tensor.name, tensor.axes.join()]));
   return one.tensors
@@ -17,13 +17,13 @@ export function comparable(one: Trace, other: Trace): string[] {
     .map((tensor) => tensor.name);
 }
 
-/** A tensor as a matrix: of one head, where it has heads; a vector is one row. */
+/** A tensor as a matrix: of one head where it has heads; a vector is one row. */
 export function matrixOf(tensor: Tensor, head: number): Grid {
   const { data, offset, rows, cols } = slice(tensor, [head]);
   return { data: data.slice(offset, offset + rows * cols), rows, cols };
 }
 
-/** other − one; what is −∞ in both differs by nothing. Null where they are of different sizes. */
+/** other − one, with −∞ − −∞ = 0. Null if the shapes differ. */
 export function differenceOf(one: Grid, other: Grid): Grid | null {
   if (one.rows !== other.rows || one.cols !== other.cols) return null;
   return {
@@ -32,7 +32,7 @@ export function differenceOf(one: Grid, other: Grid): Grid | null {
   };
 }
 
-/** The cell that differs most. */
+/** The cell with the largest difference. */
 export function largest({ data, cols }: Grid): { i: number; j: number; value: number } {
   let best = 0;
   for (let k = 1; k < data.length; k++) if (Math.abs(data[k]!) > Math.abs(data[best]!)) best = k;

@@ -1,4 +1,4 @@
-/** What the server says and is told, as types. Nothing here runs. */
+/** The server's requests and responses as types. */
 
 export interface Quality {
   metric: string;
@@ -13,7 +13,8 @@ export interface Model {
   sha8: string;
   title: string;
   family: "transformer" | "recurrent";
-  shipped: boolean;
+  /** one of the pretrained models that come with Regard */
+  included: boolean;
   task: "symbols" | "text";
   parameters: number;
   position: string | null;
@@ -22,7 +23,8 @@ export interface Model {
   width: number;
   quality: Quality[];
   example: string;
-  limit: number;
+  /** the longest text, in tokens, that the explorer accepts */
+  max_tokens: number;
 }
 
 export type Stack = "source" | "encoder" | "target" | "decoder" | "output";
@@ -56,7 +58,7 @@ export interface Token {
   special: boolean;
 }
 
-export interface Scored {
+export interface ScoredToken {
   id: number;
   text: string;
   logp: Real;
@@ -64,7 +66,7 @@ export interface Scored {
 
 export type Side = "source" | "target";
 
-export interface Attended {
+export interface AttentionInfo {
   name: string;
   kind: "encoder" | "decoder" | "cross";
   layer: number;
@@ -113,19 +115,22 @@ export interface Trace {
   id: string;
   model: string;
   source: string;
-  given: boolean;
+  /** the target was given; otherwise the model generated it */
+  teacher_forced: boolean;
   tokens: { source: Token[]; target: Token[] };
-  following: Scored[];
-  predicted: Scored[];
+  /** for each decoder input, the target token that follows it */
+  next_tokens: ScoredToken[];
+  /** for each decoder input, the most probable next token */
+  predicted_tokens: ScoredToken[];
   output: { text: string; logp: Real; score: Real };
-  attentions: Attended[];
+  attentions: AttentionInfo[];
   tensors: TensorInfo[];
   edits: (Edit & { label: string })[];
   check: { max_delta: number; dtype: string; against: string } | null;
   seconds: number;
 }
 
-/** A number as JSON can carry it: not-finite ones travel as words. */
+/** A number in JSON: non-finite values are strings. */
 export type Real = number | "-inf" | "inf" | "nan";
 
 export interface Operand {
@@ -156,9 +161,9 @@ export interface Neighbours {
   neighbours: { id: number; text: string; cosine: number }[];
 }
 
-export interface Space {
-  points: { id: number; text: string; x: number; y: number; here: number[] }[];
-  explained: number[];
+export interface EmbeddingSpace {
+  points: { id: number; text: string; x: number; y: number; positions: number[] }[];
+  explained_variance: number[];
 }
 
 export interface Candidate {
@@ -172,13 +177,19 @@ export interface Candidate {
 export interface OutputRow {
   row: number;
   top: Candidate[];
-  word: { id: number; text: string; rank: number; logp: Real; logit: Real } | null;
-  vocabulary: number;
+  /** the first token of the text that was looked up */
+  token: { id: number; text: string; rank: number; logp: Real; logit: Real } | null;
+  vocabulary_size: number;
   entropy: number;
-  lens: { at: string; rank: number; p: number; top: { id: number; text: string; p: number }[] }[];
+  logit_lens: {
+    tensor: string;
+    rank: number;
+    p: number;
+    top: { id: number; text: string; p: number }[];
+  }[];
 }
 
-/** A beginning that a search weighed; `rival` stayed in its place and was `behind` better. */
+/** A hypothesis of a beam search. A pruned one scored `margin` below hypothesis `pruned_by`. */
 export interface BeamNode {
   number: number;
   parent: number | null;
@@ -188,22 +199,22 @@ export interface BeamNode {
   logp: Real;
   total: Real;
   score: Real;
-  fate: "kept" | "finished" | "pruned" | "stopped";
-  rival: number | null;
-  behind: Real;
-  /** what was said so far, and whether it can be given back as a text */
+  status: "expanded" | "finished" | "pruned" | "stopped";
+  pruned_by: number | null;
+  margin: Real;
+  /** the text so far, and whether tokenizing it again gives the same tokens */
   prefix: string;
-  whole: boolean;
+  retokenizes: boolean;
 }
 
 export interface BeamTree {
-  size: number;
-  length: { alpha: number; kind: string };
-  /** what a sum is divided by when the answer ends at each step */
-  penalties: number[];
+  beam: number;
+  length_penalty: { alpha: number; kind: string };
+  /** the divisor of the score of a hypothesis that ends at each step */
+  divisors: number[];
   nodes: BeamNode[];
-  /** the best first */
-  answers: number[];
+  /** finished hypotheses, best first */
+  outputs: number[];
 }
 
 export interface Alignment {
@@ -212,28 +223,30 @@ export interface Alignment {
   text: string;
 }
 
-/** What each answer token (row) loses when a source token (column) is hidden; how well weights foretell it. */
-export interface Causes {
+/** Loss of log-probability of each output token (row) when a source token (column) is hidden. */
+export interface Occlusion {
   effects: number[][];
-  ranks: Record<string, number | null>;
+  /** rank correlation of each attention's weights with the effects */
+  rank_correlations: Record<string, number | null>;
 }
 
-export interface Walk {
-  contributions: { at: string; norm: number; cosine: number; into: string }[];
-  residuals: { at: string; norm: number }[];
+export interface ResidualStream {
+  contributions: { tensor: string; norm: number; cosine: number; into: string }[];
+  residuals: { tensor: string; norm: number }[];
 }
 
-export interface WallHead {
+export interface HeadStats {
   attention: string;
-  kind: Attended["kind"];
+  kind: AttentionInfo["kind"];
   layer: number;
   head: number;
   entropy: number;
   distance: number | null;
+  /** log-probability lost without the head; null until it is measured */
   effect: number | null;
 }
 
-export interface Sweep {
+export interface HeadAblation {
   base: { text: string; logp: Real };
   heads: { attention: string; head: number; text: string; logp: Real; effect: number }[];
 }

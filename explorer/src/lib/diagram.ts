@@ -1,15 +1,15 @@
-/** The architecture as a diagram: its blocks in columns, and arrows read off the inputs of the real tensors. */
+/** The architecture as a diagram: columns of blocks, and arrows from the tensors' inputs. */
 
 import type { Block, Graph, Trace } from "./contract";
 
 export interface Edge {
   from: string;
   to: string;
-  /** along: to the next block above · memory: from encoder to decoder · over: past some blocks · back: to the next step */
-  kind: "along" | "memory" | "over" | "back";
+  /** to the next block, from encoder to decoder, past some blocks, or to the next step */
+  kind: "next" | "memory" | "skip" | "recurrent";
 }
 
-/** One layer of a column, or what stands outside the layers. */
+/** One layer of a column, or a block outside the layers. */
 export interface Group {
   layer: number | null;
   blocks: Block[];
@@ -17,7 +17,7 @@ export interface Group {
 
 const onLeft = (block: Block): boolean => block.stack === "source" || block.stack === "encoder";
 
-/** The two columns in the order of computation; an embedding stands first in its own. */
+/** The two columns in order of computation; the embedding comes first. */
 export function columnsOf(graph: Graph): { left: Block[]; right: Block[] } {
   const first = (block: Block): number => (block.kind === "embedding" ? 0 : 1);
   const sorted = (blocks: Block[]): Block[] => [...blocks].sort((a, b) => first(a) - first(b));
@@ -27,7 +27,7 @@ export function columnsOf(graph: Graph): { left: Block[]; right: Block[] } {
   };
 }
 
-/** Neighbours of one layer belong together, those outside the layers stand alone. */
+/** Groups adjacent blocks of one layer; blocks outside the layers stay alone. */
 export function groupsOf(blocks: Block[], depth: boolean): Group[] {
   const groups: Group[] = [];
   for (const block of blocks) {
@@ -39,7 +39,7 @@ export function groupsOf(blocks: Block[], depth: boolean): Group[] {
   return groups;
 }
 
-/** Which block feeds which, from the inputs of every tensor. */
+/** The edges between blocks, from the inputs of every tensor. */
 export function edgesOf(graph: Graph, trace: Trace): Edge[] {
   const { left, right } = columnsOf(graph);
   const owner = new Map(
@@ -61,17 +61,17 @@ export function edgesOf(graph: Graph, trace: Trace): Edge[] {
         isLeft.has(from) !== isLeft.has(to)
           ? "memory"
           : step < 0
-            ? "back"
+            ? "recurrent"
             : step === 1
-              ? "along"
-              : "over";
+              ? "next"
+              : "skip";
       edges.set(`${from} ${to}`, { from, to, kind });
     }
   }
   return [...edges.values()];
 }
 
-/** The blocks that read a parameter, so that a shared table is counted once and named as shared. */
+/** The blocks that read a parameter: a shared one is counted once. */
 export function readers(graph: Graph, parameter: string): string[] {
   return graph.blocks
     .filter((block) => block.parameters.some((one) => one.name === parameter))

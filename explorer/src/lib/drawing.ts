@@ -1,6 +1,6 @@
-/** A drawing as a list of marks: written as SVG, painted on a canvas, or shown by a component. */
+/** A drawing as a list of marks, rendered as SVG, on a canvas or by a component. */
 
-import { xml } from "./save";
+import { element, escapeXml, FONT, svgDocument } from "./svg";
 
 export type Mark =
   | {
@@ -30,7 +30,7 @@ export type Mark =
       colour: string;
       size?: number;
       align?: "start" | "middle" | "end";
-      turned?: boolean;
+      rotated?: boolean;
       bold?: boolean;
     }
   | {
@@ -45,26 +45,24 @@ export type Mark =
 export interface Drawing {
   width: number;
   height: number;
-  ground: string;
+  background: string;
   marks: Mark[];
 }
 
-const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-
-/** Colours may be the page's own, "var(--ink)": a drawing that leaves the page takes their values along. */
-function tone(colour: string): string {
+/** Resolves a CSS variable such as "var(--ink)", for drawings that leave the page. */
+function colourValue(colour: string): string {
   const name = /^var\((--[\w-]+)\)$/.exec(colour)?.[1];
   return name ? getComputedStyle(document.documentElement).getPropertyValue(name).trim() : colour;
 }
-function plain(mark: Mark): Mark {
+function withColours(mark: Mark): Mark {
   const found = Object.entries(mark).map(([key, value]) => [
     key,
-    typeof value === "string" && value.startsWith("var(") ? tone(value) : value,
+    typeof value === "string" && value.startsWith("var(") ? colourValue(value) : value,
   ]);
   return Object.fromEntries(found) as Mark;
 }
 
-/** The head of an arrow at the end of a line: its three corners. */
+/** The three corners of an arrow head at the end of a line. */
 export function arrowHead(points: [number, number][], size = 5): [number, number][] {
   const [x, y] = points[points.length - 1]!;
   const [a, b] = points[points.length - 2] ?? [x - 1, y];
@@ -76,58 +74,72 @@ export function arrowHead(points: [number, number][], size = 5): [number, number
   return [[x, y], corner(0.42), corner(-0.42)];
 }
 
-const listed = (points: [number, number][]): string =>
+const pointList = (points: [number, number][]): string =>
   points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
 
-function written(mark: Mark): string {
+function svgMark(mark: Mark): string {
   switch (mark.kind) {
     case "line": {
-      const dash = mark.dashed ? ' stroke-dasharray="4 3"' : "";
-      const head = mark.arrow
-        ? `<polygon points="${listed(arrowHead(mark.points))}" fill="${mark.colour}"/>`
-        : "";
-      return `<polyline points="${listed(mark.points)}" fill="none" stroke="${mark.colour}" stroke-width="${mark.width ?? 1}"${dash}/>${head}`;
+      const head = { points: pointList(arrowHead(mark.points)), fill: mark.colour };
+      const line = element("polyline", {
+        points: pointList(mark.points),
+        fill: "none",
+        stroke: mark.colour,
+        "stroke-width": mark.width ?? 1,
+        "stroke-dasharray": mark.dashed ? "4 3" : undefined,
+      });
+      return mark.arrow ? line + element("polygon", head) : line;
     }
-    case "circle":
-      return `<circle cx="${mark.x}" cy="${mark.y}" r="${mark.r}" fill="${mark.fill}" stroke="${mark.stroke ?? "none"}"/>`;
-    case "rect":
-      return `<rect x="${mark.x}" y="${mark.y}" width="${mark.width}" height="${mark.height}" rx="${mark.round ?? 0}" fill="${mark.fill}" stroke="${mark.stroke ?? "none"}"/>`;
+    case "circle": {
+      const { x: cx, y: cy, r, fill, stroke = "none" } = mark;
+      return element("circle", { cx, cy, r, fill, stroke });
+    }
+    case "rect": {
+      const { x, y, width, height, round: rx = 0, fill, stroke = "none" } = mark;
+      return element("rect", { x, y, width, height, rx, fill, stroke });
+    }
     case "text": {
-      const turn = mark.turned ? ` transform="rotate(-90 ${mark.x} ${mark.y})"` : "";
-      const weight = mark.bold ? ' font-weight="600"' : "";
-      return `<text x="${mark.x}" y="${mark.y}" font-size="${mark.size ?? 12}" text-anchor="${mark.align ?? "start"}" fill="${mark.colour}"${weight}${turn}>${xml(mark.text)}</text>`;
+      const { x, y, align, colour, size, bold, rotated } = mark;
+      const attributes = {
+        x,
+        y,
+        "font-size": size ?? 12,
+        "text-anchor": align ?? "start",
+        fill: colour,
+        "font-weight": bold ? 600 : undefined,
+        transform: rotated ? `rotate(-90 ${x} ${y})` : undefined,
+      };
+      return element("text", attributes, escapeXml(mark.text));
     }
-    case "image":
-      return `<image x="${mark.x}" y="${mark.y}" width="${mark.width}" height="${mark.height}" preserveAspectRatio="none" image-rendering="pixelated" href="${mark.canvas.toDataURL()}"/>`;
+    case "image": {
+      const { x, y, width, height, canvas } = mark;
+      const style = { preserveAspectRatio: "none", "image-rendering": "pixelated" };
+      return element("image", { x, y, width, height, ...style, href: canvas.toDataURL() });
+    }
   }
 }
 
 export function svgOf(drawing: Drawing, title: string): string {
-  const { width, height, ground, marks } = drawing;
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family='${FONT}'>`,
-    `<title>${xml(title)}</title>`,
-    `<rect width="100%" height="100%" fill="${tone(ground)}"/>`,
-    ...marks.map((mark) => written(plain(mark))),
-    "</svg>",
-  ].join("\n");
+  const { width, height, background, marks } = drawing;
+  const content = marks.map((mark) => svgMark(withColours(mark)));
+  return svgDocument(width, height, title, colourValue(background), content);
 }
 
-function trace(pen: CanvasRenderingContext2D, points: [number, number][]): void {
+function tracePath(pen: CanvasRenderingContext2D, points: [number, number][]): void {
   pen.beginPath();
   points.forEach(([x, y], k) => (k ? pen.lineTo(x, y) : pen.moveTo(x, y)));
 }
 
-function painted(pen: CanvasRenderingContext2D, mark: Mark): void {
+function paintMark(pen: CanvasRenderingContext2D, mark: Mark): void {
   pen.save();
   if (mark.kind === "line") {
     pen.strokeStyle = pen.fillStyle = mark.colour;
     pen.lineWidth = mark.width ?? 1;
     if (mark.dashed) pen.setLineDash([4, 3]);
-    trace(pen, mark.points);
+    tracePath(pen, mark.points);
     pen.stroke();
     if (mark.arrow) {
-      trace(pen, arrowHead(mark.points));
+      tracePath(pen, arrowHead(mark.points));
       pen.fill();
     }
   } else if (mark.kind === "text") {
@@ -135,7 +147,7 @@ function painted(pen: CanvasRenderingContext2D, mark: Mark): void {
     pen.fillStyle = mark.colour;
     pen.textAlign = mark.align === "middle" ? "center" : (mark.align ?? "start");
     pen.translate(mark.x, mark.y);
-    if (mark.turned) pen.rotate(-Math.PI / 2);
+    if (mark.rotated) pen.rotate(-Math.PI / 2);
     pen.fillText(mark.text, 0, 0);
   } else if (mark.kind === "image") {
     pen.imageSmoothingEnabled = false;
@@ -161,12 +173,12 @@ export function canvasOf(drawing: Drawing, scale = 3): HTMLCanvasElement {
   const pen = canvas.getContext("2d");
   if (!pen) return canvas;
   pen.scale(scale, scale);
-  pen.fillStyle = tone(drawing.ground);
+  pen.fillStyle = colourValue(drawing.background);
   pen.fillRect(0, 0, drawing.width, drawing.height);
-  for (const mark of drawing.marks) painted(pen, plain(mark));
+  for (const mark of drawing.marks) paintMark(pen, withColours(mark));
   return canvas;
 }
 
-/** The page's own colours by name, for a drawing that leaves the page. */
-export const inks = (names: string[]): Record<string, string> =>
-  Object.fromEntries(names.map((name) => [name, tone(`var(--${name})`)]));
+/** CSS colours of the page by name, for drawings that leave the page. */
+export const pageColours = (names: string[]): Record<string, string> =>
+  Object.fromEntries(names.map((name) => [name, colourValue(`var(--${name})`)]));

@@ -1,37 +1,38 @@
-/** Reactive reads: say what is needed, get it when it is there; stale requests are given up. */
+/** Reactive requests: the value follows the state, and stale requests are cancelled. */
 
 import { untrack } from "svelte";
 import { isAbort } from "./api";
 import { app } from "./state.svelte";
 import type { Tensor } from "./safetensors";
 
-export interface Loaded<T> {
+export interface Resource<T> {
   readonly value: T | null;
   readonly error: string;
   readonly loading: boolean;
-  /** asks again after an error */
+  /** repeats the request after an error */
   retry(): void;
 }
 
 /**
- * Keeps an answer up to date. `make` reads the state and returns the request, or null when there is nothing to ask.
- * Call while a component starts: `const walk = loaded(() => { const t = app.trace; return t && ((s) => app.data.walk(t, "source", 0, s)); });`
+ * A value that follows the state. `make` reads the state and returns the request, or null for none.
+ * Call it while a component is set up:
+ * `const tree = load(() => { const t = app.trace; return t && ((s) => data.beamTree(t, 4, s)) });`
  */
-export function loaded<T>(
+export function load<T>(
   make: () => ((signal: AbortSignal) => Promise<T>) | null | undefined,
-): Loaded<T> {
+): Resource<T> {
   let value = $state.raw<T | null>(null);
   let error = $state("");
   let loading = $state(false);
-  let tries = $state(0);
-  let words = "";
+  let attempts = $state(0);
+  let key = "";
   $effect(() => {
-    void tries;
-    const ask = make();
-    const now = untrack(spoken);
-    if (now !== words) value = null; // numbers of other words must not stand under these
-    words = now;
-    if (!ask) {
+    void attempts;
+    const send = make();
+    const newKey = untrack(tokenKey);
+    if (newKey !== key) value = null; // never show the numbers of another text
+    key = newKey;
+    if (!send) {
       value = null;
       error = "";
       loading = false;
@@ -39,10 +40,10 @@ export function loaded<T>(
     }
     const request = new AbortController();
     loading = true;
-    ask(request.signal).then(
-      (answer) => {
+    send(request.signal).then(
+      (result) => {
         if (request.signal.aborted) return;
-        value = answer;
+        value = result;
         error = "";
         loading = false;
       },
@@ -65,19 +66,19 @@ export function loaded<T>(
     get loading() {
       return loading;
     },
-    retry: () => void tries++,
+    retry: () => void attempts++,
   };
 }
 
-/** The words of the current trace, told apart from others. */
-function spoken(): string {
+/** Identifies the tokens of the current trace. */
+function tokenKey(): string {
   const { source, target } = app.trace?.tokens ?? { source: [], target: [] };
   return [source, target].map((side) => side.map((token) => token.id).join(" ")).join("; ");
 }
 
-/** The named tensors of the current trace, as one map. Names the trace does not have are left out. */
-export function tensors(names: () => string[]): Loaded<Map<string, Tensor>> {
-  return loaded(() => {
+/** Tensors of the current trace by name; names that it does not have are left out. */
+export function tensors(names: () => string[]): Resource<Map<string, Tensor>> {
+  return load(() => {
     const trace = app.trace;
     const known = new Set(trace?.tensors.map((tensor) => tensor.name));
     const wanted = names().filter((name) => known.has(name));

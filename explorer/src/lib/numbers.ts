@@ -1,13 +1,13 @@
-/** Numbers as a person reads them. */
+/** Formatting of numbers. */
 
 import type { Real } from "./contract";
 
-/** A number that may have travelled as a word. */
+/** A number from JSON, where non-finite values are strings. */
 export function real(value: Real): number {
   return value === "-inf" ? -Infinity : value === "inf" ? Infinity : value === "nan" ? NaN : value;
 }
 
-/** Short, with a true minus sign: 0.43, −1.20, 3e−7, −∞. */
+/** Short, with a minus sign: 0.43, −1.20, 3e−7, −∞. */
 export function short(value: Real, digits = 3): string {
   const number = real(value);
   if (number === Infinity) return "∞";
@@ -22,21 +22,21 @@ export function short(value: Real, digits = 3): string {
   return text.replaceAll("-", "−");
 }
 
-/** An order of size, for differences: 3e−7. */
+/** The order of magnitude of a difference: 3e−7. */
 export const order = (value: number): string =>
   value === 0 ? "0" : value.toExponential(0).replace("-", "−");
 
-/** In full, for arithmetic: nine significant digits. */
+/** Nine significant digits. */
 export function full(value: Real): string {
   const number = real(value);
   if (!Number.isFinite(number)) return short(number);
   return String(Number(number.toPrecision(9))).replaceAll("-", "−");
 }
 
-/** A count with thin thousands: 1,234,567. */
+/** A count with thousands separators: 1,234,567. */
 export const count = (value: number): string => value.toLocaleString("en-GB");
 
-/** A number in a small cell: at most four characters. */
+/** At most four characters, for a small cell. */
 export function tiny(value: number): string {
   if (!Number.isFinite(value)) return short(value);
   const size = Math.abs(value);

@@ -1,4 +1,4 @@
-/** Colours, from the same file that feeds matplotlib. */
+/** Colours, from the file that matplotlib uses too. */
 
 import palette from "../../../src/regard/plots/palette.json";
 
@@ -12,12 +12,12 @@ const HEADS = Object.entries(palette.heads).map(([name, colour]) => ({ name, col
 
 export const css = ([r, g, b]: Triple): string => `rgb(${r},${g},${b})`;
 
-/** The ramp of a kind: weights are the same in both themes, so that any two pictures can be compared. */
+/** The colour ramp of a kind; weights use the same ramp in both themes. */
 export function ramp(kind: Kind, dark: boolean): Triple[] {
   return kind === "weights" ? WEIGHTS : dark ? SIGNED.dark : SIGNED.light;
 }
 
-/** The level of a value: weights run 0…1, signed values −limit…limit. */
+/** The level of a value: weights cover 0…1, signed values −limit…limit. */
 export function level(kind: Kind, value: number, limit: number, levels: number): number {
   const share = kind === "weights" ? value : limit > 0 ? (value / limit + 1) / 2 : 0.5;
   return Math.max(0, Math.min(levels - 1, Math.floor(share * levels)));
@@ -28,7 +28,7 @@ export function colour(kind: Kind, value: number, limit: number, dark: boolean):
   return steps[level(kind, value, limit, steps.length)] ?? [0, 0, 0];
 }
 
-/** Black or white, whichever reads better on a colour (at least 4.5 to 1). */
+/** Black or white, whichever has the higher contrast (at least 4.5 to 1). */
 export function inkOn([r, g, b]: Triple): string {
   const [red, green, blue] = [r, g, b].map((c) =>
     c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
@@ -36,7 +36,7 @@ export function inkOn([r, g, b]: Triple): string {
   return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue! > 0.179 ? "#000000" : "#ffffff";
 }
 
-/** A head's colour: Okabe and Ito's, round again after the eighth. Always show its number as well. */
+/** The colour of a head (Okabe and Ito), repeated after eight. Always show the number, too. */
 export const headColour = (head: number): string => HEADS[head % HEADS.length]!.colour;
 export const headInk = (head: number): string => {
   const hex = headColour(head);

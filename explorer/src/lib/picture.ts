@@ -12,7 +12,7 @@ import {
   type Triple,
 } from "./palette";
 import { tiny } from "./numbers";
-import { xml } from "./save";
+import { element, escapeXml, FONT, svgDocument } from "./svg";
 
 export interface Matrix {
   data: Float32Array;
@@ -23,7 +23,7 @@ export interface Matrix {
   colStride: number;
 }
 
-export interface Look {
+export interface HeatmapStyle {
   kind: Kind;
   limit: number;
   dark: boolean;
@@ -42,22 +42,21 @@ export interface Layout {
   top: number;
   width: number;
   height: number;
-  /** a hair between cells that are large enough */
+  /** pixels between cells, if they are large enough */
   gap: number;
   upright: boolean;
   numbers: boolean;
 }
 
-const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 const LABEL = 12;
 const TITLE = 11;
-const LONGEST = 14;
+const MAX_LABEL = 14;
 
 export const valueAt = (m: Matrix, i: number, j: number): number =>
   m.data[m.offset + i * m.rowStride + j * m.colStride] ?? NaN;
 
-const cut = (text: string): string =>
-  text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
+const truncate = (text: string): string =>
+  text.length > MAX_LABEL ? `${text.slice(0, MAX_LABEL - 1)}…` : text;
 
 const widths = new Map<string, number>();
 let ruler: CanvasRenderingContext2D | null = null;
@@ -69,31 +68,31 @@ function widest(labels: string[]): number {
   if (known !== undefined) return known;
   ruler.font = `${LABEL}px ${FONT}`;
   let width = 0;
-  for (const label of labels) width = Math.max(width, ruler.measureText(cut(label)).width);
+  for (const label of labels) width = Math.max(width, ruler.measureText(truncate(label)).width);
   if (widths.size > 200) widths.clear();
   widths.set(key, Math.ceil(width));
   return Math.ceil(width);
 }
 
-/** The room the labels on the left take, which does not depend on the size of a cell. */
-export const leftRoom = (look: Pick<Look, "rowLabels" | "rowTitle">): number =>
-  (look.rowTitle ? TITLE + 8 : 0) + (look.rowLabels.length ? widest(look.rowLabels) + 8 : 0);
+/** The width of the row labels; it does not depend on the cell size. */
+export const leftMargin = (style: Pick<HeatmapStyle, "rowLabels" | "rowTitle">): number =>
+  (style.rowTitle ? TITLE + 8 : 0) + (style.rowLabels.length ? widest(style.rowLabels) + 8 : 0);
 
-/** Where everything lies, in CSS pixels. */
-export function layoutOf(m: Matrix, look: Look): Layout {
-  const wide = widest(look.colLabels);
-  const upright = wide + 3 > look.cellWidth;
-  const labels = look.colLabels.length ? (upright ? wide : LABEL + 2) + 6 : 0;
-  const left = leftRoom(look);
-  const top = (look.colTitle ? TITLE + 9 : 0) + labels;
+/** The layout in CSS pixels. */
+export function layoutOf(m: Matrix, style: HeatmapStyle): Layout {
+  const wide = widest(style.colLabels);
+  const upright = wide + 3 > style.cellWidth;
+  const labels = style.colLabels.length ? (upright ? wide : LABEL + 2) + 6 : 0;
+  const left = leftMargin(style);
+  const top = (style.colTitle ? TITLE + 9 : 0) + labels;
   return {
     left,
     top,
-    width: left + m.cols * look.cellWidth,
-    height: top + m.rows * look.cellHeight,
-    gap: Math.min(look.cellWidth, look.cellHeight) >= 14 ? 1 : 0,
+    width: left + m.cols * style.cellWidth,
+    height: top + m.rows * style.cellHeight,
+    gap: Math.min(style.cellWidth, style.cellHeight) >= 14 ? 1 : 0,
     upright,
-    numbers: look.cellWidth >= 34 && look.cellHeight >= 22,
+    numbers: style.cellWidth >= 34 && style.cellHeight >= 22,
   };
 }
 
@@ -103,12 +102,12 @@ interface Label {
   y: number;
   size: number;
   align: "start" | "middle" | "end";
-  turned: boolean;
+  rotated: boolean;
   soft: boolean;
 }
 
-/** Every word of a picture: titles, and as many labels as have room. */
-function labelsOf(m: Matrix, look: Look, layout: Layout): Label[] {
+/** Titles, and as many labels as fit. */
+function labelsOf(m: Matrix, style: HeatmapStyle, layout: Layout): Label[] {
   const labels: Label[] = [];
   const word = (
     text: string,
@@ -116,67 +115,67 @@ function labelsOf(m: Matrix, look: Look, layout: Layout): Label[] {
     y: number,
     size: number,
     align: Label["align"],
-    turned = false,
+    rotated = false,
     soft = false,
-  ): void => void labels.push({ text, x, y, size, align, turned, soft });
-  if (look.colTitle) word(look.colTitle, layout.left, TITLE, TITLE, "start", false, true);
-  if (look.rowTitle) word(look.rowTitle, TITLE, layout.top, TITLE, "end", true, true);
-  const everyRow = Math.ceil((LABEL + 1) / look.cellHeight);
-  const everyCol = Math.ceil((layout.upright ? LABEL + 1 : 1) / look.cellWidth);
-  look.rowLabels.forEach((text, i) => {
+  ): void => void labels.push({ text, x, y, size, align, rotated, soft });
+  if (style.colTitle) word(style.colTitle, layout.left, TITLE, TITLE, "start", false, true);
+  if (style.rowTitle) word(style.rowTitle, TITLE, layout.top, TITLE, "end", true, true);
+  const everyRow = Math.ceil((LABEL + 1) / style.cellHeight);
+  const everyCol = Math.ceil((layout.upright ? LABEL + 1 : 1) / style.cellWidth);
+  style.rowLabels.forEach((text, i) => {
     if (i % everyRow === 0 && i < m.rows)
       word(
-        cut(text),
+        truncate(text),
         layout.left - 6,
-        layout.top + (i + 0.5) * look.cellHeight + LABEL * 0.35,
+        layout.top + (i + 0.5) * style.cellHeight + LABEL * 0.35,
         LABEL,
         "end",
       );
   });
-  look.colLabels.forEach((text, j) => {
+  style.colLabels.forEach((text, j) => {
     if (j % everyCol !== 0 || j >= m.cols) return;
-    const middle = layout.left + (j + 0.5) * look.cellWidth;
+    const middle = layout.left + (j + 0.5) * style.cellWidth;
     if (layout.upright)
-      word(cut(text), middle + LABEL * 0.35, layout.top - 5, LABEL, "start", true);
-    else word(cut(text), middle, layout.top - 6, LABEL, "middle");
+      word(truncate(text), middle + LABEL * 0.35, layout.top - 5, LABEL, "start", true);
+    else word(truncate(text), middle, layout.top - 6, LABEL, "middle");
   });
   return labels;
 }
 
-/** Paints a matrix; the canvas gets `scale` device pixels to a CSS pixel. */
+/** Paints a matrix with `scale` device pixels per CSS pixel. */
 export function paint(
   canvas: HTMLCanvasElement,
   m: Matrix,
-  look: Look,
+  style: HeatmapStyle,
   scale: number,
-  ground = "",
+  background = "",
 ): Layout {
-  const layout = layoutOf(m, look);
+  const layout = layoutOf(m, style);
   canvas.width = Math.max(1, Math.round(layout.width * scale));
   canvas.height = Math.max(1, Math.round(layout.height * scale));
   const pen = canvas.getContext("2d");
   if (!pen) return layout;
   pen.scale(scale, scale);
-  if (ground) {
-    pen.fillStyle = ground;
+  if (background) {
+    pen.fillStyle = background;
     pen.fillRect(0, 0, layout.width, layout.height);
   }
-  paintCells(pen, m, look, layout);
-  for (const label of labelsOf(m, look, layout)) {
+  paintCells(pen, m, style, layout);
+  for (const label of labelsOf(m, style, layout)) {
     pen.save();
     pen.font = `${label.size}px ${FONT}`;
-    pen.fillStyle = label.soft ? look.soft : look.ink;
+    pen.fillStyle = label.soft ? style.soft : style.ink;
     pen.textAlign = label.align === "middle" ? "center" : label.align;
     pen.translate(label.x, label.y);
-    if (label.turned) pen.rotate(-Math.PI / 2);
+    if (label.rotated) pen.rotate(-Math.PI / 2);
     pen.fillText(label.text, 0, 0);
     pen.restore();
   }
   return layout;
 }
 
-/** One pixel a cell: the fast way to many cells. */
-export function stamp(
+/** Paints one pixel per cell, which is fast for many cells. */
+export function paintPixels(
   canvas: HTMLCanvasElement,
   m: Matrix,
   kind: Kind,
@@ -203,12 +202,17 @@ export function stamp(
   pen.putImageData(image, 0, 0);
 }
 
-function paintCells(pen: CanvasRenderingContext2D, m: Matrix, look: Look, layout: Layout): void {
-  const { cellWidth, cellHeight } = look;
-  const steps = ramp(look.kind, look.dark);
+function paintCells(
+  pen: CanvasRenderingContext2D,
+  m: Matrix,
+  style: HeatmapStyle,
+  layout: Layout,
+): void {
+  const { cellWidth, cellHeight } = style;
+  const steps = ramp(style.kind, style.dark);
   if (layout.gap === 0) {
     const cells = document.createElement("canvas");
-    stamp(cells, m, look.kind, look.dark, look.limit);
+    paintPixels(cells, m, style.kind, style.dark, style.limit);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(cells, layout.left, layout.top, m.cols * cellWidth, m.rows * cellHeight);
   } else {
@@ -220,7 +224,7 @@ function paintCells(pen: CanvasRenderingContext2D, m: Matrix, look: Look, layout
         const value = valueAt(m, i, j);
         if (value === -Infinity) continue;
         const [x, y] = [layout.left + j * cellWidth, layout.top + i * cellHeight];
-        const at = level(look.kind, value, look.limit, steps.length);
+        const at = level(style.kind, value, style.limit, steps.length);
         pen.fillStyle = styles[at]!;
         pen.fillRect(x, y, cellWidth - 1, cellHeight - 1);
         if (!layout.numbers) continue;
@@ -228,13 +232,18 @@ function paintCells(pen: CanvasRenderingContext2D, m: Matrix, look: Look, layout
         pen.fillText(tiny(value), x + (cellWidth - 1) / 2, y + cellHeight / 2 + 4);
       }
   }
-  if (look.kind !== "weights") hatch(pen, m, look, layout);
+  if (style.kind !== "weights") hatch(pen, m, style, layout);
 }
 
-/** All masked cells at once: one clip, one face, one set of lines that meet across cells. */
-function hatch(pen: CanvasRenderingContext2D, m: Matrix, look: Look, layout: Layout): void {
-  const { cellWidth, cellHeight } = look;
-  const masked = MASKED[look.dark ? "dark" : "light"];
+/** Hatches all masked cells with one clip path, so that the lines continue across cells. */
+function hatch(
+  pen: CanvasRenderingContext2D,
+  m: Matrix,
+  style: HeatmapStyle,
+  layout: Layout,
+): void {
+  const { cellWidth, cellHeight } = style;
+  const masked = MASKED[style.dark ? "dark" : "light"];
   const words: [number, number][] = [];
   pen.save();
   pen.beginPath();
@@ -243,7 +252,7 @@ function hatch(pen: CanvasRenderingContext2D, m: Matrix, look: Look, layout: Lay
     for (let j = 0; j < m.cols; j++) {
       if (valueAt(m, i, j) !== -Infinity) continue;
       const from = j;
-      // Cells without a hair between them are one stretch.
+      // Adjacent cells without a gap form one rectangle.
       while (layout.gap === 0 && j + 1 < m.cols && valueAt(m, i, j + 1) === -Infinity) j++;
       const x = layout.left + from * cellWidth;
       pen.rect(x, y, (j + 1 - from) * cellWidth - layout.gap, cellHeight - layout.gap);
@@ -276,40 +285,49 @@ function hatch(pen: CanvasRenderingContext2D, m: Matrix, look: Look, layout: Lay
 }
 
 /** The same picture as SVG. */
-export function svg(m: Matrix, look: Look, title: string, ground: string): string {
-  const layout = layoutOf(m, look);
-  const masked = MASKED[look.dark ? "dark" : "light"];
-  const out: string[] = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${layout.width} ${layout.height}" width="${layout.width}" height="${layout.height}" font-family='${FONT}'>`,
-    `<title>${xml(title)}</title>`,
-    `<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" fill="${masked.face}"/><line x1="0" y1="0" x2="0" y2="5" stroke="${masked.line}"/></pattern></defs>`,
-    `<rect width="100%" height="100%" fill="${ground}"/>`,
-  ];
+export function svg(m: Matrix, style: HeatmapStyle, title: string, background: string): string {
+  const layout = layoutOf(m, style);
+  const masked = MASKED[style.dark ? "dark" : "light"];
+  const cells: string[] = [hatchPattern(masked.face, masked.line)];
   for (let i = 0; i < m.rows; i++) {
     for (let j = 0; j < m.cols; j++) {
       const value = valueAt(m, i, j);
-      const x = layout.left + j * look.cellWidth;
-      const y = layout.top + i * look.cellHeight;
-      const tone = colour(look.kind, value, look.limit, look.dark);
-      const fill = value === -Infinity ? "url(#masked)" : css(tone);
-      const [w, h] = [look.cellWidth - layout.gap, look.cellHeight - layout.gap];
-      out.push(
-        `<rect x="${x}" y="${y}" width="${w}" height="${h}" fill="${fill}"><title>${value}</title></rect>`,
-      );
-      if (layout.numbers) {
-        const ink = value === -Infinity ? masked.ink : inkOn(tone);
-        out.push(
-          `<text x="${x + w / 2}" y="${y + h / 2 + 4}" font-size="11" text-anchor="middle" fill="${ink}">${tiny(value)}</text>`,
-        );
-      }
+      const x = layout.left + j * style.cellWidth;
+      const y = layout.top + i * style.cellHeight;
+      const shade = colour(style.kind, value, style.limit, style.dark);
+      const fill = value === -Infinity ? "url(#masked)" : css(shade);
+      const width = style.cellWidth - layout.gap;
+      const height = style.cellHeight - layout.gap;
+      cells.push(element("rect", { x, y, width, height, fill }, `<title>${value}</title>`));
+      if (!layout.numbers) continue;
+      const middle = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
+      const ink = value === -Infinity ? masked.ink : inkOn(shade);
+      cells.push(element("text", { ...middle, "font-size": 11, fill: ink }, tiny(value)));
     }
   }
-  for (const label of labelsOf(m, look, layout)) {
-    const turn = label.turned ? ` transform="rotate(-90 ${label.x} ${label.y})"` : "";
-    const ink = label.soft ? look.soft : look.ink;
-    out.push(
-      `<text x="${label.x}" y="${label.y}" font-size="${label.size}" text-anchor="${label.align}" fill="${ink}"${turn}>${xml(label.text)}</text>`,
-    );
-  }
-  return [...out, "</svg>"].join("\n");
+  const labels = labelsOf(m, style, layout).map(({ text, x, y, size, align, rotated, soft }) => {
+    const attributes = {
+      x,
+      y,
+      "font-size": size,
+      "text-anchor": align,
+      fill: soft ? style.soft : style.ink,
+      transform: rotated ? `rotate(-90 ${x} ${y})` : undefined,
+    };
+    return element("text", attributes, escapeXml(text));
+  });
+  return svgDocument(layout.width, layout.height, title, background, [...cells, ...labels]);
+}
+
+function hatchPattern(face: string, line: string): string {
+  const attributes = {
+    id: "masked",
+    width: 5,
+    height: 5,
+    patternUnits: "userSpaceOnUse",
+    patternTransform: "rotate(45)",
+  };
+  const ground = element("rect", { width: 5, height: 5, fill: face });
+  const stroke = element("line", { x1: 0, y1: 0, x2: 0, y2: 5, stroke: line });
+  return `<defs>${element("pattern", attributes, ground + stroke)}</defs>`;
 }

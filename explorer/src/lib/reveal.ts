@@ -1,4 +1,4 @@
-/** Scrolls a frame, and never the page, so that a part of it can be seen. Places are in the frame's own pixels. */
+/** Scrolls a frame, but not the page, to show a part of it. Coordinates are the frame's. */
 export function reveal(frame: HTMLElement, top: number, height: number, left = 0, width = 0): void {
   if (top < frame.scrollTop || top + height > frame.scrollTop + frame.clientHeight)
     frame.scrollTop = top - (frame.clientHeight - height) / 2;

@@ -1,4 +1,4 @@
-/** Reading safetensors: eight bytes of header length, a JSON header, then the numbers. */
+/** Reads safetensors: an 8-byte header length, a JSON header, then the data. */
 
 export interface Tensor {
   name: string;
@@ -12,7 +12,7 @@ interface Entry {
   data_offsets: [number, number];
 }
 
-/** Every tensor of a file by its name. Only float32 is expected; anything else is an error that names it. */
+/** The tensors of a file by name. Only float32 is supported. */
 export function parse(buffer: ArrayBuffer): Map<string, Tensor> {
   if (buffer.byteLength < 8) throw new Error("not a safetensors file: shorter than its header");
   const length = Number(new DataView(buffer).getBigUint64(0, true));
@@ -28,7 +28,7 @@ export function parse(buffer: ArrayBuffer): Map<string, Tensor> {
     if (entry.dtype !== "F32") throw new Error(`tensor ${name} is ${entry.dtype}, expected F32`);
     const [from, to] = entry.data_offsets;
     const start = 8 + length + from;
-    // A view needs an aligned start; the header is usually padded so that it is.
+    // A typed array needs an aligned offset, which the padding of the header usually gives.
     const data =
       start % 4 === 0
         ? new Float32Array(buffer, start, (to - from) / 4)
@@ -38,7 +38,7 @@ export function parse(buffer: ArrayBuffer): Map<string, Tensor> {
   return tensors;
 }
 
-/** The bytes of base64 text. */
+/** The bytes of a base64 text. */
 export function fromBase64(text: string): ArrayBuffer {
   const raw = atob(text);
   const bytes = new Uint8Array(raw.length);
@@ -46,7 +46,7 @@ export function fromBase64(text: string): ArrayBuffer {
   return bytes.buffer;
 }
 
-/** A matrix inside a tensor: fix all but the last two axes by `lead`, e.g. `slice(weights, [head])`. */
+/** A matrix inside a tensor: `lead` fixes the leading axes, e.g. `slice(weights, [head])`. */
 export function slice(
   tensor: Tensor,
   lead: number[] = [],

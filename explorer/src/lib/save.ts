@@ -1,4 +1,4 @@
-/** Files for the person: pictures, tables, whatever the server exports. */
+/** Saving files: pictures, tables and server exports. */
 
 export function save(name: string, blob: Blob): void {
   const link = document.createElement("a");
@@ -12,14 +12,14 @@ export function save(name: string, blob: Blob): void {
 
 export type Cell = string | number;
 
-/** A table as every view can give it: for "show as table" and for CSV. */
+/** The data of a view, for "show as table" and for CSV. */
 export interface Table {
   caption: string;
   columns: string[];
   rows: Cell[][];
 }
 
-/** RFC 4180. Numbers keep all their digits; text that a spreadsheet would run as a formula is quoted apart. */
+/** RFC 4180. Text that a spreadsheet would run as a formula gets a leading apostrophe. */
 export function csv(table: Table): string {
   const field = (cell: Cell): string => {
     if (typeof cell === "number") return String(cell);
@@ -30,13 +30,6 @@ export function csv(table: Table): string {
     [table.columns, ...table.rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n"
   );
 }
-
-export const xml = (text: string): string =>
-  text
-    .replaceAll("&", "&amp;")
-    .replaceAll("<", "&lt;")
-    .replaceAll(">", "&gt;")
-    .replaceAll('"', "&quot;");
 
 export const fileName = (...parts: string[]): string =>
   parts

@@ -1,6 +1,6 @@
-"""The explorer: a page in which a person types into their own model and every number shows where it comes from.
+"""The web explorer: run a model on a text and inspect every intermediate number.
 
-Nothing here loads torch before a model is asked for: the page is alive at once.
+No module here loads torch at import: the page is available at once.
 """
 
 from pathlib import Path

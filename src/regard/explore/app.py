@@ -1,6 +1,7 @@
-"""App: the routes of the explorer. Each reads its request, asks the part that knows, and sends what it says.
+"""The routes of the explorer: each parses its request, calls one function and returns JSON.
 
-What needs torch is imported when a route is first used: the page and the list of models are there at once.
+Modules that need torch are imported when a route is first used, so that the page and the list of
+models are available at once.
 """
 
 from __future__ import annotations
@@ -17,48 +18,56 @@ from starlette.exceptions import HTTPException
 from regard import __version__
 from regard.errors import RegardError
 from regard.explore import STATIC
-from regard.explore.models import Models
-from regard.explore.numbers import dumps
-from regard.explore.refusals import Refusal, invalid
-from regard.explore.requests import BEAM, Ask, Sweep, Tokenise, in_a_line
-from regard.explore.traces import Traces
+from regard.explore.messages import (
+    MAX_BEAM,
+    HeadAblationRequest,
+    HttpError,
+    TokenizeRequest,
+    TraceRequest,
+    invalid,
+    to_json,
+    validation_error,
+)
+from regard.explore.model_store import ModelStore
+from regard.explore.trace_store import TraceStore
 
 CODES = {404: "not-found", 405: "wrong-method"}
 Side = Literal["source", "target"]
 Format = Literal["safetensors", "npz", "json", "csv", "html", "python"]
 Names = Annotated[list[str], Query()]
 Count = Annotated[int, Query(ge=1, le=1_000)]
-Width = Annotated[int, Query(ge=1, le=BEAM)]
+BeamSize = Annotated[int, Query(ge=1, le=MAX_BEAM)]
 
 
-def application(models: Models, traces: Traces | None = None, *, static: Path = STATIC) -> FastAPI:
-    """The server without its guard."""
+def create_app(models: ModelStore, traces: TraceStore | None = None, *, static: Path = STATIC) -> FastAPI:
+    """The explorer's application, without its guard."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    kept = Traces(models) if traces is None else traces
-    _errors(app)
-    _about(app, models)
-    _tracing(app, models, kept)
-    _views(app, kept)
-    _files(app, kept, static)
+    store = TraceStore(models) if traces is None else traces
+    _add_error_handlers(app)
+    _add_model_routes(app, models)
+    _add_computations(app, models, store)
+    _add_embedding_and_output_views(app, store)
+    _add_attention_and_search_views(app, store)
+    _add_files(app, store, static)
     if static.is_dir():
         app.mount("/", StaticFiles(directory=static, html=True))
     return app
 
 
-def _about(app: FastAPI, models: Models) -> None:
+def _add_model_routes(app: FastAPI, models: ModelStore) -> None:
     @app.get("/healthz")
-    async def alive() -> Response:
+    async def health() -> Response:
         return _json({"ok": True, "version": __version__})
 
     @app.get("/api/models")
-    def offered() -> Response:
+    def list_models() -> Response:
         return _json({"models": [model.entry for model in models]})
 
     @app.get("/api/models/{id}/graph")
-    def graph(id: str) -> Response:
-        from regard.explore.graph import graph
+    def model_graph(id: str) -> Response:
+        from regard.explore.graph import model_graph
 
-        return _json(graph(models[id]))
+        return _json(model_graph(models[id]))
 
     @app.get("/api/palette")
     def palette() -> Response:
@@ -67,139 +76,141 @@ def _about(app: FastAPI, models: Models) -> None:
         return Response(as_json(), media_type="application/json")
 
 
-def _tracing(app: FastAPI, models: Models, traces: Traces) -> None:
+def _add_computations(app: FastAPI, models: ModelStore, traces: TraceStore) -> None:
     @app.post("/api/tokenize")
-    def tokenise(asked: Tokenise) -> Response:
-        from regard.explore.describe import tokenised
+    def tokenize(request: TokenizeRequest) -> Response:
+        from regard.explore.trace_json import tokenize
 
-        return _json(tokenised(models[asked.model].ready.bundle, asked))
+        return _json(tokenize(models[request.model].loaded_pipeline.bundle, request))
 
     @app.post("/api/trace")
-    def trace(asked: Ask) -> Response:
-        from regard.explore.describe import described
+    def trace(request: TraceRequest) -> Response:
+        from regard.explore.trace_json import describe
 
-        return _json(described(traces.ask(asked)))
+        return _json(describe(traces.compute(request)))
 
-    @app.post("/api/sweep")
-    def sweep(asked: Sweep) -> Response:
-        from regard.explore.sweep import sweep
+    @app.post("/api/head-ablation")
+    def head_ablation(request: HeadAblationRequest) -> Response:
+        from regard.explore.head_ablation import ablate_heads
 
-        return _json(sweep(models, traces, asked))
+        return _json(ablate_heads(models, traces, request))
 
 
-def _views(app: FastAPI, traces: Traces) -> None:
+def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
     @app.get("/api/trace/{id}/explain")
     def explain(id: str, tensor: str, index: str = "") -> Response:
-        held = traces[id]
-        held.tensor(tensor)  # it must be there
-        return _json(held.trace.explain(tensor, _index(index)).as_dict())
+        stored = traces[id]
+        stored.tensor(tensor)  # raises if there is none
+        return _json(stored.trace.explain(tensor, _parse_index(index)).as_dict())
 
     @app.get("/api/trace/{id}/neighbours")
     def neighbours(id: str, side: Side, position: int, n: Count = 10) -> Response:
-        from regard.explore.space import neighbours
+        from regard.explore.analysis_views import neighbours
 
         return _json(neighbours(traces[id], side, position, n))
 
-    @app.get("/api/trace/{id}/space")
-    def space(id: str, side: Side) -> Response:
-        from regard.explore.space import space
+    @app.get("/api/trace/{id}/embedding-space")
+    def embedding_space(id: str, side: Side) -> Response:
+        from regard.explore.analysis_views import embedding_plane
 
-        return _json(space(traces[id], side))
+        return _json(embedding_plane(traces[id], side))
 
     @app.get("/api/trace/{id}/output")
     def output(id: str, row: int, n: Count = 20, word: str | None = None) -> Response:
-        from regard.explore.output import output
+        from regard.explore.analysis_views import output
 
         return _json(output(traces[id], row, n, word))
 
+    @app.get("/api/trace/{id}/residual-stream")
+    def residual_stream(id: str, side: Side, position: int) -> Response:
+        from regard.explore.analysis_views import residual_stream
+
+        return _json(residual_stream(traces[id], side, position))
+
+
+def _add_attention_and_search_views(app: FastAPI, traces: TraceStore) -> None:
+    @app.get("/api/trace/{id}/heads")
+    def heads(id: str) -> Response:
+        from regard.explore.analysis_views import head_statistics
+
+        return _json(head_statistics(traces[id]))
+
     @app.get("/api/trace/{id}/alignment")
     def alignment(id: str, attention: str = "mean", head: int | None = None) -> Response:
-        from regard.explore.attended import alignment
+        from regard.explore.analysis_views import alignment
 
         return _json(alignment(traces[id], attention, head))
 
-    @app.get("/api/trace/{id}/walk")
-    def walk(id: str, side: Side, position: int) -> Response:
-        from regard.explore.walk import walk
+    @app.get("/api/trace/{id}/occlusion")
+    def occlusion(id: str) -> Response:
+        from regard.explore.analysis_views import occlusion
 
-        return _json(walk(traces[id], side, position))
+        return _json(occlusion(traces[id]))
 
-    @app.get("/api/trace/{id}/beam")
-    def beam(id: str, width: Width = 4) -> Response:
-        from regard.explore.decoded import beams
+    @app.get("/api/trace/{id}/beam-tree")
+    def beam_tree(id: str, beam: BeamSize = 4) -> Response:
+        from regard.explore.analysis_views import beam_tree
 
-        return _json(beams(traces[id], width))
-
-    @app.get("/api/trace/{id}/causes")
-    def causes(id: str) -> Response:
-        from regard.explore.caused import caused
-
-        return _json(caused(traces[id]))
-
-    @app.get("/api/trace/{id}/wall")
-    def wall(id: str) -> Response:
-        from regard.explore.attended import wall
-
-        return _json(wall(traces[id]))
+        return _json(beam_tree(traces[id], beam))
 
 
-def _files(app: FastAPI, traces: Traces, static: Path) -> None:
+def _add_files(app: FastAPI, traces: TraceStore, static: Path) -> None:
     @app.get("/api/trace/{id}/tensors")
-    def some(id: str, name: Names) -> Response:
-        from regard.explore.export import tensors
+    def tensors(id: str, name: Names) -> Response:
+        from regard.explore.export import tensor_file
 
-        return Response(tensors(traces[id], name), media_type="application/octet-stream")
+        return Response(tensor_file(traces[id], name), media_type="application/octet-stream")
 
     @app.get("/api/trace/{id}/export")
     def export(id: str, format: Format, name: Names = [], hash: str = "") -> Response:  # noqa: B006
-        from regard.explore.export import exported
+        from regard.explore.export import export_trace
 
-        held = traces[id]
-        file = exported(held, format, name, hash, static)
-        called = f"{re.sub('[^A-Za-z0-9_-]', '_', held.model.name)}-{held.id}.{file.suffix}"
-        headers = {"content-disposition": f'attachment; filename="{called}"'}
-        return Response(file.content, media_type=file.media, headers=headers)
+        stored = traces[id]
+        file = export_trace(stored, format, name, hash, static)
+        stem = re.sub("[^A-Za-z0-9_-]", "_", stored.model.name)
+        filename = f"{stem}-{stored.id}.{file.suffix}"
+        headers = {"content-disposition": f'attachment; filename="{filename}"'}
+        return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-def _errors(app: FastAPI) -> None:
-    """Everything that goes wrong is said in one shape."""
+def _add_error_handlers(app: FastAPI) -> None:
+    """All errors have the same form: a code for programs and a line for people."""
 
     @app.exception_handler(RequestValidationError)
-    async def malformed(_: Request, error: RequestValidationError) -> Response:
-        code, message = in_a_line(error.errors())
-        return _said(invalid(message, code))
+    async def handle_validation(_: Request, error: RequestValidationError) -> Response:
+        return _error(validation_error(error.errors()))
 
     @app.exception_handler(HTTPException)
-    async def unrouted(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 400:  # what no parser of JSON would take
-            return _said(
-                invalid("the body is no JSON that can be read; send less deep and shorter numbers", "wrong-json")
-            )
+    async def handle_http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 400:  # the JSON parser gave up
+            message = "the body is not readable JSON; send less nesting and shorter numbers"
+            return _error(invalid(message, "wrong-json"))
         code = CODES.get(error.status_code, "refused")
         message = f"{request.method} {request.url.path[:80]}: {str(error.detail).lower()}"
-        return _said(Refusal(error.status_code, code, message, dict(error.headers or {})))
+        return _error(HttpError(error.status_code, code, message, dict(error.headers or {})))
 
     @app.exception_handler(RegardError)
-    async def refused(_: Request, error: RegardError) -> Response:
-        return _said(error if isinstance(error, Refusal) else invalid(str(error)))
+    async def handle_user_error(_: Request, error: RegardError) -> Response:
+        return _error(error if isinstance(error, HttpError) else invalid(str(error)))
 
     @app.exception_handler(Exception)
-    async def failed(_: Request, error: Exception) -> Response:  # it is raised again and logged by the server
-        what = f"{type(error).__name__} in the server, which is a fault of its own; its terminal shows more"
-        return _said(Refusal(500, "failed", what))
+    async def handle_bug(_: Request, error: Exception) -> Response:  # the server logs it as well
+        message = f"{type(error).__name__} in the server: this is a bug; see the server's terminal"
+        return _error(HttpError(500, "failed", message))
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(dumps(content), status, headers, "application/json")
+    return Response(to_json(content), status, headers, "application/json")
 
 
-def _said(refusal: Refusal) -> Response:
-    return _json(refusal.content(), refusal.status, refusal.headers)
+def _error(error: HttpError) -> Response:
+    return _json(error.content(), error.status, error.headers)
 
 
-def _index(text: str) -> tuple[int, ...]:
-    """1,2,3 as a place; an empty text is the place of a single number."""
+def _parse_index(text: str) -> tuple[int, ...]:
+    """The index 1,2,3; an empty text is the index of a scalar."""
     try:
         return tuple(int(part) for part in text.split(",")) if text else ()
     except ValueError:
-        raise invalid(f"an index is whole numbers between commas, such as 0,2,1; got {text[:80]!r}") from None
+        message = f"index must be integers separated by commas, such as 0,2,1; got {text[:80]!r}"
+        raise invalid(message) from None

@@ -1,4 +1,4 @@
-"""Export: a trace as a file that other programs read."""
+"""Exports: a trace as a file for other programs."""
 
 from __future__ import annotations
 
@@ -15,108 +15,129 @@ from jaxtyping import Float32
 from safetensors.numpy import save
 
 from regard.explore import STATIC
-from regard.explore.describe import described
-from regard.explore.numbers import dumps
-from regard.explore.refusals import invalid
-from regard.explore.traces import Held
+from regard.explore.messages import invalid, to_json
+from regard.explore.trace_json import describe
+from regard.explore.trace_store import StoredTrace
 
 Arrays = dict[str, Float32[np.ndarray, "..."]]
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # text that a spreadsheet would run starts with these
 
 
-class File(NamedTuple):
-    """What is sent: its bytes, their kind and the end of the file's name."""
+class ExportedFile(NamedTuple):
+    """The content of a file, its media type and the suffix of its name."""
 
     content: bytes
-    media: str
+    media_type: str
     suffix: str
 
 
-def exported(held: Held, format: str, names: Sequence[str] = (), hash: str = "", static: Path = STATIC) -> File:
-    """The trace in one of the formats; `names` are the tensors that are wanted."""
+def export_trace(
+    stored: StoredTrace,
+    format: str,
+    names: Sequence[str] = (),
+    hash: str = "",
+    static: Path = STATIC,
+) -> ExportedFile:
+    """The trace in one of the formats; `names` selects tensors."""
     if format == "html":
-        from regard.explore.frozen import frozen
+        from regard.explore.offline_html import offline_page
 
-        return File(frozen(held, hash, static).encode(), "text/html; charset=utf-8", "html")
-    return FORMATS[format](held, names)
-
-
-def tensors(held: Held, names: Sequence[str]) -> bytes:
-    """Some tensors as one safetensors file."""
-    return save(arrays(held, names))
+        page = offline_page(stored, hash, static)
+        return ExportedFile(page.encode(), "text/html; charset=utf-8", "html")
+    return FORMATS[format](stored, names)
 
 
-def arrays(held: Held, names: Sequence[str]) -> Arrays:
-    """The tensors of these names; all without any."""
-    return {name: np.asarray(held.tensor(name).numpy(), np.float32, order="C") for name in names or held.trace.names}
+def tensor_file(stored: StoredTrace, names: Sequence[str]) -> bytes:
+    """Tensors as a safetensors file; all without names."""
+    return save(arrays(stored, names))
 
 
-def _safetensors(held: Held, names: Sequence[str]) -> File:
-    facts = {"trace": dumps(described(held))}
-    return File(save(arrays(held, names), metadata=facts), "application/octet-stream", "safetensors")
+def arrays(stored: StoredTrace, names: Sequence[str]) -> Arrays:
+    """The tensors with these names as arrays; all without names."""
+    return {
+        name: np.asarray(stored.tensor(name).numpy(), np.float32, order="C") for name in names or stored.trace.names
+    }
 
 
-def _npz(held: Held, names: Sequence[str]) -> File:
+def _safetensors(stored: StoredTrace, names: Sequence[str]) -> ExportedFile:
+    content = save(arrays(stored, names), metadata={"trace": to_json(describe(stored))})
+    return ExportedFile(content, "application/octet-stream", "safetensors")
+
+
+def _npz(stored: StoredTrace, names: Sequence[str]) -> ExportedFile:
     file = io.BytesIO()
-    np.savez(file, **arrays(held, names))  # type: ignore[arg-type] # it takes arrays by any name
-    return File(file.getvalue(), "application/zip", "npz")
+    np.savez(file, **arrays(stored, names))  # type: ignore[arg-type] # arrays by any name
+    return ExportedFile(file.getvalue(), "application/zip", "npz")
 
 
-def _json(held: Held, names: Sequence[str]) -> File:
-    values = {name: array.tolist() for name, array in arrays(held, names).items()} if names else {}
-    return File(dumps({"trace": described(held), "tensors": values}).encode(), "application/json", "json")
+def _json(stored: StoredTrace, names: Sequence[str]) -> ExportedFile:
+    selected = arrays(stored, names) if names else {}
+    values = {name: array.tolist() for name, array in selected.items()}
+    text = to_json({"trace": describe(stored), "tensors": values})
+    return ExportedFile(text.encode(), "application/json", "json")
 
 
-def _csv(held: Held, names: Sequence[str]) -> File:
+def _csv(stored: StoredTrace, names: Sequence[str]) -> ExportedFile:
     if len(names) != 1:
-        raise invalid("a CSV file holds one tensor; name it: name=enc.0.self.weights")
-    (array,) = arrays(held, names).values()
-    axes = held.trace.axes(names[0])
+        raise invalid("a CSV file contains one tensor; select it: name=enc.0.self.weights")
+    (array,) = arrays(stored, names).values()
+    axes = stored.trace.axes(names[0])
     titles = list(axes)
-    if len(set(axes)) < len(axes):  # both of an attention's axes may be the source
+    if len(set(axes)) < len(axes):  # self-attention: both axes are the same text
         titles[-2:] = ["query", "key"]
-    texts = {"source": [p.text for p in held.trace.source], "target": [p.text for p in held.trace.target]}
-    words = [texts.get(axis) for axis in axes]
+    texts = {
+        "source": [piece.text for piece in stored.trace.source],
+        "target": [piece.text for piece in stored.trace.target],
+    }
+    tokens = [texts.get(axis) for axis in axes]
     file = io.StringIO()
     writer = csv.writer(file)
-    writer.writerow([*_header(titles, words), "value"])
+    writer.writerow([*_csv_header(titles, tokens), "value"])
     for index in itertools.product(*map(range, array.shape)):
-        writer.writerow([*_row(index, words), float(array[index])])
-    return File(file.getvalue().encode(), "text/csv; charset=utf-8", "csv")
+        writer.writerow([*_csv_row(index, tokens), float(array[index])])
+    return ExportedFile(file.getvalue().encode(), "text/csv; charset=utf-8", "csv")
 
 
-def _header(titles: Sequence[str], words: Sequence[list[str] | None]) -> Iterator[str]:
-    for title, spelled in zip(titles, words, strict=True):
+def _csv_header(titles: Sequence[str], tokens: Sequence[list[str] | None]) -> Iterator[str]:
+    for title, texts in zip(titles, tokens, strict=True):
         yield title
-        if spelled is not None:
+        if texts is not None:
             yield f"{title} token"
 
 
-def _row(index: Sequence[int], words: Sequence[list[str] | None]) -> Iterator[int | str]:
-    for place, spelled in zip(index, words, strict=True):
-        yield place
-        if spelled is not None:
-            yield "'" + spelled[place] if spelled[place].startswith(FORMULA) else spelled[place]
+def _csv_row(index: Sequence[int], tokens: Sequence[list[str] | None]) -> Iterator[int | str]:
+    for at, texts in zip(index, tokens, strict=True):
+        yield at
+        if texts is not None:
+            yield "'" + texts[at] if texts[at].startswith(FORMULA) else texts[at]
 
 
-def _python(held: Held, names: Sequence[str]) -> File:
-    arrays(held, names)  # only names that are there
-    ask, lines = held.ask, ["import regard", "from regard.trace import record", ""]
-    if held.model.shipped:
-        lines[0] = "from importlib.resources import files\n\nimport regard"
-        lines.append(
-            f'pipeline = regard.load(files("regard") / "data/models" / {held.model.folder.name!r}, device="cpu")'
-        )
+def _python(stored: StoredTrace, names: Sequence[str]) -> ExportedFile:
+    """A script that records the same trace and prints the selected tensors."""
+    arrays(stored, names)  # raises for unknown names
+    request, folder = stored.request, stored.model.folder
+    imports = ["import regard", "from regard.trace import record", ""]
+    path = repr(str(folder))
+    if stored.model.included:
+        imports.insert(0, "from importlib.resources import files\n")
+        path = f'files("regard") / "data/models" / {folder.name!r}'
+    if request.target is None:
+        target = f"search=pipeline.search(beam={request.decode.size})"
     else:
-        lines.append(f'pipeline = regard.load({str(held.model.folder)!r}, device="cpu")')
-    way = f"search=pipeline.search(beam={ask.decode.width})" if ask.target is None else f"target={ask.target!r}"
-    edits = f", edits={pprint.pformat(ask.edits, sort_dicts=False)}" if ask.edits else ""
-    lines += [f"trace = record(pipeline, {ask.source!r}, {way}{edits})", "print(trace.answer)"]
-    lines += [f"print(trace[{name!r}])" for name in names]
-    return File(("\n".join(lines) + "\n").encode(), "text/x-python; charset=utf-8", "py")
+        target = f"target={request.target!r}"
+    formatted = pprint.pformat(request.edits, sort_dicts=False)
+    edits = f", edits={formatted}" if request.edits else ""
+    lines = [
+        *imports,
+        f'pipeline = regard.load({path}, device="cpu")',
+        f"trace = record(pipeline, {request.source!r}, {target}{edits})",
+        "print(trace.answer)",
+        *(f"print(trace[{name!r}])" for name in names),
+    ]
+    return ExportedFile(("\n".join(lines) + "\n").encode(), "text/x-python; charset=utf-8", "py")
 
 
-FORMATS: dict[str, Callable[[Held, Sequence[str]], File]] = {
+FORMATS: dict[str, Callable[[StoredTrace, Sequence[str]], ExportedFile]] = {
     "safetensors": _safetensors,
     "npz": _npz,
     "json": _json,

@@ -1,0 +1,80 @@
+/** Data inside a saved page: it works from disk and computes nothing new. */
+
+import { ApiError, DataSource, queryString, type Query } from "./api";
+import type * as c from "./contract";
+import { fromBase64, parse, type Tensor } from "./safetensors";
+import { ServerSource } from "./server-source";
+
+/** The contents of `<script type="application/json" id="offline-data">` in a saved page. */
+export interface OfflineData {
+  version: 1;
+  model: c.Model;
+  graph: c.Graph;
+  request: c.TraceRequest;
+  trace: c.Trace;
+  /** base64 of one safetensors file with every tensor of the trace */
+  tensors: string;
+  /** views by address, e.g. "residual-stream?side=source&position=3" */
+  views?: Record<string, unknown>;
+  /** the address it was saved from, e.g. "#/attention?h=1" */
+  hash?: string;
+}
+
+const missing = (what: string): ApiError =>
+  new ApiError(
+    "offline",
+    `This saved page does not contain ${what}. Run \`regard explore\` on the model to compute it.`,
+  );
+
+export class OfflineSource extends DataSource {
+  readonly offline = true;
+  private allTensors: Map<string, Tensor> | null = null;
+
+  constructor(readonly data: OfflineData) {
+    super();
+  }
+
+  async models(): Promise<c.Model[]> {
+    return [this.data.model];
+  }
+  async graph(): Promise<c.Graph> {
+    return this.data.graph;
+  }
+  async tokenize(): Promise<c.Tokenized> {
+    throw missing("the tokenizer");
+  }
+  async trace(): Promise<c.Trace> {
+    return this.data.trace;
+  }
+  async tensors(_trace: c.Trace, names: string[]): Promise<Map<string, Tensor>> {
+    const all = (this.allTensors ??= parse(fromBase64(this.data.tensors)));
+    return new Map(names.flatMap((name) => (all.has(name) ? [[name, all.get(name)!]] : [])));
+  }
+  async ablateHeads(): Promise<c.HeadAblation> {
+    throw missing("the head ablation");
+  }
+  async exportFile(trace: c.Trace, format: c.ExportFormat): Promise<Blob> {
+    if (format === "json")
+      return new Blob([JSON.stringify(trace, null, 1)], { type: "application/json" });
+    if (format === "safetensors") return new Blob([fromBase64(this.data.tensors)]);
+    if (format === "html")
+      return new Blob(["<!doctype html>\n", document.documentElement.outerHTML], {
+        type: "text/html",
+      });
+    throw missing(`the ${format} export`);
+  }
+  protected async view<T>(_trace: c.Trace, name: string, values: Query): Promise<T> {
+    const found = this.data.views?.[decodeURIComponent(name + queryString(values))];
+    if (found === undefined)
+      throw missing(name === "explain" ? "the arithmetic of this number" : `the view ${name}`);
+    return found as T;
+  }
+}
+
+/** The data source this page was opened with. */
+export function openSource(): DataSource {
+  const block = document.getElementById("offline-data");
+  return block?.textContent
+    ? new OfflineSource(JSON.parse(block.textContent) as OfflineData)
+    : new ServerSource();
+}

@@ -1,0 +1,165 @@
+/** Data from a running `regard explore`. */
+
+import { ApiError, DataSource, isAbort, queryString, type Query } from "./api";
+import type * as c from "./contract";
+import { parse, type Tensor } from "./safetensors";
+
+/** Pauses in milliseconds before the retries of a request to a busy server. */
+const RETRY_DELAYS = [400, 1200, 3000];
+/** Traces whose tensors stay in memory. */
+const CACHED_TRACES = 4;
+
+type TensorCache = Map<string, Promise<Tensor | undefined>>;
+
+function pause(milliseconds: number, signal?: AbortSignal | null): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(new DOMException("cancelled", "AbortError"));
+    });
+  });
+}
+
+async function errorOf(response: Response): Promise<ApiError> {
+  let code = `http-${response.status}`;
+  let message = `The server returned ${response.status} ${response.statusText}.`;
+  try {
+    const body = (await response.json()) as { error?: { code: string; message: string } };
+    if (body.error) ({ code, message } = body.error);
+  } catch {
+    // Not JSON: report the status line.
+  }
+  return new ApiError(code, message, response.status);
+}
+
+export class ServerSource extends DataSource {
+  readonly offline = false;
+  private requests = new Map<string, c.TraceRequest>();
+  private tensorCaches = new Map<string, TensorCache>();
+
+  constructor(private readonly root = "./") {
+    super();
+  }
+
+  private async fetch(
+    path: string,
+    init: RequestInit = {},
+    delays = RETRY_DELAYS,
+  ): Promise<Response> {
+    let response: Response;
+    try {
+      response = await fetch(this.root + path, init);
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      throw new ApiError("unreachable", "Cannot reach the server. Is `regard explore` running?");
+    }
+    if (response.ok) return response;
+    const [delay, ...remaining] = delays;
+    if (response.status === 429 && delay !== undefined) {
+      await pause(delay, init.signal);
+      return this.fetch(path, init, remaining);
+    }
+    throw await errorOf(response);
+  }
+
+  private async get<T>(path: string, signal?: AbortSignal): Promise<T> {
+    return (await (await this.fetch(path, { signal: signal ?? null })).json()) as T;
+  }
+
+  private async post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+    const response = await this.fetch(path, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+      signal: signal ?? null,
+    });
+    return (await response.json()) as T;
+  }
+
+  async models(signal?: AbortSignal): Promise<c.Model[]> {
+    return (await this.get<{ models: c.Model[] }>("api/models", signal)).models;
+  }
+  graph(model: string, signal?: AbortSignal): Promise<c.Graph> {
+    return this.get(`api/models/${encodeURIComponent(model)}/graph`, signal);
+  }
+  tokenize(model: string, text: string, side: c.Side, signal?: AbortSignal): Promise<c.Tokenized> {
+    return this.post("api/tokenize", { model, text, side }, signal);
+  }
+  async trace(request: c.TraceRequest, signal?: AbortSignal): Promise<c.Trace> {
+    const trace = await this.post<c.Trace>("api/trace", request, signal);
+    this.requests.set(trace.id, request);
+    return trace;
+  }
+
+  /** Reads from a trace. If the server has dropped it, the trace is requested again, once. */
+  private async fetchFrom(trace: c.Trace, path: string, signal?: AbortSignal): Promise<Response> {
+    const init = { signal: signal ?? null };
+    try {
+      return await this.fetch(`api/trace/${trace.id}/${path}`, init);
+    } catch (error) {
+      const request = this.requests.get(trace.id);
+      if (!(error instanceof ApiError) || error.status !== 410 || !request) throw error;
+      const fresh = await this.trace(request, signal);
+      return await this.fetch(`api/trace/${fresh.id}/${path}`, init);
+    }
+  }
+
+  protected async view<T>(
+    trace: c.Trace,
+    name: string,
+    values: Query,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    return (await (await this.fetchFrom(trace, name + queryString(values), signal)).json()) as T;
+  }
+
+  /** Cached. Views that need the same tensor share one request, so none of them may cancel it. */
+  async tensors(trace: c.Trace, names: string[]): Promise<Map<string, Tensor>> {
+    const cache = this.cacheOf(trace);
+    const missing = names.filter((name) => !cache.has(name));
+    if (missing.length) {
+      const file = this.fetchFrom(trace, "tensors" + queryString({ name: missing })).then(
+        async (response) => parse(await response.arrayBuffer()),
+      );
+      for (const name of missing)
+        cache.set(
+          name,
+          file.then((all) => all.get(name)),
+        );
+      file.catch(() => missing.forEach((name) => cache.delete(name)));
+    }
+    const found = await Promise.all(
+      names.map(async (name) => [name, await cache.get(name)] as const),
+    );
+    return new Map(found.flatMap(([name, tensor]) => (tensor ? [[name, tensor] as const] : [])));
+  }
+  private cacheOf(trace: c.Trace): TensorCache {
+    let cache = this.tensorCaches.get(trace.id);
+    if (!cache) {
+      if (this.tensorCaches.size >= CACHED_TRACES)
+        this.tensorCaches.delete(this.tensorCaches.keys().next().value!);
+      this.tensorCaches.set(trace.id, (cache = new Map()));
+    }
+    return cache;
+  }
+
+  ablateHeads(
+    model: string,
+    source: string,
+    target: string | null,
+    signal?: AbortSignal,
+  ): Promise<c.HeadAblation> {
+    return this.post("api/head-ablation", { model, source, target }, signal);
+  }
+  async exportFile(
+    trace: c.Trace,
+    format: c.ExportFormat,
+    names: string[] = [],
+    signal?: AbortSignal,
+  ): Promise<Blob> {
+    const hash = format === "html" ? location.hash : undefined;
+    const path = "export" + queryString({ format, name: names, hash });
+    return (await this.fetchFrom(trace, path, signal)).blob();
+  }
+}

@@ -1,0 +1,231 @@
+"""Analyses of a trace as JSON: embeddings, output, attention, residual stream, search, occlusion.
+
+Each function is one view of the page; the computations are those of `regard.trace`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+
+from regard.errors import RegardError, suggestion
+from regard.explore.messages import HttpError, invalid, not_found
+from regard.explore.trace_json import describe_tokens
+from regard.explore.trace_store import StoredTrace, search_for
+from regard.search import Beam
+from regard.trace import attention_analysis, beam_search_tree, residual_analysis
+from regard.trace.attention_analysis import MEAN, alignment_matrix
+from regard.trace.residual_analysis import Row, rank
+
+if TYPE_CHECKING:
+    from regard.pipeline import Pipeline
+    from regard.text.tokenizers import Tokenizer
+    from regard.trace import BeamTree
+
+LENS_TOP = 3
+STATUSES = {"kept": "expanded"}  # of a hypothesis, where the page has another word
+_OCCLUSION: WeakKeyDictionary[StoredTrace, Tensor] = WeakKeyDictionary()  # cached effects
+
+
+def neighbours(stored: StoredTrace, side: str, position: int, n: int) -> dict[str, Any]:
+    """The n tokens whose embeddings are nearest to that of a token, by cosine."""
+    check_position(stored, side, position)
+    label = _tokenizer(stored, side).label
+    nearest = residual_analysis.neighbours(stored.trace, side, position, n)
+    return {
+        "token": describe_tokens(stored.trace.pieces(side))[position],
+        "neighbours": [{"id": id, "text": label(id), "cosine": cosine} for id, cosine in nearest],
+    }
+
+
+def embedding_plane(stored: StoredTrace, side: str) -> dict[str, Any]:
+    """PCA of the embedding table; of a large one, of this text's tokens and their neighbours."""
+    positions: dict[int, list[int]] = {}
+    for position, piece in enumerate(stored.trace.pieces(side)):
+        positions.setdefault(piece.id, []).append(position)
+    label = _tokenizer(stored, side).label
+    plane = residual_analysis.pca_projection(stored.trace, side)
+    points = [
+        {"id": id, "text": label(id), "x": x, "y": y, "positions": positions.get(id, [])}
+        for id, (x, y) in zip(plane.ids, plane.places.tolist(), strict=True)
+    ]
+    return {"points": points, "explained_variance": list(plane.explained)}
+
+
+def output(stored: StoredTrace, row: int, n: int, word: str | None) -> dict[str, Any]:
+    """The most probable next tokens of a row, the rank of `word` among them, and the logit lens."""
+    trace, target = stored.trace, stored.model.pipeline.bundle.target
+    if not 0 <= row < len(trace.target):
+        message = f"row {row} is not one of the target's 0 to {len(trace.target) - 1}"
+        raise invalid(message, "out-of-range")
+    logits, logps = trace["out.logits"][row], trace["out.logprobs"][row]
+    ranked = trace.following[row].id if word is None else first_token(target, word)
+
+    def score(id: int) -> dict[str, Any]:
+        return {
+            "id": id,
+            "text": target.label(id),
+            "logit": float(logits[id]),
+            "logp": float(logps[id]),
+        }
+
+    top = logps.topk(min(n, len(logps))).indices.tolist()
+    return {
+        "row": row,
+        "top": [{**score(id), "p": math.exp(float(logps[id]))} for id in top],
+        "token": None if word is None else {**score(ranked), "rank": rank(logps, ranked)},
+        "vocabulary_size": len(logps),
+        "entropy": float(attention_analysis.bits(logps.double().exp())),
+        "logit_lens": [
+            {"tensor": name, **_lens_row(target, ps, ranked)}
+            for name, ps in residual_analysis.logit_lens(trace, row).items()
+        ],
+    }
+
+
+def first_token(tokenizer: Tokenizer, word: str) -> int:
+    """The id of the first token of a text."""
+    ids = tokenizer.encode(word) or tokenizer.encode(word.strip())
+    if not ids:
+        raise invalid("the word is empty; enter one", "empty")
+    return ids[0]
+
+
+def alignment(stored: StoredTrace, attention: str, head: int | None = None) -> dict[str, Any]:
+    """The weights of a cross-attention, or the mean of all, and the links they give.
+
+    A link i-j (Pharaoh format) joins output token j with the source token i of the highest weight;
+    there is none if that is the end token."""
+    heads = cross_attentions(stored)
+    if attention != MEAN and attention not in heads:
+        near = suggestion(attention, [*heads, MEAN])
+        raise not_found("unknown-attention", f"unknown attention {attention[:80]!r}; {near}")
+    if head is not None and (attention == MEAN or not 0 <= head < heads[attention]):
+        raise invalid(f"head {head} does not exist in {attention!r}", "out-of-range")
+    matrix = alignment_matrix(stored.trace, attention, head)
+    pairs = attention_analysis.links(matrix)
+    text = " ".join(f"{i}-{j}" for i, j in pairs)
+    return {"matrix": matrix.tolist(), "pairs": pairs, "text": text}
+
+
+def cross_attentions(stored: StoredTrace) -> dict[str, int]:
+    """The number of heads of each cross-attention by name; raises if there is none."""
+    heads = {one.name: one.heads for one in stored.trace.attentions if one.kind == "cross"}
+    if not heads:
+        message = "this model has no cross-attention; use a model with attention"
+        raise invalid(message, "no-attention")
+    return heads
+
+
+def head_statistics(stored: StoredTrace) -> dict[str, Any]:
+    """Entropy and mean distance of every head. Its effect is measured by head ablation."""
+    heads = []
+    for one in stored.trace.attentions:
+        weights = stored.trace[f"{one.name}.weights"].double()
+        same_text = one.query == one.key
+        distances = attention_analysis.distance(weights).tolist() if same_text else [None] * one.heads
+        for head, mean_entropy in enumerate(attention_analysis.entropy(weights).tolist()):
+            place = {"attention": one.name, "kind": one.kind, "layer": one.layer, "head": head}
+            measured = {"entropy": mean_entropy, "distance": distances[head], "effect": None}
+            heads.append({**place, **measured})
+    return {"heads": heads}
+
+
+def residual_stream(stored: StoredTrace, side: str, position: int) -> dict[str, Any]:
+    """The contributions to a token's residual stream, and its norm after each of them.
+
+    A recurrent model has no residual stream: the norms are those of the states of one step."""
+    check_position(stored, side, position)
+    added = residual_analysis.residual_contributions(stored.trace, side, position)
+    norms = residual_analysis.residual_norms(stored.trace, side, position)
+    return {
+        "contributions": [
+            {"tensor": one.name, "norm": one.norm, "cosine": one.cosine, "into": one.into} for one in added
+        ],
+        "residuals": [{"tensor": name, "norm": norm} for name, norm in norms.items()],
+    }
+
+
+def occlusion(stored: StoredTrace) -> dict[str, Any]:
+    """The effect of hiding each source token, and its rank correlation with attention weights."""
+    _check_unedited(stored, "occlusion is measured on the unedited model")
+    names = cross_attentions(stored)
+    if stored not in _OCCLUSION:
+        with stored.model.exclusive() as pipeline:
+            _OCCLUSION[stored] = attention_analysis.occlusion(pipeline, stored.trace)
+    effects = _OCCLUSION[stored]
+    correlations = {
+        name: attention_analysis.agreement(alignment_matrix(stored.trace, name), effects) for name in (MEAN, *names)
+    }
+    return {"effects": effects.tolist(), "rank_correlations": correlations}
+
+
+def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
+    """Every hypothesis of a beam search for the source of a trace."""
+    _check_unedited(stored, "an edited model generates greedily, without a beam")
+    with stored.model.exclusive() as pipeline:
+        search = search_for(pipeline, beam)
+        if not isinstance(search, Beam):
+            search = Beam(1, constraints=search.constraints)
+        return _describe_tree(pipeline, beam_search_tree.beam_tree(pipeline, stored.request.source, search))
+
+
+def check_position(stored: StoredTrace, side: str, position: int) -> None:
+    """Raise if a side has no such position."""
+    try:
+        stored.trace.piece(side, position)
+    except RegardError as error:
+        raise invalid(str(error), "out-of-range") from None
+
+
+def _check_unedited(stored: StoredTrace, reason: str) -> None:
+    if stored.request.edits:
+        raise HttpError(422, "edited", f"{reason}; remove the edits")
+
+
+def _tokenizer(stored: StoredTrace, side: str) -> Tokenizer:
+    bundle = stored.model.pipeline.bundle
+    return bundle.source if side == "source" else bundle.target
+
+
+def _lens_row(target: Tokenizer, ps: Row, id: int) -> dict[str, Any]:
+    """The prediction read at one point of the residual stream."""
+    best = ps.topk(min(LENS_TOP, len(ps))).indices.tolist()
+    top = [{"id": i, "text": target.label(i), "p": float(ps[i])} for i in best]
+    return {"rank": rank(ps, id), "p": float(ps[id]), "top": top}
+
+
+def _describe_tree(pipeline: Pipeline, made: BeamTree) -> dict[str, Any]:
+    target, penalty = pipeline.bundle.target, made.search.length_penalty
+    nodes = []
+    for node, label in zip(made.nodes, made.labels, strict=True):
+        ids = made.ids(node.number)
+        prefix = target.decode(ids)
+        nodes.append(
+            {
+                "number": node.number,
+                "parent": node.parent,
+                "step": node.step,
+                "id": node.token,
+                "text": label,
+                "logp": node.logp,
+                "total": node.total,
+                "score": node.score,
+                "status": STATUSES.get(node.fate, node.fate),
+                "pruned_by": node.rival,
+                "margin": node.behind,
+                "prefix": prefix,
+                "retokenizes": target.encode(prefix.strip()) == ids,
+            }
+        )
+    steps = 1 + max(node.step for node in made.nodes)
+    return {
+        "beam": made.search.size,
+        "length_penalty": {"alpha": penalty.alpha, "kind": penalty.kind},
+        "divisors": [penalty.divisor(step + 1) for step in range(steps)],
+        "nodes": nodes,
+        "outputs": made.answers,
+    }

@@ -1,0 +1,135 @@
+"""HTTP messages of the explorer: limits, request bodies, errors and JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.errors import RegardError
+
+MAX_BODY = 64 * 1024  # bytes
+MAX_CHARACTERS = 4_000
+MAX_TOKENS = 256  # per side
+MAX_EDITS = 32
+MAX_BEAM = 16
+
+
+class HttpError(RegardError):
+    """A failed request: status, a code for programs, and a message with object, value and fix."""
+
+    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = headers or {}
+
+    def content(self) -> dict[str, Any]:
+        """The body of the response, in the same form for all errors."""
+        return {"error": {"code": self.code, "message": str(self)}}
+
+
+def not_found(code: str, message: str) -> HttpError:
+    """The error for an unknown name."""
+    return HttpError(404, code, message)
+
+
+def invalid(message: str, code: str = "invalid") -> HttpError:
+    """The error for a well-formed request that cannot be fulfilled."""
+    return HttpError(422, code, message)
+
+
+class RequestBody(BaseModel):
+    """The body of a POST request; unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class SearchChoice(RequestBody):
+    """The search that generates the output: greedy, or beam search with a beam size."""
+
+    method: Literal["greedy", "beam"] = "beam"
+    beam: int = Field(4, ge=1, le=MAX_BEAM)
+
+    @property
+    def size(self) -> int:
+        """The beam size; 1 for greedy search."""
+        return 1 if self.method == "greedy" else self.beam
+
+
+class TokenizeRequest(RequestBody):
+    """A text to tokenize."""
+
+    model: str = Field(max_length=200)
+    text: str = Field(max_length=MAX_CHARACTERS)
+    side: Literal["source", "target"] = "source"
+
+
+class HeadAblationRequest(RequestBody):
+    """A text on which every head is ablated in turn."""
+
+    model: str = Field(max_length=200)
+    source: str = Field(max_length=MAX_CHARACTERS)
+    target: str | None = Field(None, max_length=MAX_CHARACTERS)
+
+
+class TraceRequest(HeadAblationRequest):
+    """A text to trace: with teacher forcing on `target`, or on the generated output."""
+
+    decode: SearchChoice = SearchChoice()
+    edits: list[dict[str, Any]] = Field([], max_length=MAX_EDITS)
+
+    @property
+    def id(self) -> str:
+        """The hash of everything the trace depends on. A given target needs no search."""
+        inputs = self.model_dump(exclude={"decode"})
+        inputs["beam"] = self.decode.size if self.target is None else None
+        canonical = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:24]
+
+
+def validation_error(errors: Sequence[Mapping[str, Any]]) -> HttpError:
+    """The first of pydantic's errors in one line, with the dotted path of the field."""
+    first = errors[0]
+    parts = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+    field = ".".join(parts) or "the request"
+    if first["type"] == "json_invalid":
+        where = f"{first['ctx']['error'].lower()} at character {first['loc'][-1]}"
+        return invalid(f"the body is not valid JSON: {where}", "wrong-json")
+    if first["type"] == "missing":
+        return invalid(f"{field} is missing; add it")
+    if first["type"] == "extra_forbidden":
+        return invalid(f"unknown field {field}; remove it")
+    code = "too-long" if first["type"] in ("string_too_long", "too_long") else "invalid"
+    message = f"{field}: {first['msg'][0].lower()}{first['msg'][1:]}; got {_short(first['input'])}"
+    return invalid(message, code)
+
+
+def _short(value: Any) -> str:
+    """A value, shortened for a message."""
+    if isinstance(value, str | list) and len(value) > 40:
+        unit = "characters" if isinstance(value, str) else "entries"
+        return f"{len(value):,} {unit}"
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def to_json(value: Any) -> str:
+    """JSON in ASCII, which also encodes lone surrogates; non-finite numbers become strings."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # rare, and checking every number first would take longer
+        return json.dumps(_finite(value), separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    """The same values with "inf", "-inf" and "nan" for non-finite numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,207 @@
+"""The served models: described from their files at once, loaded when first needed."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import RegardError, suggestion
+from regard.explore.messages import MAX_TOKENS, HttpError, not_found
+from regard.pretrained import MODELS
+
+if TYPE_CHECKING:
+    from regard.pipeline import Pipeline
+
+QUEUE = 8  # computations per model, including the running one
+FAMILIES = {"transformer": "Transformer", "recurrent": "recurrent"}
+METRICS = {  # of a card: name and unit on the page
+    "ser": ("symbol error rate", "%"),
+    "wer": ("sequence error rate", "%"),
+    "exact": ("exact match", "%"),
+    "bleu": ("BLEU", ""),
+    "chrf": ("chrF", ""),
+}
+
+
+class ServedModel:
+    """A bundle: its description, and its pipeline once it is needed."""
+
+    def __init__(self, folder: Path, *, included: bool = False) -> None:
+        self.folder = folder
+        self.included = included
+        config = _read(folder, "config.json")
+        manifest = _read(folder, "manifest.json")
+        self.card = _read(folder, "card.json")
+        try:
+            self.settings = dict(config["model"])
+            self.vocabulary_sizes = dict(config["vocabulary"])
+            self.sha8 = str(manifest["files"]["weights.safetensors"]["sha256"])[:8]
+            self.family = str(self.settings["kind"])
+        except (KeyError, TypeError, ValueError):
+            message = f"{str(folder)!r} is not a complete bundle: parts are missing; copy it again"
+            raise RegardError(message) from None
+        self.name = folder.parent.name if folder.name == "bundle" else folder.name
+        self.id = f"{self.name}@{self.sha8}"
+        self._lock = threading.Lock()
+        self._queue_lock = threading.Lock()
+        self._queued = 0
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The loaded model. Use it inside `exclusive`."""
+        from regard.loading import load
+
+        try:
+            return load(self.folder, device="cpu", long="allow")
+        except RegardError as error:
+            raise HttpError(500, "bundle-damaged", str(error)) from None
+
+    @property
+    def loaded_pipeline(self) -> Pipeline:
+        """The pipeline for reading only, without waiting for a running computation."""
+        if "pipeline" not in self.__dict__:
+            with self.exclusive():
+                pass
+        return self.pipeline
+
+    @contextmanager
+    def exclusive(self) -> Iterator[Pipeline]:
+        """The pipeline for one computation at a time; raises if the queue is full."""
+        with self._queue_lock:
+            if self._queued >= QUEUE:
+                message = f"{QUEUE} computations are already queued; try again"
+                raise HttpError(429, "busy", message, {"retry-after": "1"})
+            self._queued += 1
+        try:
+            with self._lock:
+                yield self.pipeline
+        finally:
+            with self._queue_lock:
+                self._queued -= 1
+
+    @cached_property
+    def entry(self) -> dict[str, Any]:
+        """The entry in the list of models."""
+        settings, card = self.settings, self.card
+        recurrent = self.family == "recurrent"
+        return {
+            "id": self.id,
+            "name": self.name,
+            "sha8": self.sha8,
+            "title": card.get("title") or f"{self.name} ({FAMILIES.get(self.family, self.family)})",
+            "family": self.family,
+            "included": self.included,
+            "task": card.get("task", "text"),
+            "parameters": _count_parameters(self.folder / "weights.safetensors"),
+            "position": None if recurrent else _part_name(settings.get("position")),
+            "layers": {
+                "encoder": settings.get("encoder_layers"),
+                "decoder": settings.get("decoder_layers"),
+            },
+            "heads": _count_heads(settings),
+            "width": settings.get("width"),
+            "quality": _quality(card),
+            "example": card.get("example", ""),
+            "max_tokens": MAX_TOKENS,
+        }
+
+
+class ModelStore:
+    """All served models by id. An id is NAME@SHA8, so a link opens the same weights or none."""
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        self.by_id = {model.entry["id"]: model for model in models}  # finds damaged bundles now
+
+    @classmethod
+    def open(cls, folders: Sequence[Path] = ()) -> ModelStore:
+        """The models in these folders; without folders, the included ones."""
+        if folders:
+            return cls([ServedModel(_bundle_folder(folder)) for folder in folders])
+        included = sorted(path.parent for path in MODELS.glob("*/manifest.json"))
+        if not included:
+            message = "this installation has no models; pass one: regard explore runs/demo/bundle"
+            raise RegardError(message)
+        return cls([ServedModel(folder, included=True) for folder in included])
+
+    def __getitem__(self, id: str) -> ServedModel:
+        if id not in self.by_id:
+            near = suggestion(id, self.by_id)
+            raise not_found("unknown-model", f"unknown model {id[:80]!r}; {near}")
+        return self.by_id[id]
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self.by_id.values())
+
+
+def _bundle_folder(folder: Path) -> Path:
+    """The resolved folder of a bundle, or an error with the fix."""
+    home = folder.resolve()
+    if not home.is_dir():
+        message = f"there is no bundle {str(folder)!r}; give a folder written by `regard train`"
+        raise RegardError(message)
+    if not (home / "manifest.json").exists():
+        inner = folder / "bundle"
+        if (inner / "manifest.json").is_file():
+            message = f"{str(folder)!r} is the folder of a run; its bundle is {str(inner)!r}"
+            raise RegardError(message)
+        raise RegardError(
+            f"{str(folder)!r} is not a bundle: it has no manifest.json; give a folder written by `regard train`"
+        )
+    return home
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    path = folder / name
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        message = f"cannot read {str(path)!r}: {error.strerror}; copy the bundle again"
+        raise RegardError(message) from None
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise RegardError(f"{str(path)!r} is not valid JSON; copy the bundle again")
+    return values
+
+
+def _part_name(setting: Any) -> str | None:
+    """The name of a part that is given as a name or as {kind, options}."""
+    return setting.get("kind") if isinstance(setting, dict) else setting
+
+
+def _count_heads(settings: dict[str, Any]) -> int | None:
+    """The heads of each attention; a recurrent model has one or none."""
+    if settings["kind"] == "recurrent":
+        return int(settings.get("attention") != "none")
+    return settings.get("heads")
+
+
+def _count_parameters(path: Path) -> int:
+    """The number of parameters in a safetensors file, from its header."""
+    try:
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
+        return sum(math.prod(shape) for shape in shapes)
+    except (OSError, ValueError, KeyError, MemoryError, OverflowError):
+        message = f"{str(path)!r} is not a complete safetensors file; copy the bundle again"
+        raise HttpError(500, "bundle-damaged", message) from None
+
+
+def _quality(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """The measured quality: the card's own list, or its metrics."""
+    if isinstance(card.get("quality"), list):
+        return list(card["quality"])
+    metrics, count = card.get("metrics", {}), card.get("held_out")
+    on = f"{count:,} held-out examples" if isinstance(count, int) else "held-out examples"
+    return [
+        {"metric": title, "value": round(metrics[name], 2), "unit": unit, "on": on}
+        for name, (title, unit) in METRICS.items()
+        if isinstance(metrics.get(name), int | float)
+    ]

@@ -1,0 +1,123 @@
+"""The page and one trace in a single HTML file that needs no server and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import mimetypes
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.explore import STATIC, analysis_views
+from regard.explore.export import tensor_file
+from regard.explore.graph import model_graph
+from regard.explore.messages import HttpError, to_json
+from regard.explore.trace_json import describe
+from regard.explore.trace_store import StoredTrace
+from regard.trace.attention_analysis import MEAN
+
+VERSION = 1
+
+
+def offline_page(stored: StoredTrace, hash: str = "", static: Path = STATIC) -> str:
+    """The built page with script, style and data inside. Its policy forbids loading anything."""
+    index = static / "index.html"
+    if not index.is_file():
+        message = f"the page {index.name!r} is missing from this installation; install it again"
+        raise HttpError(500, "no-page", message)
+    scripts: list[str] = []
+    styles: list[str] = []
+
+    def remove_script(match: re.Match[str]) -> str:
+        scripts.append(escape_script(_read(static, match["path"])))
+        return ""
+
+    def inline_style(match: re.Match[str]) -> str:
+        styles.append(_read(static, match["path"]).replace("</style", "<\\/style"))
+        return f"<style>{styles[-1]}</style>"
+
+    html = index.read_text(encoding="utf-8")
+    script = r'[ \t]*<script\b[^>]*\bsrc="(?P<path>[^"]+)"[^>]*></script>\n?'
+    html = re.sub(script, remove_script, html)
+    style = r'<link rel="stylesheet"[^>]*\bhref="(?P<path>[^"]+)"[^>]*>'
+    html = re.sub(style, inline_style, html)
+    icon = r'(<link rel="icon"[^>]*\bhref=")(?P<path>[^"]+)(")'
+    html = re.sub(icon, lambda match: _inline_icon(static, match), html)
+    data = escape_json(to_json(offline_data(stored, hash)))
+    tail = f'<script type="application/json" id="offline-data">{data}</script>\n'
+    tail += "".join(f"<script>{text}</script>\n" for text in scripts)
+    policy = _policy(scripts, styles)
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    html = re.sub(r"(<meta charset=[^>]*>)", lambda match: f"{match[1]}\n    {meta}", html, count=1)
+    return re.sub("</body>", lambda _: f"{tail}</body>", html, count=1)
+
+
+def offline_data(stored: StoredTrace, hash: str = "") -> dict[str, Any]:
+    """The data that the page reads instead of requesting it from a server."""
+    return {
+        "version": VERSION,
+        "model": stored.model.entry,
+        "graph": model_graph(stored.model),
+        "request": stored.request.model_dump(mode="json"),
+        "trace": describe(stored),
+        "tensors": base64.b64encode(tensor_file(stored, ())).decode(),
+        "views": dict(all_views(stored)),
+        "hash": hash,
+    }
+
+
+def all_views(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
+    """Every view of the trace with the address that the page requests."""
+    views, trace = analysis_views, stored.trace
+    for side, pieces in (("source", trace.source), ("target", trace.target)):
+        yield f"embedding-space?side={side}", views.embedding_plane(stored, side)
+        for position in range(len(pieces)):
+            where = f"side={side}&position={position}"
+            yield f"neighbours?{where}&n=10", views.neighbours(stored, side, position, 10)
+            yield f"residual-stream?{where}", views.residual_stream(stored, side, position)
+    for row in range(len(trace.target)):
+        yield f"output?row={row}&n=20", views.output(stored, row, 20, None)
+    cross = [one.name for one in trace.attentions if one.kind == "cross"]
+    if cross:
+        for attention in (MEAN, *cross):
+            yield f"alignment?attention={attention}", views.alignment(stored, attention)
+    if not stored.request.edits:
+        if cross:
+            yield "occlusion", views.occlusion(stored)
+        beam = stored.request.decode.size
+        yield f"beam-tree?beam={beam}", views.beam_tree(stored, beam)
+    yield "heads", views.head_statistics(stored)
+
+
+def escape_script(text: str) -> str:
+    """Equivalent JavaScript that cannot end its HTML element or open a comment."""
+    escaped = re.sub("</(script)", r"<\\/\1", text, flags=re.IGNORECASE)
+    return escaped.replace("<!--", "<\\!--")
+
+
+def escape_json(text: str) -> str:
+    """Equivalent JSON without `<`, so that it contains no HTML."""
+    return text.replace("<", "\\u003c")
+
+
+def _read(static: Path, path: str) -> str:
+    return (static / path.removeprefix("./").removeprefix("/")).read_text(encoding="utf-8")
+
+
+def _inline_icon(static: Path, match: re.Match[str]) -> str:
+    path = static / match["path"].removeprefix("./").removeprefix("/")
+    kind = mimetypes.guess_type(path.name)[0] or "image/svg+xml"
+    content = base64.b64encode(path.read_bytes()).decode()
+    return f"{match[1]}data:{kind};base64,{content}{match[3]}"
+
+
+def _policy(scripts: list[str], styles: list[str]) -> str:
+    """A policy that allows only the inlined script and style, and loads nothing."""
+    script, style = (" ".join(f"'sha256-{_digest(text)}'" for text in texts) or "'none'" for texts in (scripts, styles))
+    return f"default-src 'none'; script-src {script}; style-src {style}; img-src data: blob:; base-uri 'none'"
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

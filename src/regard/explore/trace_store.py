@@ -1,0 +1,151 @@
+"""The traces computed last, within limits of count and memory; dropped ones are recomputed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard.errors import suggestion
+from regard.explore.messages import MAX_TOKENS, HttpError, TraceRequest, invalid, not_found
+from regard.explore.model_store import ModelStore, ServedModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.pipeline import Pipeline
+    from regard.search import Beam, Greedy
+    from regard.text.tokenizers import Tokenizer
+    from regard.trace import Trace
+
+MAX_TRACES = 32
+MAX_BYTES = 512 << 20
+MAX_REQUESTS = 1_024
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTrace:
+    """A trace with its request, its model, the time it took and its size in bytes."""
+
+    request: TraceRequest
+    model: ServedModel
+    trace: Trace
+    seconds: float
+    bytes: int
+
+    @property
+    def id(self) -> str:
+        """The hash of the request."""
+        return self.request.id
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor with this name."""
+        if name not in self.trace.names:
+            near = suggestion(name, self.trace.names)
+            raise not_found("unknown-tensor", f"this trace has no tensor {name[:80]!r}; {near}")
+        return self.trace[name]
+
+
+class TraceStore:
+    """An LRU cache of traces, at least the newest; remembers the requests of dropped ones."""
+
+    def __init__(
+        self,
+        models: ModelStore,
+        *,
+        max_traces: int = MAX_TRACES,
+        max_bytes: int = MAX_BYTES,
+        max_requests: int = MAX_REQUESTS,
+    ) -> None:
+        self.models = models
+        self.max_traces = max_traces
+        self.max_bytes = max_bytes
+        self.max_requests = max_requests
+        self._traces: OrderedDict[str, StoredTrace] = OrderedDict()
+        self._requests: OrderedDict[str, TraceRequest] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compute(self, request: TraceRequest) -> StoredTrace:
+        """The trace of a request; an equal request returns the same trace."""
+        id, model = request.id, self.models[request.model]
+        if (cached := self._cached(id)) is not None:
+            return cached
+        with model.exclusive() as pipeline:
+            if (cached := self._cached(id)) is not None:  # an equal request was faster
+                return cached
+            stored = self._record(request, model, pipeline)
+        with self._lock:
+            self._requests[id] = request
+            self._traces[id] = stored
+            while len(self._traces) > 1 and self._is_full():
+                self._traces.popitem(last=False)
+            while len(self._requests) > self.max_requests:
+                self._requests.popitem(last=False)
+        return stored
+
+    def __getitem__(self, id: str) -> StoredTrace:
+        if (cached := self._cached(id)) is not None:
+            return cached
+        with self._lock:
+            request = self._requests.get(id)
+        if request is None:
+            message = f"trace {id[:80]!r} has expired; request it again"
+            raise HttpError(410, "trace-expired", message)
+        return self.compute(request)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all cached traces."""
+        return sum(stored.bytes for stored in self._traces.values())
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def _is_full(self) -> bool:
+        return len(self._traces) > self.max_traces or self.bytes > self.max_bytes
+
+    def _cached(self, id: str) -> StoredTrace | None:
+        with self._lock:
+            if id not in self._traces:
+                return None
+            self._traces.move_to_end(id)
+            return self._traces[id]
+
+    def _record(self, request: TraceRequest, model: ServedModel, pipeline: Pipeline) -> StoredTrace:
+        from regard.trace import record
+
+        bundle = pipeline.bundle
+        if not request.source.strip():
+            raise invalid("the source is empty; enter a text", "empty")
+        check_length(bundle.source, "source", request.source.strip())
+        if request.target is not None:
+            check_length(bundle.target, "target", request.target)
+        start = time.perf_counter()
+        trace = record(
+            pipeline,
+            request.source,
+            target=request.target,
+            search=search_for(pipeline, request.decode.size) if request.target is None else None,
+            edits=request.edits,
+            longest=MAX_TOKENS,
+        )
+        seconds = time.perf_counter() - start
+        size = sum(trace[name].nbytes for name in trace.names)
+        return StoredTrace(request, model, trace, seconds, size)
+
+
+def search_for(pipeline: Pipeline, beam: int) -> Greedy | Beam:
+    """The explorer's search with this beam size, for outputs that the page can show."""
+    short = pipeline.most is not None and pipeline.most <= MAX_TOKENS
+    max_length = None if short else MAX_TOKENS
+    return pipeline.search(beam=beam, max_length=max_length)  # type: ignore[return-value]
+
+
+def check_length(tokenizer: Tokenizer, side: str, text: str) -> None:
+    """Raise if a text has more tokens than the page can show."""
+    count = len(tokenizer.encode(text))
+    if count > MAX_TOKENS:
+        limit = f"the explorer shows up to {MAX_TOKENS}"
+        raise invalid(f"the {side} has {count:,} tokens; {limit}: shorten it", "too-long")
