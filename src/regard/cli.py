@@ -175,8 +175,15 @@ def evaluate(
     import_files(import_ or [])
     corpus = Corpus(list(files), targets, source=source, target=target, bad_lines=bad_lines)
     search = decoding or SearchOptions()
-    places = {"output": output, "device": device, "precision": precision}
-    run(resolve_model(bundle), corpus, decoding=search, as_json=json, **places)
+    run(
+        resolve_model(bundle),
+        corpus,
+        decoding=search,
+        as_json=json,
+        output=output,
+        device=device,
+        precision=precision,
+    )
 
 
 @app.command(sort_key=5)

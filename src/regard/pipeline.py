@@ -24,7 +24,7 @@ from regard.errors import RegardError, choose
 from regard.inference import ModelCache, search_all
 from regard.models import Model, is_finite
 from regard.ragged import Ragged
-from regard.search import Beam, BeamSearch, Hypothesis, Sampling, Search, SearchResult, constraints
+from regard.search import Beam, Greedy, BeamSearch, Hypothesis, Sampling, Search, SearchResult, constraints
 from regard.search.attention_weights import alignment as alignment_of
 from regard.search.build import build_search
 from regard.search.length_batching import RATIO, length_limits
@@ -159,7 +159,8 @@ class Pipeline:
             return
         source = with_end(Ragged.of([torch.tensor(ids)])).to(self.device)
         # A beam of 1 without a length penalty is greedy search.
-        beam = search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
+        kept = search.constraints if isinstance(search, Greedy) else ()
+        beam = search if isinstance(search, Beam) else Beam(1, constraints=kept)
         limit = length_limits(source.lengths, **self.length_limits)
         beams = BeamSearch(beam, self.inference_model, source, limit)
         shown = ""

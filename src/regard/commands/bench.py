@@ -41,7 +41,7 @@ class Machine(NamedTuple):
     products: float
     copies: float
 
-    def share(self, found: Finding) -> float:
+    def share(self, found: BenchResult) -> float:
         """The least possible time over the time of the backend that `auto` selects."""
         size = PRECISIONS[self.precision].itemsize
         rates = {"products": self.products, "copies": self.copies}

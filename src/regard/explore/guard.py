@@ -132,8 +132,8 @@ async def _limited(scope: Scope, receive: Receive) -> Receive:
         return receive
     kind = _header(scope, b"content-type").partition(";")[0].strip().lower()
     if scope["method"] == "POST" and kind != "application/json":  # no foreign form can send it
-        message = f"the body must be application/json; got {kind[:80]!r}"
-        raise HttpError(415, "wrong-type", message)
+        reason = f"the body must be application/json; got {kind[:80]!r}"
+        raise HttpError(415, "wrong-type", reason)
     body, more = b"", True
     while more:
         message = await receive()

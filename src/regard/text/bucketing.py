@@ -67,8 +67,8 @@ def plan_batches(
     if batch_tokens < 1:
         raise BatchError(f"batch_tokens must be at least 1; got {batch_tokens}")
     if len(source_lengths) >= 1 << 31:
-        pairs = f"{len(source_lengths):,} pairs"
-        raise BatchError(f"{pairs} are more than one plan supports (2³¹); split the corpus")
+        count = len(source_lengths)
+        raise BatchError(f"{count:,} pairs are more than one plan supports (2³¹); split the corpus")
     kept = _within_limit(source_lengths, target_lengths, max_tokens)
     count = len(source_lengths) if kept is None else len(kept)
     if not count:

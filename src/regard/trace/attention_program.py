@@ -57,7 +57,7 @@ class ProgramBuilder:
     def weights(self, module: nn.Module) -> tuple[str, ...]:
         """The names of a layer's weight and bias."""
         present = (p for p in (module.weight, module.bias) if p is not None)
-        return tuple(self.parameter_names[id(p)] for p in present)  # type: ignore[arg-type]
+        return tuple(self.parameter_names[id(p)] for p in present)
 
     def linear(self, module: nn.Module, name: str) -> tuple[str, ...]:
         """The same of a module that has to be a plain linear layer."""
@@ -100,7 +100,8 @@ class ProgramBuilder:
         """The steps that apply a bias to the scores; none without a bias."""
         grid, kind = ("head", *sides), type(part)
         where = (f"{SIDES[sides[0]]}.positions", f"{SIDES[sides[1]]}.positions")
-        weights, operation = self.parameters(part), None
+        weights = self.parameters(part)
+        operation: Operation | None = None
         if part is None:
             return
         if kind is Alibi:

@@ -195,8 +195,8 @@ class RecurrentBuilder(ProgramBuilder):
             inputs = (*sums, f"{name}.r")
             candidate = gates.GruCandidate(inputs, (), letters.index("n"), width)
             steps += [gate("r"), gate("z"), Step(f"{name}.n", axes, candidate)]
-            state = gates.GruState((f"{name}.z", f"{name}.n", before))
-            return [*steps, Step(f"{name}.h", axes, state)]
+            gru = gates.GruState((f"{name}.z", f"{name}.n", before))
+            return [*steps, Step(f"{name}.h", axes, gru)]
         memory = f"{name}.memory"
         steps.append(Step(memory, axes, gates.PreviousState((f"{name}.c",), (), width, backward)))
         steps += [gate("i"), gate("f"), gate("g", gates.CellCandidate), gate("o")]

@@ -43,8 +43,8 @@ class TransformerBuilder(ProgramBuilder):
         memory = encoder[-1].name
         decoder = list(self.embedding(model.target, "target"))
         x = "tgt.sum"
-        for i, layer in enumerate(model.decoder):
-            decoder += self.layer(layer, f"dec.{i}", x, memory)
+        for i, decoder_layer in enumerate(model.decoder):
+            decoder += self.layer(decoder_layer, f"dec.{i}", x, memory)
             x = decoder[-1].name
         decoder += self.final_norm(model.decoder_norm, "dec.norm", x, "target")
         table = (self.parameter_names[id(model.output.table)],)
@@ -99,7 +99,9 @@ class TransformerBuilder(ProgramBuilder):
     ) -> list[Step]:
         """Self-attention, cross-attention if there is a memory, feed-forward."""
         described, side = describe(layer), "source" if memory is None else "target"
-        attentions = [("self", described.self_attention, None)]
+        attentions: list[tuple[str, AttentionDescription, str | None]] = [
+            ("self", described.self_attention, None)
+        ]
         if described.cross_attention is not None:
             attentions.append(("cross", described.cross_attention, memory))
         steps: list[Step] = []

@@ -68,8 +68,10 @@ def decode(
     training = model.training
     model.eval()
     encoded = [source.encode(line) for line in lines]
-    limits = {"most": max_length, "ratio": ratio}
-    results = search_all(Greedy(), inference_model(model), encoded, **limits, device=device)
+    search_model = inference_model(model)
+    results = search_all(
+        Greedy(), search_model, encoded, most=max_length, ratio=ratio, device=device
+    )
     model.train(training)
     return [target.decode(result.hypotheses[0].ids) for result in results]
 

@@ -237,8 +237,15 @@ class TrainingLoop:
     def _build_trainer(self, model: Model, total: int) -> Trainer:
         train = self.settings.train
         assert train.learning_rate is not None
-        options = {"rate": train.learning_rate, "threads": self.threads}
-        return Trainer(model, self.batches, train, total, self.world, **options)
+        return Trainer(
+            model,
+            self.batches,
+            train,
+            total,
+            self.world,
+            rate=train.learning_rate,
+            threads=self.threads,
+        )
 
     def _total_within_time(self) -> int | None:
         """A new last step if the measured speed asks for one."""

@@ -59,8 +59,13 @@ class Objective(nn.Module):
 
     def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The sum over all target tokens."""
-        options = {"label_smoothing": self.label_smoothing, "ignore_index": IGNORED}
-        return F.cross_entropy(logits, targets, reduction="sum", **options)
+        return F.cross_entropy(
+            logits,
+            targets,
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
+            ignore_index=IGNORED,
+        )
 
 
 def symmetric_kl(

@@ -278,8 +278,12 @@ class Trainer:
             return None
         if not fusible(self.weights[0]):
             return None
-        options = {"batch_tokens": self.batches.batch_tokens, "replay": self.settings.cuda_graphs}
-        return GraphStep(self._update_from, device=device, **options)
+        return GraphStep(
+            self._update_from,
+            device=device,
+            batch_tokens=self.batches.batch_tokens,
+            replay=self.settings.cuda_graphs,
+        )
 
 
 def _tokens(batch: Batch) -> int:

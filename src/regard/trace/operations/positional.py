@@ -51,14 +51,14 @@ class RotatedVectors(Operation):
         position = int(store[self.inputs[1]][row])
         angle = position * self.rotary.rates[pair]
         cos, sin = math.cos(angle), math.sin(angle) if second else -math.sin(angle)
-        terms = [
+        products = [
             (store.one(self.inputs[0], head, row, i), constant("cos", cos)),
             (
                 store.one(self.inputs[0], head, row, other),
                 constant("sin" if second else "−sin", sin),
             ),
         ]
-        terms, total = product_sum(terms)
+        terms, total = product_sum(products)
         stages = [
             Stage("position", position),
             Stage("rate", self.rotary.rates[pair]),
@@ -84,8 +84,8 @@ class AlibiBias(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         head, query, key = index
         ahead = _apart(store, self.inputs, query, key)
-        terms = [(constant("−slope", -self.slopes[head]), constant("distance", abs(ahead)))]
-        terms, total = product_sum(terms)
+        products = [(constant("−slope", -self.slopes[head]), constant("distance", abs(ahead)))]
+        terms, total = product_sum(products)
         return Computation(total, ("product",), terms)
 
 

@@ -276,6 +276,7 @@ def condition(mask: Mask) -> str:
     if isinstance(mask, Either):
         return f"({condition(mask.one)}) or ({condition(mask.other)})"
     formula = getattr(mask, "formula", repr(mask))  # a user's mask may have none
-    for one in fields(mask) if is_dataclass(mask) else ():
-        formula = formula.replace(one.name, str(getattr(mask, one.name)))
+    names: list[str] = [one.name for one in fields(mask)] if is_dataclass(mask) else []
+    for name in names:
+        formula = formula.replace(name, str(getattr(mask, name)))
     return str(formula)
