@@ -136,4 +136,4 @@ def test_what_is_no_text_is_one_line():
     said = ended.stdout.splitlines()
     assert said.count("text must be a str; got 5") == 5
     assert said[1].startswith("edits are a list of them")
-    assert said[3] == "a pair of texts is needed, source and target; got 'ab'"
+    assert said[3] == "expected a pair of texts, source and target; got 'ab'"

@@ -70,7 +70,7 @@ def test_what_is_of_another_type_is_one_line():
     said = ended.stdout.splitlines()
     assert [line.split(";")[0] for line in said if ";" in line] == [
         *["a mask is causal, window(8) and the like, joined by & and |"] * 2,
-        "sequences are tensors, time first",
-        *["offsets are whole numbers in a tensor of one axis"] * 2,
+        "a sequence must be a tensor with time first",
+        *["offsets must be a one-dimensional integer tensor"] * 2,
         "seed must be a whole number below 2¹²⁷",
     ]

@@ -290,7 +290,7 @@ def _no_output(line: str) -> RegardError:
 
 def _text(line: Any) -> str:
     if not isinstance(line, str):
-        raise RegardError(f"expected a text; got {line!r}")
+        raise RegardError(f"text must be a str; got {line!r}")
     return line
 
 

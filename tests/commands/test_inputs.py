@@ -96,7 +96,7 @@ def test_compressed_standard_input_is_unpacked(bundle, capsys, monkeypatch):
 
     plain = said(b"ab\nbc\n")
     assert said(gzip.compress(b"ab\nbc\n")) == plain
-    assert "standard input is cut short" in said(gzip.compress(b"ab\n" * 999)[:-9], code=2)[1]
+    assert "standard input is truncated after line" in said(gzip.compress(b"ab\n" * 999)[:-9], code=2)[1]
     assert "convert it: iconv" in said("ab\n".encode("utf-16"), code=2)[1]
 
 

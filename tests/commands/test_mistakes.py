@@ -74,8 +74,8 @@ def test_missing_and_mismatched_files(tmp_path, capsys):
         ([tmp_path], f"'{tmp_path}' is a folder; name the files in it"),
         (
             [tmp_path / "long.txt", "--targets", tmp_path / "short.txt"],
-            f"{tmp_path / 'long.txt'} goes on at line 2, after the end of "
-            f"{tmp_path / 'short.txt'}, for 2 lines; parallel files must match line by line",
+            f"{tmp_path / 'long.txt'} has 2 lines more than {tmp_path / 'short.txt'}, from line 2; "
+            "parallel files must match line by line",
         ),
         (
             [data, data, "--targets", data],
@@ -168,7 +168,8 @@ SETTINGS = {
     ),
     "unknown position": (
         ["--set", "model.position=rotery"],
-        "unknown position 'rotery'; did you mean 'rotary'?",
+        "model.position: unknown position 'rotery'; did you mean 'rotary'?. A part of your own must "
+        "be registered before use: pass its file with --import FILE, or import it in Python",
     ),
     "heads that do not fit": (
         ["--set", "model.width=10", "--set", "model.heads=4"],
@@ -209,7 +210,7 @@ def test_typing_errors_are_one_line(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv")
     assert "--stpes" in refused(capsys, "train", data, "--stpes", "3")
     assert "--steps" in refused(capsys, "train", data, "--steps", "three")
-    assert refused(capsys, "train").startswith("no files of pairs given; name them first")
+    assert refused(capsys, "train").startswith("no files of pairs given; put them first")
     assert "trian" in refused(capsys, "trian", data)
 
 
@@ -278,4 +279,4 @@ def test_dropped_setting_of_a_run_is_reported(tmp_path, capsys):
 def test_files_taken_by_an_option_are_reported(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv")
     _, said = regard(capsys, "train", "--held-out", data, data, code=2)
-    assert "name them first, for --targets and --held-out take all names that follow" in said
+    assert "put them first, because --targets and --held-out take all names that follow" in said

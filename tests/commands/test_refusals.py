@@ -180,9 +180,7 @@ def test_unreadable_pairs(bundle, tmp_path, capsys):
         assert refused(capsys, command, bundle, data, "--source", "word", "--target", "2") == (
             f"{data}: the first line has no column 'word'; choose from 'a', 'b'"
         )
-    assert refused(capsys, "evaluate", bundle).startswith(
-        "no files of pairs given; name them first"
-    )
+    assert refused(capsys, "evaluate", bundle).startswith("no files of pairs given; put them first")
     way = "give either files of pairs or --pair SOURCE TARGET"
     assert (
         refused(capsys, "score", bundle)

@@ -53,7 +53,7 @@ def record(
     """
     for text in (source, "" if target is None else target):
         if not isinstance(text, str):
-            raise RegardError(f"a text is needed; got {text!r}")
+            raise RegardError(f"text must be a str; got {text!r}")
     changes = tuple(edit(one) for one in edits)
     asked = [*pipeline.bundle.source.encode(source.strip()), END]
     program = edited(program_of(pipeline.model), changes)
