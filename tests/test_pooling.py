@@ -93,8 +93,8 @@ def test_query_without_support_is_nan_with_a_warning(kernel, monkeypatch):
         prediction = model.predict([[9.0], [0.1], [-9.0]])
     np.testing.assert_equal(prediction, [np.nan, 5.0, np.nan])
     assert [str(warning.message) for warning in caught] == [
-        "2 of 3 queries have no training point within bandwidth 0.5; "
-        "they are NaN: use a larger bandwidth or kernel='gaussian'"
+        "2 of 3 queries have no training point within bandwidth 0.5 "
+        "and are NaN; use a larger bandwidth or kernel='gaussian'"
     ]
     np.testing.assert_equal(model.weights([[9.0], [0.1]]), [[0, 0], [1, 0]])
 
