@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from regard.attention.masks import Inside, causal
 from regard.config import parse
 from regard.errors import RegardError
 from regard.models.dropout import Dropout
-from regard.onednn import bypass_onednn
 from regard.trace.edits import Edit
 
 
@@ -26,26 +24,6 @@ def test_parts_are_there_without_being_imported(name):
     script = f"import regard; print(regard.{name}.__name__)"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert said == f"regard.{name}\n"
-
-
-def test_a_switch_of_the_process_is_as_it_was_after_threads_that_overlap():
-    switch = torch.backends.mkldnn
-    before, inside, leave = switch.enabled, threading.Event(), threading.Event()
-
-    def other():
-        with bypass_onednn():
-            inside.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=other)
-    with bypass_onednn():
-        thread.start()
-        inside.wait(10)
-        during = switch.enabled
-    assert switch.enabled == during  # the other is still inside
-    leave.set()
-    thread.join()
-    assert switch.enabled == before
 
 
 def test_layers_of_a_batch_share_one_mask():
@@ -101,7 +79,7 @@ def test_an_index_may_be_a_list(speller):
     ("ask", "said"),
     [
         (lambda t: list(t.many("abc")), r"lines are a list or a file of texts; for one text ask with \['abc'\]"),
-        (lambda t: regard.load("spelling", device="nowhere"), "device 'nowhere' is not here; use cpu"),
+        (lambda t: regard.load("spelling", device="nowhere"), "device 'nowhere' is not available; use cpu"),
     ],
 )
 def test_no_text_and_no_device(speller, ask, said):

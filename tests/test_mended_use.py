@@ -7,29 +7,16 @@ import pytest
 import torch
 
 import regard
-from regard import Ragged, attend, causal
+from regard import attend, causal
 from regard.attention import Attention, ScaledDot
-from regard.config import TransformerSettings
 from regard.errors import RegardError, ShapeError
-from regard.models import build
 from regard.positions import T5, Alibi
-from regard.search import Greedy, Sampling
+from regard.search import Sampling
 
 
 @pytest.fixture(params=["spelling", "spelling-recurrent"])
 def held(request):
     return regard.load(request.param)
-
-
-def test_a_batch_that_was_searched_can_be_learned_from():
-    model = build(TransformerSettings(width=16, heads=4, ffn_width=16, encoder_layers=1, decoder_layers=1), 10, 10)
-    source = Ragged.of([torch.tensor([4, 5, 3]), torch.tensor([4, 3])])
-    prefix = Ragged.of([torch.tensor([1, 5]), torch.tensor([1, 5, 6])])
-    Greedy()(model, source, torch.tensor([5, 5]))
-    with torch.inference_mode():
-        model(source, prefix)
-    model(source, prefix).values.sum().backward()
-    assert model.source.table.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.float64])
@@ -50,11 +37,6 @@ def test_steps_are_as_strict_as_the_way_itself():
     x = torch.randn(1, 2, 3, 4)
     with pytest.raises(ShapeError, match="ScaledDot was made for 2 heads of 16"):
         Attention(ScaledDot(2, 16)).steps(x, x, x)
-
-
-def test_batches_that_do_not_fit_together():
-    with pytest.raises(ShapeError, match=r"all tokens of a batch must have the same shape; got \(3,\) and \(4,\)"):
-        Ragged.of([torch.zeros(2, 3), torch.zeros(2, 4)])
 
 
 def test_what_is_of_another_type_is_one_line():

@@ -368,3 +368,11 @@ def test_invalid_tokenizer_files(tmp_path: Path):
         TokenizerError, match=r"was altered: parts of it are missing; copy it again$"
     ):
         Tokenizer.load(path)
+
+
+def test_training_on_a_single_string_is_an_error():
+    with pytest.raises(
+        TokenizerError,
+        match=r"^lines must be an iterable of lines, such as a list or an open file; got",
+    ):
+        train_tokenizer("words", "corpus.txt")

@@ -1,4 +1,4 @@
-"""Word-analogy files: every question is counted as right, wrong or unknown, section by section."""
+"""Word-analogy files: right, wrong and unknown questions by section."""
 
 import gzip
 
@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.vectors import Section, Vectors
-from regard.vectors import word_vectors as table_module
+from regard.vectors import word_vectors as word_vectors_module
 
 # Countries on one axis, being a capital on another, big and small on a third.
 WORDS = {
@@ -48,7 +48,7 @@ def test_right_wrong_and_unknown_are_counted(vectors, tmp_path):
     assert score.sections[1].accuracy is None
 
 
-def test_the_report_is_a_table(vectors, tmp_path):
+def test_report_is_a_table(vectors, tmp_path):
     file = tmp_path / "questions.txt"
     file.write_text(QUESTIONS)
     assert str(vectors.accuracy(file)) == (
@@ -74,34 +74,49 @@ def test_questions_can_be_lower_cased(vectors, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"excluding": False}, {"normalised": False}])
-def test_accuracy_asks_what_analogy_answers(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(table_module, "_SCORES", 100)  # five questions at a time
+def test_accuracy_agrees_with_analogy(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(word_vectors_module, "_MAX_SCORES", 100)  # five questions at a time
     generator = torch.manual_seed(0)
     vectors = Vectors(
-        [f"w{i}" for i in range(20)], torch.randn(20, 3, generator=generator) * torch.arange(1.0, 21)[:, None]
+        [f"w{i}" for i in range(20)],
+        torch.randn(20, 3, generator=generator) * torch.arange(1.0, 21)[:, None],
     )
-    asked = [[f"w{i}" for i in torch.randperm(20, generator=generator)[:3].tolist()] for _ in range(23)]
-    best = [vectors.analogy(*abc, n=2, **options)[i % 2][0] for i, abc in enumerate(asked)]  # the second best is wrong
+    asked = [
+        [f"w{i}" for i in torch.randperm(20, generator=generator)[:3].tolist()] for _ in range(23)
+    ]
+    best = [
+        vectors.analogy(*abc, n=2, **options)[i % 2][0] for i, abc in enumerate(asked)
+    ]  # the second best is wrong
     file = tmp_path / "questions.txt"
     file.write_text("\n".join(" ".join([*abc, d]) for abc, d in zip(asked, best, strict=True)))
     assert vectors.accuracy(file, **options).all == Section("all", right=12, wrong=11)
 
 
-def test_a_word_of_the_question_may_be_its_answer_when_none_is_excluded(tmp_path):
-    points = {"a": [1.0, 0.0, 0.0], "b": [1.0, 0.2, 0.0], "c": [0.0, 0.0, 1.0], "d": [0.0, 0.5, 0.5]}
+def test_question_words_may_win_without_exclusion(tmp_path):
+    points = {
+        "a": [1.0, 0.0, 0.0],
+        "b": [1.0, 0.2, 0.0],
+        "c": [0.0, 0.0, 1.0],
+        "d": [0.0, 0.5, 0.5],
+    }
     vectors = Vectors(list(points), torch.tensor(list(points.values())))
     file = tmp_path / "questions.txt"
     file.write_text("a b c d\na b c c\n: second\na b c c")
-    assert vectors.accuracy(file).sections == (Section("", right=1, wrong=1), Section("second", wrong=1))
+    assert vectors.accuracy(file).sections == (
+        Section("", right=1, wrong=1),
+        Section("second", wrong=1),
+    )
     assert vectors.accuracy(file, excluding=False).sections == (
         Section("", right=1, wrong=1),
         Section("second", right=1),
     )
 
 
-def test_a_question_without_direction_is_wrong(vectors, tmp_path):
+def test_question_with_a_zero_direction_is_wrong(vectors, tmp_path):
     file = tmp_path / "questions.txt"
-    file.write_text("Paris Paris nothing France\nRome Rome nothing Paris\nParis France Rome nothing\n")
+    file.write_text(
+        "Paris Paris nothing France\nRome Rome nothing Paris\nParis France Rome nothing\n"
+    )
     assert vectors.accuracy(file, excluding=False).all == Section("all", wrong=3)
     assert vectors.accuracy(file).all == Section("all", wrong=3)
 
@@ -116,9 +131,31 @@ def test_a_question_without_direction_is_wrong(vectors, tmp_path):
         (b": capitals\na b c \xff\n", ":2: not UTF-8 text: invalid start byte"),
     ],
 )
-def test_mistakes_name_file_and_line(vectors, tmp_path, content, message):
+def test_errors_name_file_and_line(vectors, tmp_path, content, message):
     file = tmp_path / "questions.txt"
     file.write_bytes(content)
     with pytest.raises(RegardError) as error:
         vectors.accuracy(file)
     assert str(error.value) == f"{file}{message}"
+
+
+NAMES = [f"w{i}" for i in range(20)]
+
+
+@pytest.mark.parametrize("size", [1e-23, 1e19])
+def test_tiny_and_huge_tables(tmp_path, size):
+    table = torch.randn(20, 8) * size
+    vectors, rows = Vectors(NAMES, table), [("w1", "w2", "w3"), ("w4", "w5", "w6")]
+    asked = [(*row, vectors.analogy(*row, n=1, normalised=False)[0][0]) for row in rows]
+    (tmp_path / "questions.txt").write_text("\n".join(" ".join(row) for row in asked))
+    assert vectors.accuracy(tmp_path / "questions.txt", normalised=False).all.right == 2
+
+
+def test_byte_order_mark_is_ignored(tmp_path):
+    path, mark = tmp_path / "f.txt", b"\xef\xbb\xbf"
+    for text in (b"the 0.1 0.2 0.3\na 1 0 3\n", b"2 3\nthe 0.1 0.2 0.3\na 1 0 3\n"):
+        path.write_bytes(mark + text)
+        assert Vectors.read(path).words == ["the", "a"]
+    for text in (b"w0 w1 w2 w3\n", b": sec\nw0 w1 w2 w3\n"):
+        path.write_bytes(mark + text)
+        assert Vectors(NAMES, torch.randn(20, 8)).accuracy(path).all.unknown == 0

@@ -1,11 +1,14 @@
-"""Ragged: sequences end to end, and the dense rows a backend makes of them, by hand."""
+"""Ragged: concatenated sequences, and their padded form, by hand."""
 
 import pytest
 import torch
 
 from regard import Ragged
 from regard.attention.padded import Padded, pad, unpad
+from regard.config import TransformerSettings
 from regard.errors import ShapeError
+from regard.models import build
+from regard.search import Greedy
 
 ROWS = [[1, 2, 3], [], [4], [5, 6]]
 
@@ -14,7 +17,7 @@ def words() -> Ragged:
     return Ragged.of([torch.tensor(row, dtype=torch.long) for row in ROWS])
 
 
-def test_sequences_lie_end_to_end():
+def test_sequences_are_concatenated():
     batch = words()
     assert batch.values.tolist() == [1, 2, 3, 4, 5, 6]
     assert batch.offsets.tolist() == [0, 3, 3, 4, 6]
@@ -23,27 +26,29 @@ def test_sequences_lie_end_to_end():
     assert repr(batch) == "Ragged(4 sequences, 6 tokens, longest 3)"
 
 
-def test_unbinding_gives_back_what_was_joined():
+def test_unbind_inverts_of():
     sequences = [torch.randn(length, 3, 2) for length in (4, 0, 1)]
     batch = Ragged.of(sequences)
     assert all(torch.equal(a, b) for a, b in zip(batch.unbind(), sequences, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(batch, sequences, strict=True))
 
 
-def test_every_token_knows_its_sequence_its_place_and_its_slot():
+def test_rows_positions_and_padded_index():
     layout = words().layout
     assert layout.rows.tolist() == [0, 0, 0, 2, 3, 3]
     assert layout.positions.tolist() == words().positions.tolist() == [0, 1, 2, 0, 0, 1]
     assert layout.padded_index.tolist() == [0, 1, 2, 6, 9, 10]  # four rows of three
 
 
-def test_even_batches_have_one_length():
+def test_uniform_batches():
     batch = Ragged.uniform(torch.arange(6), 2)
     assert [row.tolist() for row in batch] == [[0, 1, 2], [3, 4, 5]]
     assert batch.layout.is_uniform
     assert Ragged.of(batch.unbind()).layout.is_uniform
     assert not words().layout.is_uniform
-    assert Ragged(torch.zeros(0, 3), torch.tensor([0, 0, 0])).layout.is_uniform  # two empty sequences
+    assert Ragged(
+        torch.zeros(0, 3), torch.tensor([0, 0, 0])
+    ).layout.is_uniform  # two empty sequences
 
 
 def test_like_shares_the_layout():
@@ -55,7 +60,7 @@ def test_like_shares_the_layout():
         batch.like(torch.randn(5, 5))
 
 
-def test_twice_is_all_of_it_and_all_of_it_again():
+def test_twice_repeats_the_batch():
     once, twice = words(), words().twice()
     assert [row.tolist() for row in twice] == 2 * [row.tolist() for row in once]
     assert twice.offsets.tolist() == [0, 3, 3, 4, 6, 9, 9, 10, 12]
@@ -63,7 +68,7 @@ def test_twice_is_all_of_it_and_all_of_it_again():
     assert twice.layout.positions.tolist() == 2 * [0, 1, 2, 0, 0, 1]
 
 
-def test_same_cut_compares_lengths_not_values():
+def test_same_lengths_ignores_values():
     batch = words()
     assert batch.same_lengths(batch.like(-batch.values))
     assert batch.same_lengths(words())
@@ -78,7 +83,7 @@ def test_to_moves_values_and_offsets_and_keeps_lengths():
     assert [row.tolist() for row in back] == ROWS
 
 
-def test_a_batch_of_empty_sequences_is_allowed():
+def test_batch_of_empty_sequences():
     batch = Ragged.of([torch.zeros(0, 4), torch.zeros(0, 4)])
     assert (len(batch), batch.longest, batch.values.shape) == (2, 0, (0, 4))
     assert [row.shape for row in batch] == [(0, 4), (0, 4)]
@@ -101,17 +106,19 @@ def test_bad_offsets_are_named(offsets: list[int], message: str):
         Ragged(torch.arange(6), torch.tensor(offsets, dtype=torch.long))
 
 
-def test_a_batch_of_nothing_is_an_error():
-    with pytest.raises(ShapeError, match=r"^a batch needs at least one sequence \(it may be empty\); got none$"):
+def test_batch_without_sequences_is_an_error():
+    with pytest.raises(
+        ShapeError, match=r"^a batch needs at least one sequence \(it may be empty\); got none$"
+    ):
         Ragged.of([])
 
 
-def test_an_even_batch_must_divide():
+def test_uniform_batch_must_divide():
     with pytest.raises(ShapeError, match=r"^this batch has 6 tokens; got values for 7$"):
         Ragged.uniform(torch.arange(7), 2)
 
 
-def test_padding_puts_tokens_in_rows_and_zeros_behind():
+def test_padding_fills_rows_with_zeros():
     batch = words()
     tokens = batch.like(batch.values.view(6, 1, 1).float().expand(6, 2, 1))  # (token, head, dim)
     padded = pad(tokens)
@@ -123,7 +130,7 @@ def test_padding_puts_tokens_in_rows_and_zeros_behind():
     assert back.layout is batch.layout
 
 
-def test_padding_copies_nothing_that_is_dense_already():
+def test_padding_does_not_copy_dense_batches():
     dense, even = torch.randn(2, 3, 4, 5), Ragged.uniform(torch.randn(8, 3, 5), 2)
     assert pad(dense).tensor is dense
     assert pad(even).tensor.data_ptr() == even.values.data_ptr()
@@ -131,7 +138,7 @@ def test_padding_copies_nothing_that_is_dense_already():
     assert pad(held := Padded(dense, torch.tensor([4, 1]))) is held
 
 
-def test_the_gradient_of_padding_and_back():
+def test_gradient_of_pad_and_unpad():
     values = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
     batch = words().like(values)
 
@@ -143,3 +150,30 @@ def test_the_gradient_of_padding_and_back():
 
     assert torch.autograd.gradcheck(there, values)
     assert torch.autograd.gradcheck(there_and_back, values)
+
+
+def test_batch_used_in_inference_mode_can_be_trained_on():
+    model = build(
+        TransformerSettings(width=16, heads=4, ffn_width=16, encoder_layers=1, decoder_layers=1),
+        10,
+        10,
+    )
+    source = Ragged.of([torch.tensor([4, 5, 3]), torch.tensor([4, 3])])
+    prefix = Ragged.of([torch.tensor([1, 5]), torch.tensor([1, 5, 6])])
+    Greedy()(model, source, torch.tensor([5, 5]))
+    with torch.inference_mode():
+        model(source, prefix)
+    model(source, prefix).values.sum().backward()
+    assert model.source.table.grad.abs().sum() > 0
+
+
+def test_token_shapes_must_agree():
+    with pytest.raises(
+        ShapeError, match=r"all tokens of a batch must have the same shape; got \(3,\) and \(4,\)"
+    ):
+        Ragged.of([torch.zeros(2, 3), torch.zeros(2, 4)])
+
+
+def test_sequences_from_a_generator():
+    sequences = (torch.arange(length) for length in (3, 2))
+    assert [x.tolist() for x in Ragged.of(sequences).unbind()] == [[0, 1, 2], [0, 1]]

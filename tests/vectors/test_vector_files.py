@@ -1,4 +1,4 @@
-"""Embedding files: bytes written by hand are the truth; what is written comes back; every mistake is named."""
+"""Vector files: hand-written bytes, exact round trips, and errors with file and line."""
 
 import gzip
 import struct
@@ -21,7 +21,9 @@ def record(word: str, row: list[float], end: bytes = b"\n") -> bytes:
 
 
 def binary(end: bytes = b"\n") -> bytes:
-    return b"3 3\n" + b"".join(record(word, row, end) for word, row in zip(WORDS, ROWS, strict=True))
+    return b"3 3\n" + b"".join(
+        record(word, row, end) for word, row in zip(WORDS, ROWS, strict=True)
+    )
 
 
 FILES = {
@@ -32,7 +34,7 @@ FILES = {
 
 
 BROKEN = ": broken gzip file: Compressed file ended before the end-of-stream marker was reached"
-UNKNOWN = ": unknown format; if you know it, say so: format='word2vec' or 'word2vec-binary' or 'glove'"
+UNKNOWN = ": unknown format; set format='word2vec' or 'word2vec-binary' or 'glove'"
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def file(tmp_path):
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("format", FILES)
-def test_files_written_by_hand_are_read(file, format, packed, named):
+def test_read_hand_written_files(file, format, packed, named):
     file.write_bytes(gzip.compress(FILES[format]) if packed else FILES[format])
     vectors = Vectors.read(file, format=format if named else None)
     assert vectors.words == WORDS
@@ -53,8 +55,10 @@ def test_files_written_by_hand_are_read(file, format, packed, named):
 
 @pytest.mark.parametrize("name", ["vectors", "vectors.gz"])
 @pytest.mark.parametrize("format", FILES)
-def test_what_is_written_comes_back_to_the_last_bit(tmp_path, format, name):
-    table = torch.randn(40, 6, generator=torch.manual_seed(0)) * torch.logspace(-37, 37, 40)[:, None]
+def test_round_trip_is_exact(tmp_path, format, name):
+    table = (
+        torch.randn(40, 6, generator=torch.manual_seed(0)) * torch.logspace(-37, 37, 40)[:, None]
+    )
     words = [f"w{i}" for i in range(37)] + ["naïve", "日本", "7"]
     path = tmp_path / name
     Vectors(words, table.double()).write(path, format=format)
@@ -64,12 +68,12 @@ def test_what_is_written_comes_back_to_the_last_bit(tmp_path, format, name):
     assert torch.equal(back.table, table)
 
 
-def test_the_bytes_of_word2vec_binary(file):
+def test_bytes_of_word2vec_binary(file):
     Vectors(WORDS, TRUTH).write(file, format="word2vec-binary")
     assert file.read_bytes() == binary()
 
 
-def test_the_text_of_word2vec(file):
+def test_text_of_word2vec(file):
     Vectors(["a", "b"], torch.tensor([[1.0, -0.5], [0.125, 2.0]])).write(file)
     assert file.read_text() == "2 2\na 1 -0.5\nb 0.125 2\n"
 
@@ -79,14 +83,16 @@ def test_binary_records_may_lack_the_newline(file):
     assert Vectors.read(file).words == WORDS
 
 
-def test_binary_is_told_from_text_though_a_newline_is_among_its_first_bytes(file):
+def test_binary_with_an_early_newline_is_detected(file):
     number = struct.unpack("<f", b"\n12\x3f")[0]
     file.write_bytes(b"2 3\n" + record("a", [number, 1, 2]) + record("b", [number, 1, 2]))
     assert Vectors.read(file).words == ["a", "b"]
 
 
-def test_text_is_told_from_binary_though_the_sample_ends_inside_a_letter(file):
-    file.write_text("2 2\na 1 2\n12€ 3 4\n", encoding="utf-8")  # the eighth byte after "a " is the second of three
+def test_text_sample_may_end_inside_a_character(file):
+    file.write_text(
+        "2 2\na 1 2\n12€ 3 4\n", encoding="utf-8"
+    )  # the eighth byte after "a " is the second of three
     assert Vectors.read(file).words == ["a", "12€"]
 
 
@@ -98,9 +104,10 @@ def test_binary_is_read_across_chunks(file, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "line", [b". . . 0.5 1\nat me@here.com 2 3\n", b"a 0.5 1\n. . . 2 3\n", b"a  0.5\t1 \r\n1 b 2 3"]
+    "line",
+    [b". . . 0.5 1\nat me@here.com 2 3\n", b"a 0.5 1\n. . . 2 3\n", b"a  0.5\t1 \r\n1 b 2 3"],
 )
-def test_words_may_hold_spaces_in_text(file, line):
+def test_words_may_contain_spaces_in_text(file, line):
     file.write_bytes(line)
     vectors = Vectors.read(file)
     assert vectors.table.tolist() == [[0.5, 1], [2, 3]]
@@ -109,7 +116,7 @@ def test_words_may_hold_spaces_in_text(file, line):
     assert Vectors.read(file).words == vectors.words
 
 
-def test_words_cut_in_the_middle_of_a_letter_are_read(file):
+def test_words_truncated_inside_a_character_are_read(file):
     file.write_bytes(b"1 3\ncaf\xc3 " + struct.pack("<3f", 1, 2, 3))
     assert Vectors.read(file).words == ["caf\\xc3"]
 
@@ -126,40 +133,40 @@ def test_blank_lines_may_end_a_file(file):
         (b"\n", None, ": the file is empty"),
         (b"", "glove", ":1: expected a word and its numbers; got ''"),
         (b"", "word2vec", ":1: expected the header 'words dim', two whole numbers; got ''"),
-        (b"0 3\n", None, ": there are no words in it"),
+        (b"0 3\n", None, ": the file has no words"),
         (b"3 0\n", None, ":1: expected the header 'words dim', two whole numbers; got '3 0'"),
         (LINES, "word2vec", ":1: expected the header 'words dim', two whole numbers; got 'the 1 -0.5 0.25'"),
         (b"# a poem\nof two lines", None, UNKNOWN),
         (bytes(range(256)), None, UNKNOWN),
-        (b"2 3\n" + LINES, None, ":1: the header promises 2 words; the file has 3"),
-        (b"4 3\n" + LINES, None, ":1: the header promises 4 words; the file has 3"),
-        (b"2 2\na 1 2\nb 1\n", None, ":3: 1 numbers where 2 are due"),
-        (b"2 2\na 1 2\nb 1 2 3\n", None, ":3: 3 numbers where 2 are due"),
-        (b"a\t1\t2\nb\t3\t4\nc\t9\t5\t6\n", None, ":3: 3 numbers where 2 are due"),
-        (b"a 1 2\n\nb 1 2\n", None, ":2: 0 numbers where 2 are due"),
+        (b"2 3\n" + LINES, None, ":1: the header says 2 words; the file has 3"),
+        (b"4 3\n" + LINES, None, ":1: the header says 4 words; the file has 3"),
+        (b"2 2\na 1 2\nb 1\n", None, ":3: 1 numbers instead of 2"),
+        (b"2 2\na 1 2\nb 1 2 3\n", None, ":3: 3 numbers instead of 2"),
+        (b"a\t1\t2\nb\t3\t4\nc\t9\t5\t6\n", None, ":3: 3 numbers instead of 2"),
+        (b"a 1 2\n\nb 1 2\n", None, ":2: 0 numbers instead of 2"),
         (b"a 1 2\nb 1 two\n", None, ":2: 'two' is not a number"),
         (b"2 2\na 1 x\nb 1 2\n", None, ":2: 'x' is not a number"),
-        (b"a 1 2\nb nan 2\n", None, ":2: the vector of 'b' holds NaN or infinity"),
-        (b"2 2\na 1 2\nb 1e99 2\n", None, ":3: the vector of 'b' holds NaN or infinity"),
-        (b"a 1 2\nb 1 2\na 1 2\n", None, ":3: 'a' is there already, at {file}:1"),
-        (b"2 2\na 1 2\na 1 2\n", None, ":3: 'a' is there already, at {file}:2"),
-        (binary()[:-2], None, ": truncated: the header promises 3 words; the file ends in word 3"),
-        (binary()[:-20], None, ": truncated: the header promises 3 words; the file ends in word 2"),
-        (binary() + record("more", [1, 2, 3]), None, ":1: the header promises 3 words; more follow"),
-        (b"2 3\n" + record("a", [1, 2, 3]) * 2, None, ": word 2: 'a' is there already, at {file}: word 1"),
-        (b"1 3\n" + record("a", [1, np.inf, 3]), None, ": word 1: the vector of 'a' holds NaN or infinity"),
-        (b"1 3\n" + record("", [1, 2, 3]), None, ": word 1: there is no word before the numbers"),
+        (b"a 1 2\nb nan 2\n", None, ":2: the vector of 'b' contains NaN or infinity"),
+        (b"2 2\na 1 2\nb 1e99 2\n", None, ":3: the vector of 'b' contains NaN or infinity"),
+        (b"a 1 2\nb 1 2\na 1 2\n", None, ":3: 'a' already occurs at {file}:1"),
+        (b"2 2\na 1 2\na 1 2\n", None, ":3: 'a' already occurs at {file}:2"),
+        (binary()[:-2], None, ": truncated: the header says 3 words; the file ends in word 3"),
+        (binary()[:-20], None, ": truncated: the header says 3 words; the file ends in word 2"),
+        (binary() + record("more", [1, 2, 3]), None, ":1: the header says 3 words; more follow"),
+        (b"2 3\n" + record("a", [1, 2, 3]) * 2, None, ": word 2: 'a' already occurs at {file}: word 1"),
+        (b"1 3\n" + record("a", [1, np.inf, 3]), None, ": word 1: the vector of 'a' contains NaN or infinity"),
+        (b"1 3\n" + record("", [1, 2, 3]), None, ": word 1: the word before the numbers is missing"),
         (gzip.compress(binary(), mtime=0)[:-9], None, BROKEN),
     ],
 )  # fmt: skip
-def test_mistakes_name_file_and_line(file, content, format, message):
+def test_errors_name_file_and_line(file, content, format, message):
     file.write_bytes(content)
     with pytest.raises(RegardError) as error:
         Vectors.read(file, format=format)
     assert str(error.value) == f"{file}{message}".replace("{file}", str(file))
 
 
-def test_an_unknown_format_is_named(file):
+def test_unknown_format_is_named(file):
     file.write_bytes(LINES)
     message = "^unknown format 'word2vec-bin'; did you mean 'word2vec-binary'?"
     with pytest.raises(UnknownName, match=message):
@@ -172,26 +179,36 @@ def test_an_unknown_format_is_named(file):
 @pytest.mark.parametrize(
     ("word", "format", "message"),
     [
-        ("a b", "word2vec-binary", "cannot be written in binary: no spaces; join its parts with '_'"),
-        ("", "word2vec-binary", "cannot be written in binary: no spaces; join its parts with '_'"),
-        ("a\nb", "glove", "cannot be written as text: only single spaces, and those inside"),
-        (" a", "word2vec", "cannot be written as text: only single spaces, and those inside"),
-        ("", "glove", "cannot be written as text: only single spaces, and those inside"),
-        ("route 66", "glove", "cannot be written as text: '66' would be a number"),
+        (
+            "a b",
+            "word2vec-binary",
+            "cannot be written in binary: it has a space; join its parts with '_'",
+        ),
+        (
+            "",
+            "word2vec-binary",
+            "cannot be written in binary: it has a space; join its parts with '_'",
+        ),
+        ("a\nb", "glove", "cannot be written as text: it may only have single spaces inside"),
+        (" a", "word2vec", "cannot be written as text: it may only have single spaces inside"),
+        ("", "glove", "cannot be written as text: it may only have single spaces inside"),
+        ("route 66", "glove", "cannot be written as text: '66' would be read as a number"),
     ],
 )
 @pytest.mark.parametrize("existing", [True, False])
-def test_a_word_the_format_cannot_hold_leaves_everything_as_it_was(tmp_path, word, format, message, existing):
+def test_invalid_word_leaves_the_old_file(tmp_path, word, format, message, existing):
     path = tmp_path / "vectors.txt"
     if existing:
         path.write_text("before")
     with pytest.raises(RegardError) as error:
         Vectors(["first", word], torch.ones(2, 3)).write(path, format=format)
     assert str(error.value) == f"the word {word!r} {message}"
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("vectors.txt", "before")] * existing
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [
+        ("vectors.txt", "before")
+    ] * existing
 
 
-def test_numbers_too_large_for_float32_are_not_written(file):
-    with pytest.raises(RegardError, match=r"^the vector of 'b' does not fit into float32, which files hold$"):
+def test_numbers_over_float32_are_not_written(file):
+    with pytest.raises(RegardError, match=r"^the vector of 'b' does not fit into float32$"):
         Vectors(["a", "b"], torch.tensor([[1.0], [1e99]], dtype=torch.float64)).write(file)
     assert not file.exists()
