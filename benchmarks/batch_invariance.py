@@ -1,6 +1,6 @@
 """Batch invariance: held-out words decoded one by one, in batches of 7 and 64, and shuffled.
 
-    python benchmarks/batch_invariance.py                          # trains both families for a minute each first
+    python benchmarks/batch_invariance.py  # trains both families for a minute each first
     python benchmarks/batch_invariance.py runs/a/bundle runs/b/bundle --words 5000
 
 Counts the outputs that differ from those decoded one by one, greedy and with a beam of 4. A second
@@ -54,7 +54,9 @@ def unseen_words(count: int) -> list[str]:
     return random.Random(1).sample(list(unseen), count)
 
 
-def decode(trained: bundle.Bundle, words: list[str], size: int, search: Search, method: Method) -> list[list[int]]:
+def decode(
+    trained: bundle.Bundle, words: list[str], size: int, search: Search, method: Method
+) -> list[list[int]]:
     """The output ids of each word, decoded in batches of `size` in the given order."""
     model, outputs = inference_model(trained.model), []
     for start in range(0, len(words), size):
@@ -66,7 +68,9 @@ def decode(trained: bundle.Bundle, words: list[str], size: int, search: Search, 
     return outputs
 
 
-def plain_search(search: Search, model: Model, source: Ragged, most: torch.Tensor) -> list[SearchResult]:
+def plain_search(
+    search: Search, model: Model, source: Ragged, most: torch.Tensor
+) -> list[SearchResult]:
     """The search without the second search of near-ties."""
     return search(model, source, most)
 
@@ -77,17 +81,31 @@ def compare(name: str, trained: bundle.Bundle, words: list[str]) -> list[Check]:
     for kind, search in SEARCHES.items():
         start = time.perf_counter()
         alone = decode(trained, words, 1, search, batch_invariant)
-        print(f"\n{name}, {kind}: {len(words):,} words one by one in {time.perf_counter() - start:.0f} s", flush=True)
+        print(
+            f"\n{name}, {kind}: {len(words):,} words one by one "
+            f"in {time.perf_counter() - start:.0f} s",
+            flush=True,
+        )
         shuffled = random.Random(2).sample(range(len(words)), len(words))
-        for size, order in [*((size, list(range(len(words)))) for size in SIZES[1:]), (64, shuffled)]:
+        for size, order in [
+            *((size, list(range(len(words)))) for size in SIZES[1:]),
+            (64, shuffled),
+        ]:
             differing = []
             for method in (batch_invariant, plain_search):
                 outputs = decode(trained, [words[i] for i in order], size, search, method)
                 pairs = zip(order, outputs, strict=True)
                 differing.append(sum(alone[i] != ids for i, ids in pairs))
             batching = f"in {size}s" + (", shuffled" if order is shuffled else "")
-            print(f"  {batching:18} {differing[0]:>6} differ; {differing[1]} without a second search", flush=True)
-            checks.append(Check(f"{name}, {kind}, {batching}: differing", differing[0], 0, 0, differing[0] == 0))
+            print(
+                f"  {batching:18} {differing[0]:>6} differ; {differing[1]} without a second search",
+                flush=True,
+            )
+            checks.append(
+                Check(
+                    f"{name}, {kind}, {batching}: differing", differing[0], 0, 0, differing[0] == 0
+                )
+            )
     return checks
 
 
@@ -95,15 +113,22 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description="outputs that depend on the batch")
     parser.add_argument(
-        "bundles", nargs="*", type=Path, help="models of the default task (default: train both families)"
+        "bundles",
+        nargs="*",
+        type=Path,
+        help="models of the default task (default: train both families)",
     )
     parser.add_argument("--words", type=int, default=5_000)
-    parser.add_argument("--minutes", type=float, default=1.0, help="training time if no bundle is given")
+    parser.add_argument(
+        "--minutes", type=float, default=1.0, help="training time if no bundle is given"
+    )
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
         families = ("transformer", "recurrent")
-        folders = options.bundles or [train(family, options.minutes, Path(folder)) for family in families]
+        folders = options.bundles or [
+            train(family, options.minutes, Path(folder)) for family in families
+        ]
         checks = []
         for path in folders:
             trained = bundle.load(path)

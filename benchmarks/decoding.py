@@ -3,16 +3,14 @@
     python benchmarks/decoding.py                     # all cases: < 9 minutes
     python benchmarks/decoding.py --only small --quick
     python benchmarks/decoding.py --profile           # profile of Regard
-
-Regard, HF and CTranslate2 have the same weights. The small model is trained on the default task for a
-minute first (or --bundle) and decodes unseen words. The base model has random weights and forced
-lengths. End tokens do not count. All systems alternate, and ratios are taken round by round. Each case
-has a time budget; if one round uses it up (64 sources, beam 4, base), that round counts without a
-warm-up, and the column `rounds` is 0.
-
-The ceilings are for float32; int8 reads a quarter of the bytes. Arithmetic: every multiply-add at the
-rate of a large matrix product. Bandwidth: every step reads the decoder weights and the KV cache, at the
-measured rate of reading that many bytes.
+ Regard, HF and CTranslate2 have the same weights. The small model is trained on the default task
+for a minute first (or --bundle) and decodes unseen words. The base model has random weights and
+forced lengths. End tokens do not count. All systems alternate, and ratios are taken round by
+round. Each case has a time budget; if one round uses it up (64 sources, beam 4, base), that round
+counts without a warm-up, and the column `rounds` is 0.
+ The ceilings are for float32; int8 reads a quarter of the bytes. Arithmetic: every multiply-add at
+the rate of a large matrix product. Bandwidth: every step reads the decoder weights and the KV
+cache, at the measured rate of reading that many bytes.
 """
 
 import argparse
@@ -68,7 +66,14 @@ def small(folder: Path, given: Path | None, minutes: float) -> Size:
     if given is None:
         parts = demo.unpack(folder)
         train = TrainSettings(minutes=minutes, evaluations=1)
-        job = Job(Corpus(parts["train"]), folder / "run", Corpus(parts["dev"]), size="tiny", model=SAME, train=train)
+        job = Job(
+            Corpus(parts["train"]),
+            folder / "run",
+            Corpus(parts["dev"]),
+            size="tiny",
+            model=SAME,
+            train=train,
+        )
         with open(os.devnull, "w") as nowhere:
             run(job, LineDisplay(nowhere))
         given = folder / "run" / "bundle"
@@ -96,70 +101,100 @@ class Case:
     beam: int
 
     def __str__(self) -> str:
-        return f"{self.size.name}, {self.batch:>2} × {'greedy' if self.beam == 1 else f'beam {self.beam}'}"
+        search = "greedy" if self.beam == 1 else f"beam {self.beam}"
+        return f"{self.size.name}, {self.batch:>2} × {search}"
 
 
 def systems(size: Size, beam: int, folder: Path, threads: int) -> dict[str, System]:
     """The available systems by name, with the same weights."""
     model, forced = size.model, size.forced
-    found: dict[str, System] = {"regard": Regard(model, forced, beam), HF: Generate(model, forced, beam)}
+    found: dict[str, System] = {
+        "regard": Regard(model, forced, beam),
+        HF: Generate(model, forced, beam),
+    }
     if beam == 1:
-        found[LOOP] = Loop(size.settings, *(len(side.table) for side in (model.source, model.target)), size.letters)
+        found[LOOP] = Loop(
+            size.settings, *(len(side.table) for side in (model.source, model.target)), size.letters
+        )
     if find_spec("ctranslate2"):
         if not (folder / size.name).exists():
             save(model, folder / size.name)
         for kind in ("float32", "int8"):
-            found[f"CT2 {kind}"] = CTranslate2(folder / size.name, forced, beam, compute=kind, threads=threads)
+            found[f"CT2 {kind}"] = CTranslate2(
+                folder / size.name, forced, beam, compute=kind, threads=threads
+            )
     return found
 
 
 def check_outputs(known: dict[str, System], size: Size, beam: int, count: int) -> None:
-    """Print the share of outputs equal to Regard's. Under beam search CTranslate2 follows other rules
-    (see decoding_peers), so only greedy outputs must be equal."""
+    """Print the share of outputs equal to Regard's. Under beam search CTranslate2 follows other
+    rules (see decoding_peers), so only greedy outputs must be equal."""
     sources = size.sources[:count]
     found = {name: some.run(some.given(sources)) for name, some in known.items() if name != LOOP}
     outputs = {name: known[name].answers(some) for name, some in found.items()}
     lengths = {len(ids) for answers in outputs.values() for ids in answers}
     assert size.forced is None or lengths == {size.forced}, "lengths differ"
     equal = {
-        name: statistics.mean(a == b for a, b in zip(outputs["regard"], outputs[name], strict=True)) for name in outputs
+        name: statistics.mean(a == b for a, b in zip(outputs["regard"], outputs[name], strict=True))
+        for name in outputs
     }
     shown = ", ".join(f"{name} {share:.0%}" for name, share in equal.items() if name != "regard")
     alone = statistics.mean(some.is_close for some in found["regard"])
     kind = "greedy" if beam == 1 else f"beam {beam}"
-    print(f"{size.name}, {kind}, {count} sources: equal to Regard: {shown}; Regard searches {alone:.1%} again alone")
+    print(
+        f"{size.name}, {kind}, {count} sources: equal to Regard: {shown}; "
+        f"Regard searches {alone:.1%} again alone"
+    )
     wrong = [name for name in EXACT if equal.get(name, 1) < 0.9]
     if beam == 1 and wrong:
-        raise SystemExit(f"{', '.join(wrong)}: outputs differ from Regard's with the same weights; nothing was timed")
+        raise SystemExit(
+            f"{', '.join(wrong)}: outputs differ from Regard's with the same weights; "
+            "nothing was timed"
+        )
 
 
-def speeds(known: dict[str, System], case: Case, budget: float) -> tuple[dict[str, list[float]], int]:
+def speeds(
+    known: dict[str, System], case: Case, budget: float
+) -> tuple[dict[str, list[float]], int]:
     """Tokens/s of each round, and the number of rounds after the first, a warm-up."""
     sources = case.size.sources
     starts = range(0, max(1, len(sources) - case.batch + 1), case.batch)
-    given = {name: [known[name].given(sources[at : at + case.batch]) for at in starts] for name in known}
+    given = {
+        name: [known[name].given(sources[at : at + case.batch]) for at in starts] for name in known
+    }
 
     def turn(name: str, calls: int) -> float:
         work = given[name] * (calls // len(given[name]) + 1)
-        return median(lambda: [known[name].run(some) for some in work[:calls]], repeats=1, warmup=0) / calls
+        return (
+            median(lambda: [known[name].run(some) for some in work[:calls]], repeats=1, warmup=0)
+            / calls
+        )
 
     first = {name: turn(name, 1) for name in known}
-    going = [name for name in known if name != LOOP or first[name] < budget / 6]  # a slow loop runs once
+    going = [
+        name for name in known if name != LOOP or first[name] < budget / 6
+    ]  # a slow loop runs once
     calls = {name: max(1, round(TURN / first[name])) for name in going}
-    rounds = min(MOST, int((budget - sum(first.values())) / sum(first[name] * calls[name] for name in going)))
-    found = {name: [] if name in going and rounds > 0 else [seconds] for name, seconds in first.items()}
+    rounds = min(
+        MOST, int((budget - sum(first.values())) / sum(first[name] * calls[name] for name in going))
+    )
+    found = {
+        name: [] if name in going and rounds > 0 else [seconds] for name, seconds in first.items()
+    }
     for place in range(rounds):
         shift = place % len(going)
         for name in going[shift:] + going[:shift]:
             found[name].append(turn(name, calls[name]))
     outputs = known["regard"].answers(known["regard"].run(known["regard"].given(sources)))
     tokens = case.batch * statistics.mean(map(len, outputs))
-    return {name: [tokens / seconds for seconds in times] for name, times in found.items()}, max(0, rounds)
+    return {name: [tokens / seconds for seconds in times] for name, times in found.items()}, max(
+        0, rounds
+    )
 
 
 def ceilings(case: Case, rate: float) -> tuple[float, float]:
-    """Tokens/s if only matrix products took time, and if only reading did. The first beam step has one
-    row per source, and beams share the memory of the source."""
+    """Tokens/s if only matrix products took time, and if only reading did. The first beam step has
+    one row per source, and beams share the memory of the source."""
     settings, batch = case.size.settings, case.batch
     time_ = case.size.letters + 1  # of source and output, with end tokens
     width, decoder_layers = settings.width, settings.decoder_layers
@@ -169,7 +204,11 @@ def ceilings(case: Case, rate: float) -> tuple[float, float]:
     step = decoder_layers * (6 * width**2 + feed) + width * len(case.size.model.target.table)
     rows = [batch * (case.beam if place else 1) for place in range(time_)]
     past = sum(row * (place + 1) for place, row in enumerate(rows))
-    maps = 2 * width * (settings.encoder_layers * batch * time_**2 + decoder_layers * (past + sum(rows) * time_))
+    maps = (
+        2
+        * width
+        * (settings.encoder_layers * batch * time_**2 + decoder_layers * (past + sum(rows) * time_))
+    )
     work = batch * time_ * (encoder + remember) + sum(rows) * step + maps
     cache = 2 * width * decoder_layers * (past + time_ * batch * time_)
     read = 4 * (encoder + remember + time_ * step + cache)
@@ -189,11 +228,16 @@ def row(case: Case, known: dict[str, System], budget: float, rate: float) -> Che
     ratio = statistics.median(a / b for a, b in zip(found["regard"], found[HF], strict=True))
     middle = {name: statistics.median(found[name]) for name in found}
     arithmetic, bandwidth = ceilings(case, rate)
-    cells = " ".join(f"{middle[name]:>14,.0f}" if name in middle else f"{'–':>14}" for name in NAMES)
-    limits = f"{arithmetic:>11,.0f} {bandwidth:>10,.0f} {middle['regard'] / min(arithmetic, bandwidth):>10.0%}"
+    cells = " ".join(
+        f"{middle[name]:>14,.0f}" if name in middle else f"{'–':>14}" for name in NAMES
+    )
+    reached = middle["regard"] / min(arithmetic, bandwidth)
+    limits = f"{arithmetic:>11,.0f} {bandwidth:>10,.0f} {reached:>10.0%}"
     print(f"{case!s:20} {cells} {ratio:>8.2f} × {limits} {rounds:>6}", flush=True)
     wanted = case.size.wanted
-    return Check(f"{case}: over HF", ratio, min(arithmetic, bandwidth) / middle[HF], wanted, ratio >= wanted)
+    return Check(
+        f"{case}: over HF", ratio, min(arithmetic, bandwidth) / middle[HF], wanted, ratio >= wanted
+    )
 
 
 def cases(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Case, dict[str, System]]]:
@@ -202,9 +246,14 @@ def cases(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Case, dic
         sides = {beam: systems(size, beam, folder, options.threads) for beam in (1, 4)}
         print()
         for beam, known in sides.items():
-            check_outputs(known, size, beam, 4 if options.quick else 64 if size.name == "small" else 16)
+            check_outputs(
+                known, size, beam, 4 if options.quick else 64 if size.name == "small" else 16
+            )
         limits = f"{'arithmetic':>11} {'bandwidth':>10} {'of ceiling':>10}"
-        print(f"\n{'tokens/s':20} {' '.join(f'{name:>14}' for name in NAMES)} {'regard/HF':>10} {limits} {'rounds':>6}")
+        print(
+            f"\n{'tokens/s':20} {' '.join(f'{name:>14}' for name in NAMES)} {'regard/HF':>10} "
+            f"{limits} {'rounds':>6}"
+        )
         for batch in (1, 8 if options.quick else 64):
             for beam, known in sides.items():
                 yield Case(size, batch, beam), known
@@ -226,13 +275,18 @@ def profile(size: Size, options: argparse.Namespace) -> None:
         search = Regard(size.model, size.forced, beam).run
         plain = median(lambda search=search: search(size.sources), repeats=count)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
-            whole = median(lambda search=search: [search(size.sources) for _ in range(count)], repeats=1, warmup=0)
+            whole = median(
+                lambda search=search: [search(size.sources) for _ in range(count)],
+                repeats=1,
+                warmup=0,
+            )
             whole /= count
         averages = seen.key_averages()
         inside = sum(some.self_cpu_time_total for some in averages) / 1e6 / count
         print(
             f"\n{Case(size, 64, beam)}, one thread: {plain * 1e3:.1f} ms; under the profiler "
-            f"{whole * 1e3:.1f} ms, of it {inside * 1e3:.1f} ms in {sum(some.count for some in averages) // count:,} "
+            f"{whole * 1e3:.1f} ms, of which {inside * 1e3:.1f} ms in "
+            f"{sum(some.count for some in averages) // count:,} "
             f"operations and {1 - inside / whole:.0%} in Python outside of them"
         )
         print(averages.table(sort_by="self_cpu_time_total", row_limit=15, max_name_column_width=50))
@@ -242,9 +296,15 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description="tokens/s in decoding, compared with three peers")
     parser.add_argument("--only", choices=("small", "base"), help="one size only")
-    parser.add_argument("--bundle", type=Path, help="a small model of the default task with Marian's architecture")
-    parser.add_argument("--minutes", type=float, default=1.0, help="training time if no bundle is given")
-    parser.add_argument("--quick", action="store_true", help="8 sources instead of 64 and a quarter of the time")
+    parser.add_argument(
+        "--bundle", type=Path, help="a small model of the default task with Marian's architecture"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=1.0, help="training time if no bundle is given"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="8 sources instead of 64 and a quarter of the time"
+    )
     parser.add_argument("--threads", type=int, default=2, help="number of threads")
     parser.add_argument("--profile", action="store_true", help="profile Regard and stop")
     options = parser.parse_args()

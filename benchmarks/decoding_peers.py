@@ -1,11 +1,10 @@
 """The systems of benchmarks/decoding.py: Regard, HF `generate`, nn.Transformer and CTranslate2.
-
-Regard, HF Marian and CTranslate2 have the same weights. A trained model generates its end token
+ Regard, HF Marian and CTranslate2 have the same weights. A trained model generates its end token
 (`forced` is None). A model with random weights would not: its outputs have `forced` tokens and one
 more step for the end. Regard and HF must generate it there and only there; CTranslate2 does not
 support this and generates one more token instead. It also masks the end before the softmax, they
-after it. Greedy outputs are equal nevertheless; beams rank differently (HF with `renormalize_logits`
-and without a forced end gives CTranslate2's beams).
+after it. Greedy outputs are equal nevertheless; beams rank differently (HF with
+`renormalize_logits` and without a forced end gives CTranslate2's beams).
 """
 
 from collections.abc import Sequence
@@ -38,7 +37,9 @@ class System(Protocol):
     def answers(self, found: Any) -> Ids: ...
 
 
-def random_model(settings: TransformerSettings, source: int, target: int, *, seed: int = 1) -> Transformer:
+def random_model(
+    settings: TransformerSettings, source: int, target: int, *, seed: int = 1
+) -> Transformer:
     """A model with initial weights."""
     torch.manual_seed(seed)
     model = build(settings, source, target).eval()
@@ -94,14 +95,18 @@ class Generate:
         """Allow only the end at the last position; HF's forced end would have probability 1."""
         if said.shape[1] <= self.forced:
             return scores
-        return torch.full_like(scores, NEG_INF).index_copy_(1, torch.tensor([END]), scores[:, END, None])
+        return torch.full_like(scores, NEG_INF).index_copy_(
+            1, torch.tensor([END]), scores[:, END, None]
+        )
 
 
 class Loop(TorchTransformer):
-    """A plain loop: nn.Transformer over the whole prefix at every step; sources are encoded once. It
-    has its own initial weights, so all its outputs have `letters` tokens."""
+    """A plain loop: nn.Transformer over the whole prefix at every step; sources are encoded once.
+    It has its own initial weights, so all its outputs have `letters` tokens."""
 
-    def __init__(self, settings: TransformerSettings, source: int, target: int, letters: int) -> None:
+    def __init__(
+        self, settings: TransformerSettings, source: int, target: int, letters: int
+    ) -> None:
         super().__init__(settings, source, target)
         self.letters = letters
         self.eval()
@@ -129,7 +134,9 @@ class Loop(TorchTransformer):
 class CTranslate2:
     """CTranslate2 (MIT licence) on a folder that `save` wrote, in float32 or int8."""
 
-    def __init__(self, folder: Path, forced: int | None, beam: int, *, compute: str, threads: int) -> None:
+    def __init__(
+        self, folder: Path, forced: int | None, beam: int, *, compute: str, threads: int
+    ) -> None:
         import ctranslate2
 
         options = {"compute_type": compute, "inter_threads": 1, "intra_threads": threads}
@@ -164,16 +171,25 @@ def to_marian(model: Transformer) -> nn.Module:
     pairs: list[tuple[nn.Module, nn.Module]] = []
     for theirs, ours in zip(marian.model.encoder.layers, model.encoder, strict=True):
         pairs += [*_attention(theirs.self_attn, ours.self_attention), *_feed(theirs, ours)]
-        pairs += [(theirs.self_attn_layer_norm, ours.residual1.norm), (theirs.final_layer_norm, ours.residual2.norm)]
+        pairs += [
+            (theirs.self_attn_layer_norm, ours.residual1.norm),
+            (theirs.final_layer_norm, ours.residual2.norm),
+        ]
     for theirs, ours in zip(marian.model.decoder.layers, model.decoder, strict=True):
         pairs += [*_attention(theirs.self_attn, ours.self_attention), *_feed(theirs, ours)]
         pairs += _attention(theirs.encoder_attn, ours.cross_attention)
-        pairs += [(theirs.self_attn_layer_norm, ours.residual1.norm), (theirs.final_layer_norm, ours.residual3.norm)]
+        pairs += [
+            (theirs.self_attn_layer_norm, ours.residual1.norm),
+            (theirs.final_layer_norm, ours.residual3.norm),
+        ]
         pairs += [(theirs.encoder_attn_layer_norm, ours.residual2.norm)]
     for theirs, ours in pairs:
         theirs.load_state_dict(ours.state_dict())
     places = torch.arange(LONGEST)
-    for theirs, ours in ((marian.model.encoder, model.source), (marian.model.decoder, model.target)):
+    for theirs, ours in (
+        (marian.model.encoder, model.source),
+        (marian.model.decoder, model.target),
+    ):
         theirs.embed_positions.weight = nn.Parameter(ours.position(places), requires_grad=False)
     marian.model.encoder.embed_tokens.weight = model.source.table
     marian.model.decoder.embed_tokens.weight = model.target.table
@@ -193,7 +209,8 @@ def _feed(theirs: Any, ours: Any) -> list[tuple[nn.Module, nn.Module]]:
 def save(model: Transformer, folder: Path) -> None:
     """Write the same weights as a folder for CTranslate2, through its own Bart loader.
 
-    Not its MarianMTLoader, which drops the last token and starts from a zero vector, as Marian does."""
+    Not its MarianMTLoader, which drops the last token and starts from a zero vector, as Marian
+    does."""
     from ctranslate2.converters.transformers import BartLoader
 
     marian = to_marian(model)
@@ -204,7 +221,11 @@ def save(model: Transformer, folder: Path) -> None:
         (spec.register_target_vocabulary, model.target),
     ):
         register([str(token) for token in range(len(side.table))])
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = str(UNKNOWN), str(BEGIN), str(END)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (
+        str(UNKNOWN),
+        str(BEGIN),
+        str(END),
+    )
     spec.config.decoder_start_token, spec.config.add_source_eos = str(BEGIN), True
     spec.validate()
     spec.optimize()

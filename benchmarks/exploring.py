@@ -26,7 +26,12 @@ from regard.explore import STATIC
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from browser.conftest import CHROMIUM, FLAGS  # the browser of the tests
 
-WORDS = ["internationalization", "uncharacteristically", "electroencephalogram", "counterrevolutionary"]  # 20 letters
+WORDS = [
+    "internationalization",
+    "uncharacteristically",
+    "electroencephalogram",
+    "counterrevolutionary",
+]  # 20 letters
 LONG = ("internationalization" * 13)[:255]
 PHONES = " ".join(["T", "AH", "N"] * 13)
 
@@ -49,14 +54,22 @@ def measure_traces(address: str, model: str, name: str) -> list[Check]:
     """Traces of new sources over HTTP: the prediction and every number."""
     checks = []
     request(address, "/api/trace", {"model": model, "source": "attention"})
-    times = [seconds(lambda w=w: request(address, "/api/trace", {"model": model, "source": w})) for w in WORDS]
+    times = [
+        seconds(lambda w=w: request(address, "/api/trace", {"model": model, "source": w}))
+        for w in WORDS
+    ]
     pipeline = regard.load(name, device="cpu", long="allow")
     pipeline(WORDS[0])
     alone = statistics.median(seconds(lambda w=w: pipeline(w)) for w in WORDS)
     took = statistics.median(times)
     checks.append(Check(f"{name}: trace of 20 tokens, s", took, alone, 0.3, took < 0.3))
-    long = [{"model": model, "source": LONG, "target": f"{PHONES} {extra}"} for extra in ("AH", "N", "T")]
-    took = statistics.median(seconds(lambda body=body: request(address, "/api/trace", body)) for body in long)
+    long = [
+        {"model": model, "source": LONG, "target": f"{PHONES} {extra}"}
+        for extra in ("AH", "N", "T")
+    ]
+    took = statistics.median(
+        seconds(lambda body=body: request(address, "/api/trace", body)) for body in long
+    )
     alone = seconds(lambda: pipeline.score(LONG, PHONES))
     checks.append(Check(f"{name}: trace of 256 tokens, s", took, alone, 5.0, took < 5))
     return checks
@@ -67,12 +80,22 @@ def measure_views(page: Page, address: str, model: str) -> list[Check]:
     first = []
     for _ in range(5):
         page.goto("about:blank")
-        first.append(seconds(lambda: (page.goto(f"{address}/#/start"), page.locator("main h1").first.wait_for())))
+        first.append(
+            seconds(
+                lambda: (page.goto(f"{address}/#/start"), page.locator("main h1").first.wait_for())
+            )
+        )
     empty = statistics.median(seconds(lambda: request(address, "/healthz")) for _ in range(9))
     took = statistics.median(first)
     checks = [Check("first view, s", took, empty, 1.0, took < 1)]
     lab = f"{address}/#/attention?m={model}&s=attention&a=dec.1.cross"
-    took = seconds(lambda: (page.goto("about:blank"), page.goto(lab), page.locator("[data-heatmap]").first.wait_for()))
+    took = seconds(
+        lambda: (
+            page.goto("about:blank"),
+            page.goto(lab),
+            page.locator("[data-heatmap]").first.wait_for(),
+        )
+    )
     checks.append(Check("attention lab opened by a link, s", took, empty, 1.0, took < 1))
     page.wait_for_load_state("networkidle")
     took = statistics.median(click_time(page, at) for at in range(15))
@@ -94,23 +117,27 @@ CLICK = """async ([at]) => {
   const node = document.querySelector("[data-heatmap$=weights], [data-heatmap]");
   const {left, top, cellWidth, cellHeight, rows, cols} = node.dataset;
   const box = node.querySelector("canvas").getBoundingClientRect();
-  const x = box.left + +left + (at % +cols + 0.5) * +cellWidth, y = box.top + +top + (at % +rows + 0.5) * +cellHeight;
+  const x = box.left + +left + (at % +cols + 0.5) * +cellWidth;
+  const y = box.top + +top + (at % +rows + 0.5) * +cellHeight;
   const before = document.querySelector("[data-drawer] .name")?.textContent;
   const start = performance.now();
-  node.querySelector("canvas").dispatchEvent(new MouseEvent("click", {clientX: x, clientY: y, bubbles: true}));
+  const click = new MouseEvent("click", {clientX: x, clientY: y, bubbles: true});
+  node.querySelector("canvas").dispatchEvent(click);
   return await new Promise((done) => {
-    const look = () => {
+    const check = () => {
       const now = document.querySelector("[data-drawer] .name")?.textContent;
       const busy = document.querySelector("[data-drawer]")?.getAttribute("aria-busy") === "true";
-      if (now && now !== before && !busy) done(performance.now() - start); else requestAnimationFrame(look);
+      if (now && now !== before && !busy) done(performance.now() - start);
+      else requestAnimationFrame(check);
     };
-    requestAnimationFrame(look);
+    requestAnimationFrame(check);
   });
 }"""
 
 
 def click_time(page: Page, at: int) -> float:
-    """Milliseconds from a click on a cell to its arithmetic in the drawer, by the browser's clock."""
+    """Milliseconds from a click on a cell to its arithmetic in the drawer, by the browser's
+    clock."""
     page.locator("[data-heatmap]").first.scroll_into_view_if_needed()
     return float(page.evaluate(CLICK, [at]))
 
@@ -125,7 +152,9 @@ def main() -> None:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout
-        address = next(word for word in server.stdout.readline().split() if word.startswith("http")).rstrip("/")
+        address = next(
+            word for word in server.stdout.readline().split() if word.startswith("http")
+        ).rstrip("/")
         request(address, "/healthz")
         took = time.perf_counter() - start
         checks.append(Check("command → alive, s", took, None, 2.0, took < 2))
@@ -134,7 +163,9 @@ def main() -> None:
             checks += measure_traces(address, id, name)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            checks += measure_views(browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"])
+            checks += measure_views(
+                browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"]
+            )
             browser.close()
     finally:
         server.send_signal(signal.SIGINT)

@@ -1,12 +1,12 @@
 """Decoding on a GPU: tokens/s of Regard and HF `generate`, and outputs compared with a CPU.
 
-    python benchmarks/gpu_decoding.py              # 1, 8, 64 and 512 concurrent sentences: 2 minutes
+    python benchmarks/gpu_decoding.py  # 1, 8, 64 and 512 concurrent sentences: 2 minutes
     python benchmarks/gpu_decoding.py --profile    # profile of a step
-
-A base Transformer with random weights (512 wide, 6 + 6 layers, 8 heads, ffn_width 2048, vocabulary
-32,000), from 30 tokens to 30 and an end token, which does not count. HF is MarianMTModel with its
-cache, in the faster of float32 and bfloat16. In float32 both must give the same outputs. The included
-model `spelling` then decodes 5,000 unseen words, on the GPU in float32 and bfloat16 and on the CPU.
+ A base Transformer with random weights (512 wide, 6 + 6 layers, 8 heads, ffn_width 2048,
+vocabulary 32,000), from 30 tokens to 30 and an end token, which does not count. HF is
+MarianMTModel with its cache, in the faster of float32 and bfloat16. In float32 both must give the
+same outputs. The included model `spelling` then decodes 5,000 unseen words, on the GPU in float32
+and bfloat16 and on the CPU.
 
 The ceilings are Regard's, for a step: the bytes it must read (decoder weights and KV cache) at the
 rate of a large copy, and its multiply-adds at the rate of a large matrix product.
@@ -32,8 +32,16 @@ from regard.train import cmudict as demo
 
 DEVICE = "cuda"
 WORDS, LETTERS, VOCABULARY = 5_000, 30, 32_000
-BASE = {**PRESETS["transformer"]["base"], "tie_embeddings": "none"}  # tied random embeddings repeat the first token
-SAME = {"position": "sinusoidal", "norm_order": "post", "activation": "relu", "dropout": 0.0}  # as in Marian
+BASE = {
+    **PRESETS["transformer"]["base"],
+    "tie_embeddings": "none",
+}  # tied random embeddings repeat the first token
+SAME = {
+    "position": "sinusoidal",
+    "norm_order": "post",
+    "activation": "relu",
+    "dropout": 0.0,
+}  # as in Marian
 CONCURRENT, BEAMS = (1, 8, 64, 512), (1, 5)
 TIMES = 10  # target over HF for 64 sentences in bfloat16; in float32, 1
 KINDS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -43,7 +51,9 @@ class Generated(Generate):
     """HF on the GPU, for any beam."""
 
     def __init__(self, model: RegardTransformer) -> None:
-        super().__init__(deepcopy(model), LETTERS, 1)  # it shares its embeddings with the given model
+        super().__init__(
+            deepcopy(model), LETTERS, 1
+        )  # it shares its embeddings with the given model
 
     def to(self, kind: torch.dtype) -> "Generated":
         """A copy in another precision."""
@@ -53,7 +63,11 @@ class Generated(Generate):
 
     def with_beam(self, beam: int) -> "Generated":
         """Set the beam size."""
-        self.options = {**self.options, "num_beams": beam, "length_penalty": 0.0 if beam > 1 else 1.0}
+        self.options = {
+            **self.options,
+            "num_beams": beam,
+            "length_penalty": 0.0 if beam > 1 else 1.0,
+        }
         self.options["logits_processor"] = [self._ending]
         return self
 
@@ -106,16 +120,21 @@ class Row:
     arithmetic: float
 
     def __str__(self) -> str:
-        case = f"{self.concurrent:>3} × {'greedy' if self.beam == 1 else f'beam {self.beam}'}, {self.kind}"
+        search = "greedy" if self.beam == 1 else f"beam {self.beam}"
+        case = f"{self.concurrent:>3} × {search}, {self.kind}"
         limit = min(self.bandwidth, self.arithmetic)
         return (
-            f"{case:24} {self.ours:>12,.0f} {self.theirs:>12,.0f} {self.ours / self.theirs:>8.1f} × "
+            f"{case:24} {self.ours:>12,.0f} {self.theirs:>12,.0f} "
+            f"{self.ours / self.theirs:>8.1f} × "
             f"{self.bandwidth:>14,.0f} {self.arithmetic:>14,.0f} {self.ours / limit:>8.1%}"
         )
 
 
-def ceilings(concurrent: int, beam: int, kind: str, rates: dict[str, float], moved: float) -> tuple[float, float]:
-    """Tokens/s if a step only read memory, and if it only multiplied; the encoder does not count."""
+def ceilings(
+    concurrent: int, beam: int, kind: str, rates: dict[str, float], moved: float
+) -> tuple[float, float]:
+    """Tokens/s if a step only read memory, and if it only multiplied; the encoder does not
+    count."""
     width, hidden = BASE["width"], BASE["ffn_width"]
     depth, size = BASE["decoder_layers"], KINDS[kind].itemsize
     weights = depth * (6 * width**2 + 2 * width * hidden) + width * VOCABULARY
@@ -151,7 +170,10 @@ def check_outputs(sides: Sides, beam: int) -> None:
     outputs = [side.answers(side.run(side.given(batch))) for side in both]
     assert {len(ids) for some in outputs for ids in some} == {LETTERS}, "lengths differ"
     equal = statistics.mean(a == b for a, b in zip(*outputs, strict=True))
-    print(f"beam {beam}: HF gives the same output for {equal:.0%} of 64 sources in float32", flush=True)
+    print(
+        f"beam {beam}: HF gives the same output for {equal:.0%} of 64 sources in float32",
+        flush=True,
+    )
     if equal < 0.9:
         raise SystemExit("outputs differ with the same weights; nothing was timed")
 
@@ -160,23 +182,37 @@ def rows(sides: Sides, quick: bool) -> list[Row]:
     """Measure and print all rows."""
     rates, moved = {name: matmul_rate(kind) for name, kind in KINDS.items()}, copy_rate()
     shown = ", ".join(f"{name} {rate / 1e12:.0f} TFLOP/s" for name, rate in rates.items())
-    head = f"{'regard':>12} {'HF generate':>12} {'':>10} {'bandwidth':>14} {'arithmetic':>14} {'of limit':>8}"
+    head = f"{'regard':>12} {'HF generate':>12} {'':>10} {'bandwidth':>14} {'arithmetic':>14} "
+    head += f"{'of limit':>8}"
     print(f"copies {moved / 1e12:.2f} TB/s, {shown}\n\n{'tokens/s':24} {head}", flush=True)
     found = []
     for beam in BEAMS:
         for concurrent in (64,) if quick else CONCURRENT:
             batch = sources(concurrent)
-            best = max(speed(side.with_beam(beam), batch, repeats=3) for side in sides["HF"].values())
+            best = max(
+                speed(side.with_beam(beam), batch, repeats=3) for side in sides["HF"].values()
+            )
             for name, side in sides["regard"].items():
                 mine = speed(side.with_beam(beam), batch, repeats=7)
-                found.append(Row(concurrent, beam, name, mine, best, *ceilings(concurrent, beam, name, rates, moved)))
+                found.append(
+                    Row(
+                        concurrent,
+                        beam,
+                        name,
+                        mine,
+                        best,
+                        *ceilings(concurrent, beam, name, rates, moved),
+                    )
+                )
                 print(found[-1], flush=True)
     return found
 
 
 def words() -> list[str]:
     """Words that the included model has not seen."""
-    return list(dict.fromkeys(word for word, _ in demo.dictionary() if demo.part(word) == "test"))[:WORDS]
+    return list(dict.fromkeys(word for word, _ in demo.dictionary() if demo.part(word) == "test"))[
+        :WORDS
+    ]
 
 
 def count_differences() -> dict[str, int]:
@@ -190,7 +226,10 @@ def count_differences() -> dict[str, int]:
         for name, gpu in gpus.items():
             outputs = [answer.text for answer in gpu.many(batch, gpu.search(beam=beam))]
             found[f"beam {beam}, {name}"] = sum(a != b for a, b in zip(outputs, right, strict=True))
-            print(f"beam {beam}, {name}: {found[f'beam {beam}, {name}']} of {len(batch):,} words differ", flush=True)
+            print(
+                f"beam {beam}, {name}: {found[f'beam {beam}, {name}']} of {len(batch):,} differ",
+                flush=True,
+            )
     return found
 
 
@@ -203,8 +242,15 @@ def profile(model: RegardTransformer) -> None:
             side.run(batch)
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
                 side.run(batch)
-            print(f"\nbeam {beam}, {name}: 64 sources, {64e3 * LETTERS / speed(side, batch, repeats=5):.2f} ms")
-            print(seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=14, max_name_column_width=70))
+            print(
+                f"\nbeam {beam}, {name}: 64 sources, "
+                f"{64e3 * LETTERS / speed(side, batch, repeats=5):.2f} ms"
+            )
+            print(
+                seen.key_averages().table(
+                    sort_by="self_cuda_time_total", row_limit=14, max_name_column_width=70
+                )
+            )
 
 
 def checks(found: list[Row], differ: dict[str, int]) -> list[Check]:
@@ -218,13 +264,17 @@ def checks(found: list[Row], differ: dict[str, int]) -> list[Check]:
         made.append(Check(f"{case}: over HF", ratio, limit / row.theirs, target, ratio >= target))
     for name, count in differ.items():
         target = 0 if "float32" in name else None  # half precision is only counted
-        made.append(Check(f"words unlike the CPU's, {name}", count, 0, target, target is None or count == 0))
+        made.append(
+            Check(f"words unlike the CPU's, {name}", count, 0, target, target is None or count == 0)
+        )
     return made
 
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--profile", action="store_true", help="profile a step")
     parser.add_argument("--quick", action="store_true", help="64 sentences only")
     options = parser.parse_args()

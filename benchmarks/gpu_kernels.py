@@ -29,8 +29,8 @@ Run = Callable[[], object]
 
 
 def device_time(run: Run, *, graph: bool = False, count: int = 5, repeats: int = 9) -> float:
-    """Median seconds on the device, over `count` runs at a time to hide the host; a CUDA `graph` hides
-    it completely."""
+    """Median seconds on the device, over `count` runs at a time to hide the host; a CUDA `graph`
+    hides it completely."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
@@ -85,22 +85,31 @@ def short() -> list[Check]:
     runs = {
         "triton": step(lambda: ours(*sequences).values, leaves),
         "triton, distance": step(lambda: learned(*sequences).values, leaves + table),
-        "triton, rotary": step(lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves),
+        "triton, rotary": step(
+            lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves
+        ),
         "varlen": step(lambda: varlen_attn(*leaves, ends, ends, longest, longest), leaves),
-        "sdpa, padded and masked": step(lambda: F.scaled_dot_product_attention(*rows, attn_mask=seen), rows),
+        "sdpa, padded and masked": step(
+            lambda: F.scaled_dot_product_attention(*rows, attn_mask=seen), rows
+        ),
     }
     times = {name: device_time(run, graph=True, count=20) for name, run in runs.items()}
     floor = 11 * leaves[0].numel() * 2 / bandwidth()  # four tensors forward, seven backward
     for name, seconds in times.items():
-        print(f"25 k tokens in 5–60, {name:24} {seconds * 1e3:7.3f} ms   bandwidth limit {floor * 1e3:.3f}")
+        print(
+            f"25 k tokens in 5–60, {name:24} {seconds * 1e3:7.3f} ms   "
+            f"bandwidth limit {floor * 1e3:.3f}"
+        )
     return [
-        Check(f"short: {name} over triton", times[name] / times["triton"], times[name] / floor, target,
-              times[name] / times["triton"] >= target)
+        Check(f"short: {name} over triton", times[name] / times["triton"], times[name] / floor,
+              target, times[name] / times["triton"] >= target)
         for name, target in (("varlen", 5.0), ("sdpa, padded and masked", 4.0))
     ]  # fmt: skip
 
 
-def rates(name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Tensor], share: float) -> list[float]:
+def rates(
+    name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Tensor], share: float
+) -> list[float]:
     """TF/s forward, and of forward and backward."""
 
     @torch.no_grad()
@@ -109,10 +118,12 @@ def rates(name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Ten
 
     once = 4 * BATCH * MANY * LONG * LONG * DIM * share
     speeds = [
-        work / device_time(run, graph=True) / 1e12 for work, run in ((once, alone), (3.5 * once, step(forward, leaves)))
+        work / device_time(run, graph=True) / 1e12
+        for work, run in ((once, alone), (3.5 * once, step(forward, leaves)))
     ]
     print(
-        f"{BATCH} × {LONG}, {MANY} heads of {DIM}, {name:22} {speeds[0]:4.0f} TF/s forward, {speeds[1]:4.0f} with both"
+        f"{BATCH} × {LONG}, {MANY} heads of {DIM}, {name:22} {speeds[0]:4.0f} TF/s forward, "
+        f"{speeds[1]:4.0f} with backward"
     )
     return speeds
 
@@ -122,13 +133,18 @@ def long() -> list[Check]:
     torch.manual_seed(0)
     ceiling = matmul_rate(torch.bfloat16) / 1e12
     leaves, rows = (
-        [random(*shape) for _ in range(3)] for shape in ((BATCH * LONG, MANY, DIM), (BATCH, MANY, LONG, DIM))
+        [random(*shape) for _ in range(3)]
+        for shape in ((BATCH * LONG, MANY, DIM), (BATCH, MANY, LONG, DIM))
     )
     sequences = [Ragged.uniform(leaf, BATCH) for leaf in leaves]
     sequences = [sequences[0].like(leaf) for leaf in leaves]
 
     def made(bias: Any) -> Attention:
-        attention = Attention(SCORES["scaled-dot"](MANY, DIM), bias=bias, backend="triton").cuda().bfloat16()
+        attention = (
+            Attention(SCORES["scaled-dot"](MANY, DIM), bias=bias, backend="triton")
+            .cuda()
+            .bfloat16()
+        )
         for parameter in attention.parameters():
             torch.nn.init.normal_(parameter)
         return attention
@@ -138,15 +154,31 @@ def long() -> list[Check]:
     for name, bias in (("distance", Distance(MANY, DIM)), ("t5", T5(MANY)), ("no bias", None)):
         ours = made(bias)
         results[name] = rates(
-            f"triton, {name}", lambda ours=ours: ours(*sequences).values, [*leaves, *ours.parameters()], 1
+            f"triton, {name}",
+            lambda ours=ours: ours(*sequences).values,
+            [*leaves, *ours.parameters()],
+            1,
         )
     checks = []
     for name in ("distance", "t5"):
         for part, at, target in (("forward", 0, 0.8), ("with backward", 1, 0.7)):
             asked = target * results["flex, no bias"][at]
-            checks.append(Check(f"{name}: TF/s {part}", results[name][at], ceiling, asked, results[name][at] >= asked))
+            checks.append(
+                Check(
+                    f"{name}: TF/s {part}",
+                    results[name][at],
+                    ceiling,
+                    asked,
+                    results[name][at] >= asked,
+                )
+            )
     ours, rotary = made(None), Rotary(DIM)
-    rotated = rates("triton, rotary", lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves, 1)
+    rotated = rates(
+        "triton, rotary",
+        lambda: backend.run(ours, *sequences, everything, 0, rotary).values,
+        leaves,
+        1,
+    )
     for at, part in enumerate(("forward", "with backward")):
         cost = 100 * (results["no bias"][at] / rotated[at] - 1)
         checks.append(Check(f"rotary: % more time {part}", cost, 0, 5, cost <= 5))
@@ -160,17 +192,25 @@ def long() -> list[Check]:
     blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, LONG, LONG, device="cuda")
     peer = rates(
         "flex, ALiBi causal",
-        lambda: flex(*rows, score_mod=lambda s, b, h, i, j: s - slopes[h] * (i - j), block_mask=blocks),
+        lambda: flex(
+            *rows, score_mod=lambda s, b, h, i, j: s - slopes[h] * (i - j), block_mask=blocks
+        ),
         rows,
         0.5,
     )
     alibi = made(Alibi(MANY))
-    speeds = rates("triton, ALiBi causal", lambda: alibi(*sequences, mask=causal).values, leaves, 0.5)
+    speeds = rates(
+        "triton, ALiBi causal", lambda: alibi(*sequences, mask=causal).values, leaves, 0.5
+    )
     asked = 0.9 * library[0]
-    checks.append(Check("alibi, causal: TF/s forward", speeds[0], ceiling, asked, speeds[0] >= asked))
+    checks.append(
+        Check("alibi, causal: TF/s forward", speeds[0], ceiling, asked, speeds[0] >= asked)
+    )
     for at, part in enumerate(("forward", "with backward")):
         ratio = speeds[at] / peer[at]
-        checks.append(Check(f"alibi, causal: over flex, {part}", ratio, ceiling / peer[at], 1, ratio >= 1))
+        checks.append(
+            Check(f"alibi, causal: over flex, {part}", ratio, ceiling / peer[at], 1, ratio >= 1)
+        )
     return checks
 
 
@@ -207,18 +247,28 @@ def additive() -> list[Check]:
     wanted = [*leaves, ours.score.v]
     run = step(lambda: ours(*leaves), wanted)
     twice = [random(1, 1, 2 * LONG, dim) for _ in range(3)]
-    peak, further = (megabytes(one) for one in (run, step(lambda: ours(*twice), [*twice, ours.score.v])))
+    peak, further = (
+        megabytes(one) for one in (run, step(lambda: ours(*twice), [*twice, ours.score.v]))
+    )
     with torch.no_grad():
         forward = device_time(lambda: ours(*leaves), graph=True)
     both = device_time(run)
 
     @torch.compile
-    def library(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-        return torch.softmax((direction * torch.tanh(q[..., :, None, :] + k[..., None, :, :])).sum(-1), -1) @ v
+    def library(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, direction: torch.Tensor
+    ) -> torch.Tensor:
+        return (
+            torch.softmax(
+                (direction * torch.tanh(q[..., :, None, :] + k[..., None, :, :])).sum(-1), -1
+            )
+            @ v
+        )
 
     compiled = device_time(step(lambda: library(*leaves, ours.score.v[0]), wanted), repeats=5)
     rate = LONG * LONG * dim / forward / 1e12
-    print(f"additive 4096² × {dim}: forward {forward * 1e3:.2f} ms = {rate:.2f} T tanh/s of {ceiling:.2f}; with "
+    print(f"additive 4096² × {dim}: forward {forward * 1e3:.2f} ms = {rate:.2f} T tanh/s "
+          f"of {ceiling:.2f}; with "
           f"backward {both * 1e3:.2f} ms, compiled PyTorch {compiled * 1e3:.2f} ms; {peak:.0f} MB, "
           f"of 8192² {further:.0f}")  # fmt: skip
     ratio = compiled / both
@@ -228,7 +278,13 @@ def additive() -> list[Check]:
         Check("additive: T tanh/s forward", rate, ceiling, 0.6 * ceiling, rate >= 0.6 * ceiling),
         Check("additive: compiled PyTorch over triton, with backward", ratio, limit, 4, ratio >= 4),
         Check("additive: MB", peak, least, 200, peak < 200),
-        Check("additive: MB of twice the length over MB", further / peak, 1, 2.2, further / peak <= 2.2),
+        Check(
+            "additive: MB of twice the length over MB",
+            further / peak,
+            1,
+            2.2,
+            further / peak <= 2.2,
+        ),
     ]
 
 

@@ -3,11 +3,10 @@
     python benchmarks/gpu_sanitizer.py                      # memcheck on the kernel tests: minutes
     python benchmarks/gpu_sanitizer.py --tool racecheck     # races in shared memory
     python benchmarks/gpu_sanitizer.py --parallel 4         # parallel processes per part
-
-The tests in tests/gpu compare each kernel with float64 at odd sizes, with empty sequences and masked
-rows. Kernels called one by one get memory directly from the driver; otherwise the memory beyond an
-array belongs to another array of torch's pool, and no error is found. CUDA graphs need that pool. The
-control reads past an array on purpose: a check that misses it is useless.
+ The tests in tests/gpu compare each kernel with float64 at odd sizes, with empty sequences and
+masked rows. Kernels called one by one get memory directly from the driver; otherwise the memory
+beyond an array belongs to another array of torch's pool, and no error is found. CUDA graphs need
+that pool. The control reads past an array on purpose: a check that misses it is useless.
 """
 
 import argparse
@@ -43,20 +42,44 @@ PARTS = {  # name: test file, selected tests, whether torch keeps its memory poo
     "attention": ("test_triton.py", "not recorded and not little_memory", False),
     "training": ("test_training.py", "test", False),
     "decoding": ("test_decoding.py", "test", False),
-    "whole steps": ("test_recorded.py", "long_sequences", True),  # captures of training fail under it: docs/log.md
-    "continuous batching": ("test_flights.py", "company or weights_are_seen or (flights_find and greedy)", True),
+    "whole steps": (
+        "test_recorded.py",
+        "long_sequences",
+        True,
+    ),  # captures of training fail under it: docs/log.md
+    "continuous batching": (
+        "test_flights.py",
+        "company or weights_are_seen or (flights_find and greedy)",
+        True,
+    ),
 }
 # The project's own pytest options are left out: type checks only take time here.
-PYTEST = "-m pytest -q --tb=line -p no:cacheprovider -o addopts=--import-mode=importlib -o filterwarnings="
+PYTEST = (
+    "-m pytest -q --tb=line -p no:cacheprovider -o addopts=--import-mode=importlib "
+    "-o filterwarnings="
+)
 
 
 def run_sanitizer(command: Sequence[str], tool: str, *, pool: bool) -> tuple[int, str]:
     """Exit code and output of a command under the sanitizer."""
-    sanitizer = ["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--report-api-errors", "no"]
+    sanitizer = [
+        "compute-sanitizer",
+        "--tool",
+        tool,
+        "--target-processes",
+        "all",
+        "--report-api-errors",
+        "no",
+    ]
     sanitizer += ["--padding", str(PADDING)] if tool == "memcheck" and not pool else []
     environment = {**os.environ, **({} if pool else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})}
     done = subprocess.run(
-        [*sanitizer, sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [*sanitizer, sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -76,7 +99,10 @@ def part(name: str, options: argparse.Namespace) -> list[Check]:
     )
     found, passed = errors(output), sum(map(int, re.findall(r"(\d+) passed", output)))
     print(
-        f"{name}: {found} errors, {passed} tests passed", output[-3000:] if found or code else "", sep="\n", flush=True
+        f"{name}: {found} errors, {passed} tests passed",
+        output[-3000:] if found or code else "",
+        sep="\n",
+        flush=True,
     )
     return [
         Check(f"{name}: errors", found, None, 0, found == 0),
@@ -95,16 +121,29 @@ def control() -> Check:
 
 def main() -> None:
     """Run all parts in parallel and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tool", choices=["memcheck", "racecheck"], default="memcheck")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=list(PARTS),
+        metavar="PART",
+        help=", ".join(PARTS),
+    )
     parser.add_argument("--parallel", type=int, default=1, help="processes per part (pytest-xdist)")
     options = parser.parse_args()
     if shutil.which("compute-sanitizer") is None:
         parser.error("compute-sanitizer is not installed; it is part of the CUDA toolkit")
     made = [control()] if options.tool == "memcheck" else []
     with ThreadPoolExecutor(len(PARTS)) as pool:
-        made += [check for found in pool.map(lambda name: part(name, options), options.parts) for check in found]
+        made += [
+            check
+            for found in pool.map(lambda name: part(name, options), options.parts)
+            for check in found
+        ]
     report("gpu_sanitizer" if options.tool == "memcheck" else f"gpu_sanitizer-{options.tool}", made)
 
 

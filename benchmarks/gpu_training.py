@@ -2,12 +2,11 @@
 
     python benchmarks/gpu_training.py            # on a GPU, some minutes
     python benchmarks/gpu_training.py --tiny     # a short trial on a CPU
-
-512 wide, 6+6 layers, 8 heads, ffn_width 2048, two vocabularies of 32,000; synthetic sentences of 5 to
-60 tokens, 28 on average, 25 k on each side per step; bfloat16, dropout 0.1, AdamW. Padding does not
-count as tokens. Regard reads its batches from disk within the step; Marian's are sorted, prepared and
-on the device before timing starts. The losses of fused training with CUDA graphs are compared with
-those of the reference implementation.
+ 512 wide, 6+6 layers, 8 heads, ffn_width 2048, two vocabularies of 32,000; synthetic sentences of
+5 to 60 tokens, 28 on average, 25 k on each side per step; bfloat16, dropout 0.1, AdamW. Padding
+does not count as tokens. Regard reads its batches from disk within the step; Marian's are sorted,
+prepared and on the device before timing starts. The losses of fused training with CUDA graphs are
+compared with those of the reference implementation.
 """
 
 import argparse
@@ -69,7 +68,11 @@ def make_task(folder: Path, count: int, vocabulary: int) -> Task:
 def training(precision: str, *, capture: bool = True) -> TrainSettings:
     """The training settings of Regard."""
     return TrainSettings(
-        optimizer="adamw", label_smoothing=SMOOTHING, clip_norm=CLIP, precision=precision, cuda_graphs=capture
+        optimizer="adamw",
+        label_smoothing=SMOOTHING,
+        clip_norm=CLIP,
+        precision=precision,
+        cuda_graphs=capture,
     )
 
 
@@ -78,7 +81,14 @@ def regard_speed(
 ) -> tuple[Speed, Captures]:
     """Regard's speed and captures; `onwards` also counts the captures of a whole epoch."""
     free_memory()
-    run = trainer(task.pairs, _sizes(task), settings, training(options.precision), options.batch_tokens, options.device)
+    run = trainer(
+        task.pairs,
+        _sizes(task),
+        settings,
+        training(options.precision),
+        options.batch_tokens,
+        options.device,
+    )
     return timed_training(run, windows=options.windows, count=options.steps, onwards=onwards)
 
 
@@ -92,17 +102,25 @@ def peer_speed(task: Task, settings: TransformerSettings, options: argparse.Name
     torch.manual_seed(1)
     peer = Marian(settings, *_sizes(task)).to(options.device)
     few = max(2, options.steps // 4)
-    tables = padded_batches(task.pairs, options.batch_tokens, count=few)  # all seen in the warm-up, as Regard's
+    tables = padded_batches(
+        task.pairs, options.batch_tokens, count=few
+    )  # all seen in the warm-up, as Regard's
     wasted = statistics.mean(table.wasted for table in tables)
     print(f"Marian's batches are sorted: {wasted:.1%} padding; Regard's have none")
     on_device = cycle([to_device(table, options.device) for table in tables])
-    step = training_step(peer, on_device, label_smoothing=SMOOTHING, clip=CLIP, half=options.precision == "bfloat16")
+    step = training_step(
+        peer, on_device, label_smoothing=SMOOTHING, clip=CLIP, half=options.precision == "bfloat16"
+    )
     return speed(step, warm=few, windows=options.windows, count=few)
 
 
 def to_device(table: PaddedBatch, device: torch.device) -> PaddedBatch:
     """Move a batch to a device."""
-    parts = {name: value.to(device) for name, value in vars(table).items() if isinstance(value, torch.Tensor)}
+    parts = {
+        name: value.to(device)
+        for name, value in vars(table).items()
+        if isinstance(value, torch.Tensor)
+    }
     return replace(table, **parts)
 
 
@@ -136,7 +154,11 @@ def against(
 
 
 def positions(
-    task: Task, settings: TransformerSettings, options: argparse.Namespace, limit: float, plain: Speed
+    task: Task,
+    settings: TransformerSettings,
+    options: argparse.Namespace,
+    limit: float,
+    plain: Speed,
 ) -> list[Check]:
     """The speed of each position encoding as a share of sinusoidal, measured before."""
     print(f"\n{'position':14} {'tokens/s':>12} {'steps/s':>8} {'of ceiling':>10} {'GB':>6}")
@@ -146,7 +168,9 @@ def positions(
             if name == "sinusoidal":
                 found, rest = plain, "as above"
             else:
-                found, recorded = regard_speed(task, settings.model_copy(update={"position": name}), options)
+                found, recorded = regard_speed(
+                    task, settings.model_copy(update={"position": name}), options
+                )
                 rest = str(recorded)
         except Exception:  # one failure must not lose the other results
             traceback.print_exc()
@@ -157,8 +181,11 @@ def positions(
     return checks
 
 
-def curves(task: Task, settings: TransformerSettings, options: argparse.Namespace, precision: str) -> Check:
-    """The losses of fused training with CUDA graphs, and of the reference, eager without fused kernels."""
+def curves(
+    task: Task, settings: TransformerSettings, options: argparse.Namespace, precision: str
+) -> Check:
+    """The losses of fused training with CUDA graphs, and of the reference, eager without fused
+    kernels."""
     settings = settings.model_copy(update={"dropout": 0.0})
     found = []
     for backend, capture in (("auto", True), ("reference", False)):
@@ -171,7 +198,9 @@ def curves(task: Task, settings: TransformerSettings, options: argparse.Namespac
     gaps = [abs(a - b) / abs(b) for a, b in zip(fused, reference, strict=True)]
     print(f"\nloss, {precision}: {'step':>6} {'fused':>10} {'reference':>10}")
     for step in sorted({*range(0, len(gaps), max(1, len(gaps) // 6)), len(gaps) - 1}):
-        print(f"{'':{len(precision) + 7}}{step + 1:>6} {fused[step]:>10.5f} {reference[step]:>10.5f}")
+        print(
+            f"{'':{len(precision) + 7}}{step + 1:>6} {fused[step]:>10.5f} {reference[step]:>10.5f}"
+        )
     name = f"{precision}: loss, largest difference in {len(gaps)} steps, relative"
     good = max(gaps) <= 0.01 and all(map(math.isfinite, fused))
     return Check(name, max(gaps), 0.0, 0.01, good)
@@ -179,19 +208,33 @@ def curves(task: Task, settings: TransformerSettings, options: argparse.Namespac
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="training a base model on a GPU, compared with HF Marian")
-    parser.add_argument("--tiny", action="store_true", help="a small model and few steps on a CPU, as a trial")
+    parser = argparse.ArgumentParser(
+        description="training a base model on a GPU, compared with HF Marian"
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="a small model and few steps on a CPU, as a trial"
+    )
     parser.add_argument("--steps", type=int, default=100, help="steps per window")
     parser.add_argument("--windows", type=int, default=3, help="windows; the median counts")
     parser.add_argument("--curve", type=int, default=60, help="steps whose losses are compared")
-    parser.add_argument("--precisions", nargs="*", default=["bfloat16"], help="precisions of the compared losses")
-    parser.add_argument("--parts", nargs="*", default=["positions", "curves"], help="what to measure besides speed")
+    parser.add_argument(
+        "--precisions", nargs="*", default=["bfloat16"], help="precisions of the compared losses"
+    )
+    parser.add_argument(
+        "--parts", nargs="*", default=["positions", "curves"], help="what to measure besides speed"
+    )
     options = parser.parse_args()
     if not options.tiny and not torch.cuda.is_available():
-        sys.exit("this benchmark needs a GPU, and torch finds none; --tiny is a short trial on a CPU")
+        sys.exit(
+            "this benchmark needs a GPU, and torch finds none; --tiny is a short trial on a CPU"
+        )
     options.device, options.precision = (torch.device("cuda"), "bfloat16")
     if options.tiny:  # most CPUs have no bfloat16
-        options.device, options.precision, options.precisions = torch.device("cpu"), "float32", ["float32"]
+        options.device, options.precision, options.precisions = (
+            torch.device("cpu"),
+            "float32",
+            ["float32"],
+        )
         options.steps, options.windows, options.curve = 2, 2, 4
     return options
 
@@ -206,17 +249,24 @@ def main() -> None:
     print(f"{machine()}: matrix products {rate / 1e12:.3g} TF/s")
     with tempfile.TemporaryDirectory() as folder:
         task = make_task(Path(folder) / "ids", pairs, vocabulary)
-        source, target = (x.mean() + 1 for x in (task.pairs.source_lengths, task.pairs.target_lengths))
+        source, target = (
+            x.mean() + 1 for x in (task.pairs.source_lengths, task.pairs.target_lengths)
+        )
         options.batch_tokens = round(
             tokens * (source + target - 2) / (source + target)
         )  # batch_tokens excludes begin and end tokens
-        print(f"{len(task.pairs):,} pairs of {source:.1f} and {target:.1f} tokens, {tokens:,} per step")
+        print(
+            f"{len(task.pairs):,} pairs of {source:.1f} and {target:.1f} tokens, "
+            f"{tokens:,} per step"
+        )
         limit = ceiling(task, settings, rate)
         plain, checks = against(task, settings, options, limit)
         if "positions" in options.parts:
             checks += positions(task, settings, options, limit, plain)
         if "curves" in options.parts:
-            checks += [curves(task, settings, options, precision) for precision in options.precisions]
+            checks += [
+                curves(task, settings, options, precision) for precision in options.precisions
+            ]
     report("gpu_training", checks)
 
 

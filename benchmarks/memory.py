@@ -1,11 +1,10 @@
 """Memory of training: long pairs under a fixed bound, and a corpus of gigabytes.
 
     python benchmarks/memory.py                  # 200,000 pairs of 1–400 tokens; then 0.1 GB
-    python benchmarks/memory.py --gigabytes 2    # a larger second part; its files are deleted afterwards
-
-Every training is a separate process that prepares, trains and then reads batches of several epochs,
-with the same calls as `regard train`. Its own peak is reported by the kernel (VmHWM); the peak of all
-its processes is sampled.
+    python benchmarks/memory.py --gigabytes 2    # a larger corpus, deleted afterwards
+ Every training is a separate process that prepares, trains and then reads batches of several
+epochs, with the same calls as `regard train`. Its own peak is reported by the kernel (VmHWM); the
+peak of all its processes is sampled.
 """
 
 import argparse
@@ -55,19 +54,33 @@ def sentences(path: Path, size: float, seed: int = 1) -> None:
             written += file.write(f"{left}\t{right}\n")
 
 
-def measure_in_process(corpus: Path, kind: str, options: argparse.Namespace, *, show: bool = False) -> dict[str, Any]:
+def measure_in_process(
+    corpus: Path, kind: str, options: argparse.Namespace, *, show: bool = False
+) -> dict[str, Any]:
     """Train on a corpus in a separate process: its peaks in megabytes, pairs and seconds."""
     out = corpus.with_suffix(".run")
-    command = [sys.executable, __file__, "--measure", str(corpus), "--kind", kind, "--steps", str(options.steps)]
+    command = [
+        sys.executable,
+        __file__,
+        "--measure",
+        str(corpus),
+        "--kind",
+        kind,
+        "--steps",
+        str(options.steps),
+    ]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=None if show else subprocess.DEVNULL, check=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=None if show else subprocess.DEVNULL, check=True
+        )
     finally:
         shutil.rmtree(out, ignore_errors=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
-    """Inside that process: prepare and train as `regard train`, then read batches of some epochs."""
+    """Inside that process: prepare and train as `regard train`, then read batches of some
+    epochs."""
     from regard.config import TextSettings, TrainSettings
     from regard.text import Corpus
     from regard.train.run import Job, run
@@ -75,7 +88,11 @@ def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
     out, few = corpus.with_suffix(".run"), corpus.with_suffix(".few")
     with open(corpus, encoding="utf-8") as lines:
         few.write_text("".join(line for line, _ in zip(lines, range(8), strict=False)))
-    text = TextSettings(source_tokenizer=kind, target_tokenizer=kind, vocabulary_size=8000 if kind == "bpe" else None)
+    text = TextSettings(
+        source_tokenizer=kind,
+        target_tokenizer=kind,
+        vocabulary_size=8000 if kind == "bpe" else None,
+    )
     settings = TrainSettings(steps=steps, evaluations=1)
     start = time.perf_counter()
     with MemoryMonitor() as monitor:
@@ -91,7 +108,9 @@ def epochs(out: Path) -> int:
     """Read some batches of several epochs."""
     from regard.text import Batches, TokenizedPairs
 
-    batches = Batches(TokenizedPairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, max_tokens=512)
+    batches = Batches(
+        TokenizedPairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, max_tokens=512
+    )
     tokens = 0
     for epoch in range(1, EPOCHS + 1):
         for step in range(min(BATCHES_READ, batches.steps(epoch))):
@@ -133,7 +152,9 @@ class MemoryMonitor:
 
     def _sample(self) -> None:
         while not self._stopped.wait(self._every):
-            self.peak = max(self.peak, sum(resident(process, "VmRSS") for process in ("self", *_children())))
+            self.peak = max(
+                self.peak, sum(resident(process, "VmRSS") for process in ("self", *_children()))
+            )
 
 
 def _children() -> Iterator[str]:
@@ -162,8 +183,10 @@ def check_long_pairs(folder: Path, options: argparse.Namespace) -> list[Check]:
     found = measure_in_process(corpus, "words", options, show=options.show)
     corpus.unlink()
     print(
-        f"{found['pairs']:,} pairs of 1–{LONG} tokens ({size:,.0f} MB): peak {found['own']:,.0f} MB, with its workers "
-        f"{found['all']:,.0f} MB; {found['trained_seconds']:.0f} s to prepare and take {options.steps} steps",
+        f"{found['pairs']:,} pairs of 1–{LONG} tokens ({size:,.0f} MB): "
+        f"peak {found['own']:,.0f} MB, with its workers "
+        f"{found['all']:,.0f} MB; {found['trained_seconds']:.0f} s to prepare "
+        f"and train {options.steps} steps",
         flush=True,
     )
     floor = found["pairs"] * A_PAIR / 2**20
@@ -186,20 +209,33 @@ def check_large_corpus(folder: Path, options: argparse.Namespace) -> list[Check]
     large.unlink()
     grown = found["own"] - base["own"]
     print(
-        f"{found['pairs']:,} pairs ({options.gigabytes:g} GB): peak {found['own']:,.0f} MB, {base['own']:,.0f} MB on a "
+        f"{found['pairs']:,} pairs ({options.gigabytes:g} GB): peak {found['own']:,.0f} MB, "
+        f"{base['own']:,.0f} MB on a "
         f"small corpus, so {grown:,.0f} MB for the data; with workers {found['all']:,.0f} MB; "
         f"{found['trained_seconds']:.0f} s to prepare and take {options.steps} steps",
         flush=True,
     )
     floor = found["pairs"] * A_PAIR / 2**20
-    return [Check(f"{options.gigabytes:g} GB: MB for the data", grown, floor, DATA_BOUND, grown <= DATA_BOUND)]
+    return [
+        Check(
+            f"{options.gigabytes:g} GB: MB for the data",
+            grown,
+            floor,
+            DATA_BOUND,
+            grown <= DATA_BOUND,
+        )
+    ]
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="peak memory of training, with its lower bound")
-    parser.add_argument("--pairs", type=int, default=200_000, help="pairs of the first corpus; 0 skips it")
-    parser.add_argument("--gigabytes", type=float, default=0.1, help="size of the second corpus; 0 skips it")
+    parser.add_argument(
+        "--pairs", type=int, default=200_000, help="pairs of the first corpus; 0 skips it"
+    )
+    parser.add_argument(
+        "--gigabytes", type=float, default=0.1, help="size of the second corpus; 0 skips it"
+    )
     parser.add_argument("--steps", type=int, default=20, help="training steps on each")
     parser.add_argument("--folder", type=Path, help="folder of the temporary files")
     parser.add_argument("--show", action="store_true", help="show progress")

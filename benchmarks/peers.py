@@ -51,11 +51,16 @@ class TorchTransformer(nn.Module):
         self.transformer = nn.Transformer(
             settings.width,
             settings.heads,
-            custom_encoder=nn.TransformerEncoder(encoder_layer, settings.encoder_layers, enable_nested_tensor=False),
+            custom_encoder=nn.TransformerEncoder(
+                encoder_layer, settings.encoder_layers, enable_nested_tensor=False
+            ),
             custom_decoder=nn.TransformerDecoder(decoder_layer, settings.decoder_layers),
             batch_first=True,
         )
-        self.source, self.target = nn.Embedding(source, settings.width), nn.Embedding(target, settings.width)
+        self.source, self.target = (
+            nn.Embedding(source, settings.width),
+            nn.Embedding(target, settings.width),
+        )
         for table in (self.source, self.target):
             nn.init.normal_(table.weight, std=settings.width**-0.5)
         self.dropout = nn.Dropout(settings.dropout)
@@ -124,14 +129,21 @@ class Marian(nn.Module):
     def forward(self, batch: PaddedBatch) -> Tensor:
         """Logits, padded."""
         seen = None if batch.padding is None else ~batch.padding
-        return self.marian(input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.prefix).logits
+        return self.marian(
+            input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.prefix
+        ).logits
 
 
 PEERS: dict[str, type[nn.Module]] = {"nn.Transformer": TorchTransformer, "HF Marian": Marian}
 
 
 def training_step(
-    model: nn.Module, batches: Iterator[PaddedBatch], *, label_smoothing: float, clip: float, half: bool = False
+    model: nn.Module,
+    batches: Iterator[PaddedBatch],
+    *,
+    label_smoothing: float,
+    clip: float,
+    half: bool = False,
 ) -> Callable[[], int]:
     """A typical training step on the next batch, which returns its tokens; `half`: autocast to
     bfloat16."""
@@ -143,7 +155,10 @@ def training_step(
         with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=half):
             logits = model(batch)
             loss = F.cross_entropy(
-                logits.flatten(0, 1), batch.right.flatten(), label_smoothing=label_smoothing, ignore_index=IGNORED
+                logits.flatten(0, 1),
+                batch.right.flatten(),
+                label_smoothing=label_smoothing,
+                ignore_index=IGNORED,
             )
         for optimizer in made:
             optimizer.zero_grad()
@@ -167,7 +182,12 @@ def padded_batches(
     sources, targets = pairs.source_lengths, pairs.target_lengths
     random = np.random.default_rng(seed)
     row = np.lexsort((targets, sources)) if order == "sorted" else random.permutation(len(pairs))
-    ends = np.flatnonzero(np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // batch_tokens)) + 1
+    ends = (
+        np.flatnonzero(
+            np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // batch_tokens)
+        )
+        + 1
+    )
     groups = np.split(row, ends)
     chosen = random.permutation(len(groups))[:count]
     return [_padded_batch(pairs, groups[place]) for place in chosen]

@@ -1,7 +1,7 @@
 """`regard predict` from a cold start and on a long file: rate, memory, kill and resume.
 
     python benchmarks/predicting.py runs/demo/bundle                 # 200,000 words, killed twice
-    python benchmarks/predicting.py                                  # trains the demo model for 3 minutes first
+    python benchmarks/predicting.py                                  # trains the demo model first
     python benchmarks/predicting.py runs/demo/bundle --lines 5000    # a short run
 
 Every figure is measured on the command itself, in a separate process. Ceilings: importing torch for
@@ -72,12 +72,20 @@ def search_rates(bundle: Path, beam: int) -> list[Check]:
     some, wanted = words(5_000, seed=3), {1: 1_500.0, beam: 700.0}
     rates = {size: in_process_rate(bundle, some, size) for size in wanted}
     return [
-        Check(f"search, beam {size}, words/s", rates[size], None, wanted[size], rates[size] >= wanted[size])
+        Check(
+            f"search, beam {size}, words/s",
+            rates[size],
+            None,
+            wanted[size],
+            rates[size] >= wanted[size],
+        )
         for size in wanted
     ]
 
 
-def monitor(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1) -> Iterator[tuple[float, int, float]]:
+def monitor(
+    process: subprocess.Popen[bytes], progress: Path, every: float = 0.1
+) -> Iterator[tuple[float, int, float]]:
     """While a job runs: the time, the committed lines and its resident megabytes."""
     while process.poll() is None:
         try:
@@ -90,7 +98,8 @@ def monitor(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1
 
 
 def long(bundle: Path, home: Path, count: int, beam: int, kills: int) -> list[Check]:
-    """A long file, uninterrupted and with kills: rate and memory by quarter, lost or doubled lines."""
+    """A long file, uninterrupted and with kills: rate and memory by quarter, lost or doubled
+    lines."""
     data, whole, killed = (home / name for name in ("lines.txt", "whole.txt", "killed.txt"))
     asked = words(count)
     data.write_text("".join(f"{word}\n" for word in asked))
@@ -110,12 +119,20 @@ def long(bundle: Path, home: Path, count: int, beam: int, kills: int) -> list[Ch
     run_with_kills(command, killed, count, kills)
     lines = killed.read_text().splitlines()
     return [
-        Check(f"{count:,} lines, beam {beam}, lines/s", rate, ceiling, 0.9 * ceiling, rate >= 0.9 * ceiling),
+        Check(
+            f"{count:,} lines, beam {beam}, lines/s",
+            rate,
+            ceiling,
+            0.9 * ceiling,
+            rate >= 0.9 * ceiling,
+        ),
         Check("rate of the last quarter / the first", steady, 1.0, STEADY, steady >= STEADY),
         Check("memory of the last quarter / the second", grown, 1.0, GROWTH, grown <= GROWTH),
         Check("peak memory, MB", max(peaks), None, 2_000, max(peaks) <= 2_000),
         Check("lines lost after the kills", count - len(lines), 0, 0, len(lines) >= count),
-        Check("lines doubled after the kills", max(0, len(lines) - count), 0, 0, len(lines) <= count),
+        Check(
+            "lines doubled after the kills", max(0, len(lines) - count), 0, 0, len(lines) <= count
+        ),
         Check(
             "lines that differ from the whole run",
             *count_differences(lines, whole),
@@ -144,12 +161,18 @@ def in_process_rate(bundle: Path, asked: list[str], beam: int, most: int = 20_00
     """Words/s without reading, writing or loading."""
     script = (
         "import sys, time, json, regard\n"
-        f"t = regard.load({str(bundle)!r}); search = t.search(beam={beam}); words = json.load(sys.stdin)\n"
+        f"t = regard.load({str(bundle)!r}); search = t.search(beam={beam})\n"
+        "words = json.load(sys.stdin)\n"
         "list(t.answers(words[:500], search)); start = time.perf_counter()\n"
-        "list(t.answers(words, search, first=8192)); print(len(words) / (time.perf_counter() - start))"
+        "list(t.answers(words, search, first=8192))\n"
+        "print(len(words) / (time.perf_counter() - start))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], input=json.dumps(asked[:most]), capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        input=json.dumps(asked[:most]),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return float(done.stdout)
 
@@ -172,17 +195,25 @@ def run_with_kills(command: list[str], out: Path, count: int, kills: int) -> Non
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundle", type=Path, nargs="?", help="model of the default task (default: train one)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "bundle", type=Path, nargs="?", help="model of the default task (default: train one)"
+    )
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--kills", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=3.0, help="training time if no bundle is given")
+    parser.add_argument(
+        "--minutes", type=float, default=3.0, help="training time if no bundle is given"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home, bundle = Path(folder), options.bundle
         if bundle is None:
-            subprocess.run(regard("demo", "--minutes", options.minutes, "--out", home / "demo"), check=True)
+            subprocess.run(
+                regard("demo", "--minutes", options.minutes, "--out", home / "demo"), check=True
+            )
             bundle = home / "demo/bundle"
         checks = cold(bundle, home, options.beam) + search_rates(bundle, options.beam)
         checks += long(bundle, home, options.lines, options.beam, options.kills)

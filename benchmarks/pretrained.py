@@ -1,8 +1,8 @@
 """The two small pretrained models of the package: measures them, or trains them again.
 
-    python benchmarks/pretrained.py measure                                         # on unseen words
-    python benchmarks/pretrained.py transformer --minutes 3.8 --out runs/spelling   # on a GPU, as the included model
-    python benchmarks/pretrained.py recurrent --minutes 3.8 --dropout 0.2 --out runs/spelling-recurrent
+    python benchmarks/pretrained.py measure    # on unseen words
+    python benchmarks/pretrained.py transformer --minutes 3.8 --out runs/spelling    # on a GPU
+    python benchmarks/pretrained.py recurrent --minutes 3.8 --dropout 0.2 --out runs/recurrent
 
 Both are trained on the default task (English spelling to pronunciation) with the same pairs and
 tokenizers. Copy `--out/bundle` to src/regard/data/models/; its card has the error rates on the test
@@ -47,7 +47,9 @@ def train(options: argparse.Namespace) -> None:
     """Train one model in `options.out`."""
     parts = cmudict.unpack(options.out / "parts")
     size = SIZES[options.family] | {"dropout": options.dropout} | json.loads(options.model)
-    settings = TrainSettings(minutes=options.minutes, seed=options.seed, batch_tokens=options.batch_tokens)
+    settings = TrainSettings(
+        minutes=options.minutes, seed=options.seed, batch_tokens=options.batch_tokens
+    )
     text = TextSettings(source_tokenizer="characters", target_tokenizer="words")
     job = Job(
         Corpus(parts["train"]),
@@ -69,7 +71,12 @@ def evaluate(trained: Bundle, parts: Path) -> dict[str, float]:
     words, device = list(references), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     longest = 2 * max(map(len, words)) + 10
     outputs = decode(
-        trained.model.to(device), trained.source, trained.target, words, max_length=longest, device=device
+        trained.model.to(device),
+        trained.source,
+        trained.target,
+        words,
+        reach={"most": longest},
+        device=device,
     )
     found = metrics.symbols(outputs, [references[word] for word in words], kind=trained.target.kind)
     return {"words": len(words), **{name: round(value, 2) for name, value in found.items()}}
@@ -83,7 +90,10 @@ def measure() -> list[Check]:
             trained = bundle.load(MODELS / name)
             found, stated = evaluate(trained, Path(folder) / "parts"), trained.card["tested"]
             for metric in ("ser", "wer"):  # rounding may change a word
-                label, most = f"{name}: {NAMES[metric]}, % of {found['words']:,} words", stated[metric] + 0.1
+                label, most = (
+                    f"{name}: {NAMES[metric]}, % of {found['words']:,} words",
+                    stated[metric] + 0.1,
+                )
                 made.append(Check(label, found[metric], 0.0, most, found[metric] <= most))
     return made
 
@@ -92,18 +102,30 @@ def update_card(folder: Path) -> dict[str, float]:
     """Evaluate a newly trained model and store the figures in its card."""
     trained = bundle.load(folder / "bundle")
     tested = evaluate(trained, folder / "parts")
-    plain = json.loads(json.dumps(trained.card).replace(f"{folder}/parts/", ""))  # without local paths
-    family = {"transformer": "Transformer", "recurrent": "recurrent, Bahdanau's attention"}[trained.settings.kind]
+    plain = json.loads(
+        json.dumps(trained.card).replace(f"{folder}/parts/", "")
+    )  # without local paths
+    family = {"transformer": "Transformer", "recurrent": "recurrent, Bahdanau's attention"}[
+        trained.settings.kind
+    ]
     on = f"{tested['words']:,} unseen test words"
-    quality = [{"metric": NAMES[name], "value": tested[name], "unit": "%", "on": on} for name in NAMES]
-    facts = {"title": f"English spelling → sound ({family})", "example": "attention", "machine": machine()}
+    quality = [
+        {"metric": NAMES[name], "value": tested[name], "unit": "%", "on": on} for name in NAMES
+    ]
+    facts = {
+        "title": f"English spelling → sound ({family})",
+        "example": "attention",
+        "machine": machine(),
+    }
     whole = plain | facts | {"tested": tested, "quality": quality}
     bundle.save(folder / "bundle", replace(trained, model=trained.model.cpu(), card=whole))
     return tested
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("family", choices=["measure", *SIZES])
     parser.add_argument("--out", type=Path, help="folder of the training run")
     parser.add_argument("--minutes", type=float, default=4.0)

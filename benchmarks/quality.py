@@ -4,11 +4,10 @@
     python benchmarks/quality.py --data DIR cmudict names-ru --auto --parallel 8 --keep
     python benchmarks/quality.py --join A.json B.json --keep     # merges separate runs
     python benchmarks/quality.py --data DIR multi30k-en-de-tok --dev-only --set model.width=192
-
-Trains three seeds of the recipe in configs/, in separate processes (`--parallel` at a time).
+ Trains three seeds of the recipe in configs/, in separate processes (`--parallel` at a time).
 `--auto` adds what `regard train` does without a recipe, `--ensemble` the ensemble of the seeds,
-`--distil` the recipe again on the data and on the outputs of the seeds' models. Choose settings with
-`--set` and `--dev-only`, which never reads a test set. `--data` is a folder with the sets as
+`--distil` the recipe again on the data and on the outputs of the seeds' models. Choose settings
+with `--set` and `--dev-only`, which never reads a test set. `--data` is a folder with the sets as
 distributed; docs/quality.md says where to get them and how they are scored.
 """
 
@@ -45,14 +44,22 @@ def trials(name: str, options: argparse.Namespace, folder: Path) -> list[Trial]:
     }
     labelled = {"recipe": options.distil, "auto": False}
     return [
-        Trial(name, method, seed, out=folder / f"{method}-{seed}", label_sources=labelled[method], **common)
+        Trial(
+            name,
+            method,
+            seed,
+            out=folder / f"{method}-{seed}",
+            label_sources=labelled[method],
+            **common,
+        )
         for method in methods
         for seed in options.seeds
     ]
 
 
 def queue_order(trial: Trial) -> tuple[bool, int]:
-    """Recipes first, set by set; then `auto` by seed, so that an early stop has some of every set."""
+    """Recipes first, set by set; then `auto` by seed, so that an early stop has some of every
+    set."""
     return (False, 0) if trial.method == "recipe" else (True, trial.seed)
 
 
@@ -60,7 +67,11 @@ def ensembles(trained: Sequence[Trial], results: Sequence[Result]) -> list[Resul
     """The figures of each method's ensemble over its seeds, if there are several."""
     found = []
     for method in dict.fromkeys(trial.method for trial in trained):
-        good = {result["seed"]: result for result in results if result["method"] == method and "error" not in result}
+        good = {
+            result["seed"]: result
+            for result in results
+            if result["method"] == method and "error" not in result
+        }
         members = [trial for trial in trained if trial.method == method and trial.seed in good]
         if len(members) < 2:
             continue
@@ -96,7 +107,12 @@ def keep(
     """Write the results of a set as JSON, each with its command."""
     folder.mkdir(parents=True, exist_ok=True)
     checked = [asdict(check) for check in made]
-    document = {"benchmark": f"quality-{name}", **facts, "checks": checked, "results": list(results)}
+    document = {
+        "benchmark": f"quality-{name}",
+        **facts,
+        "checks": checked,
+        "results": list(results),
+    }
     text = json.dumps(document, indent=1, ensure_ascii=False)
     (folder / f"quality-{name}.json").write_text(text + "\n", encoding="utf-8")
 
@@ -116,7 +132,9 @@ def join(paths: Sequence[Path]) -> dict[str, tuple[dict[str, Any], list[Result]]
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help=", ".join(READERS))
     add("--data", type=Path, help="folder with the data sets")
@@ -126,12 +144,16 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--no-recipe", action="store_true", help="skip the recipe")
     add("--ensemble", action="store_true", help="also evaluate the ensemble of the seeds")
     add("--distil", action="store_true", help="also train the recipe on its own models' outputs")
-    add("--set", action="append", default=[], metavar="GROUP.NAME=VALUE", help="override the recipe")
+    add(
+        "--set", action="append", default=[], metavar="GROUP.NAME=VALUE", help="override the recipe"
+    )
     add("--dev-only", action="store_true", help="do not evaluate test sets")
     add("--beam", type=int, help="beam size")
     add("--length-penalty", type=float, help="α of the length penalty")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--minutes", type=float, help="training time, instead of the recipe's length")
+    length.add_argument(
+        "--minutes", type=float, help="training time, instead of the recipe's length"
+    )
     length.add_argument("--steps", type=int)
     length.add_argument("--epochs", type=float)
     add("--parallel", type=int, default=1, help="number of parallel trainings")
@@ -195,7 +217,9 @@ def train(options: argparse.Namespace, folder: Path) -> None:
             report_set(name, facts[name], found[name], options)
 
 
-def report_set(name: str, facts: dict[str, Any], results: list[Result], options: argparse.Namespace) -> None:
+def report_set(
+    name: str, facts: dict[str, Any], results: list[Result], options: argparse.Namespace
+) -> None:
     """Print the table and the checks of a set, and store its results."""
 
     def order(one: Result) -> tuple[int, bool, Any]:

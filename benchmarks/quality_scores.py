@@ -21,7 +21,8 @@ LOWER = {"wer", "per"}  # metrics of which less is better
 
 
 def phones(outputs: Outputs, examples: Sequence[Example]) -> dict[str, Any]:
-    """WER: first outputs that equal no variant. PER: edits to the nearest variant over its length."""
+    """WER: first outputs that equal no variant. PER: edits to the nearest variant over its
+    length."""
     first, references = [output[0] for output in outputs], [one.references for one in examples]
     found = metrics.symbols(first, references, kind="words")
     return {"wer": found["wer"], "per": found["ser"]}
@@ -34,7 +35,9 @@ def bleu(outputs: Outputs, examples: Sequence[Example], *, tokenize: str) -> dic
     return {"bleu": found["bleu"], "chrf": found["chrf"], "signature": found["bleu_signature"]}
 
 
-def among(outputs: Outputs, examples: Sequence[Example], *, counts: Sequence[int] = (1, 3)) -> dict[str, Any]:
+def among(
+    outputs: Outputs, examples: Sequence[Example], *, counts: Sequence[int] = (1, 3)
+) -> dict[str, Any]:
     """The share of examples with a correct output among the first one, the first three."""
     shares = {}
     for count in counts:
@@ -74,7 +77,8 @@ class Published:
 
 @dataclass(frozen=True)
 class Target:
-    """A figure to reach, `of` one "model" (mean of the seeds), a "distilled" one or the "ensemble"."""
+    """A figure to reach, `of` one "model" (mean of the seeds), a "distilled" one or the
+    "ensemble"."""
 
     figure: str
     value: float
@@ -95,8 +99,12 @@ class Convention:
     targets: list[Target] = field(default_factory=list)
 
 
-YOLCHUYEVA = "Yolchuyeva, Németh & Gyires-Tóth 2019, Transformer based Grapheme-to-Phoneme Conversion"
-TINY = "Wu et al. 2021, Good for Misconceived Reasons (multimodal translation): its text-only models"
+YOLCHUYEVA = (
+    "Yolchuyeva, Németh & Gyires-Tóth 2019, Transformer based Grapheme-to-Phoneme Conversion"
+)
+TINY = (
+    "Wu et al. 2021, Good for Misconceived Reasons (multimodal translation): its text-only models"
+)
 SHARED_TASK = "Cotterell et al. 2017, CoNLL–SIGMORPHON shared task, sub-task 1, high"
 FURRER = "Furrer et al. 2020, Compositional Generalization in Semantic Parsing"
 DEVIL = "Csordás, Irie & Schmidhuber 2021, The Devil is in the Detail"
@@ -115,18 +123,30 @@ CONVENTIONS: dict[str, Convention] = {
             Published("Transformer 4+4", {"test wer": 22.1, "test per": 5.23}, YOLCHUYEVA),
             Published("Transformer, 3 × 256", {"test wer": 20.6}, "g2p-seq2seq's README"),
             Published(
-                "ensemble of 5 attention models", {"test wer": 20.24, "test per": 4.69}, "Toshniwal & Livescu 2016"
+                "ensemble of 5 attention models",
+                {"test wer": 20.24, "test per": 4.69},
+                "Toshniwal & Livescu 2016",
             ),
-            Published("distilled, extra words", {"test wer": 19.88, "test per": 4.6}, "Sun et al. 2019"),
+            Published(
+                "distilled, extra words", {"test wer": 19.88, "test per": 4.6}, "Sun et al. 2019"
+            ),
         ],
-        targets=[Target("test wer", 20.6), Target("test per", 4.9), Target("test wer", 19.9, "ensemble")],
+        targets=[
+            Target("test wer", 20.6),
+            Target("test per", 4.9),
+            Target("test wer", 19.9, "ensemble"),
+        ],
     ),
     "cmudict-short": Convention(phones, "wer", "cmudict"),
     "multi30k-en-de-tok": Convention(
         recipe="multi30k-en-de-tok",
         **TOKENISED,
         published=[
-            Published("Transformer-Tiny", {"2016 bleu": 41.02, "2017 bleu": 33.36, "coco bleu": 29.88}, TINY),
+            Published(
+                "Transformer-Tiny",
+                {"2016 bleu": 41.02, "2017 bleu": 33.36, "coco bleu": 29.88},
+                TINY,
+            ),
             Published("Transformer-Base", {"2016 bleu": 38.33}, TINY),
         ],
         targets=[Target("2016 bleu", 41.5), Target("2017 bleu", 33.8), Target("coco bleu", 30.0)],
@@ -134,13 +154,21 @@ CONVENTIONS: dict[str, Convention] = {
     "multi30k-en-de-raw": Convention(
         recipe="multi30k-en-de-raw",
         **PLAIN,
-        published=[Published("OPUS-MT, the best", {"2016 bleu": 36.3, "2017 bleu": 35.8}, "OPUS-MT leaderboard")],
+        published=[
+            Published(
+                "OPUS-MT, the best", {"2016 bleu": 36.3, "2017 bleu": 35.8}, "OPUS-MT leaderboard"
+            )
+        ],
         targets=[Target("2016 bleu", 39.5), Target("2017 bleu", 34.5)],
     ),
     "tatoeba-en-de": Convention(
         recipe="tatoeba-en-de",
         **PLAIN,
-        published=[Published("OPUS-MT, 100 M+ pairs", {"test bleu": 46.7}, "Tiedemann 2020, Tatoeba Challenge")],
+        published=[
+            Published(
+                "OPUS-MT, 100 M+ pairs", {"test bleu": 46.7}, "Tiedemann 2020, Tatoeba Challenge"
+            )
+        ],
         targets=[Target("test bleu", 42.0)],
     ),
     "names-ru": Convention(
@@ -149,18 +177,28 @@ CONVENTIONS: dict[str, Convention] = {
         "names-ru",
         best=3,
         published=[
-            Published("a published run", {"test 1-best": 0.60, "test 3-best": 0.75}, "Merhav & Ash 2018, its README")
+            Published(
+                "a published run",
+                {"test 1-best": 0.60, "test 3-best": 0.75},
+                "Merhav & Ash 2018, its README",
+            )
         ],
         targets=[Target("test 1-best", 0.65), Target("test 3-best", 0.80)],
     ),
     "scan-length": Convention(
-        recipe="scan-length", **SCAN, published=[Published("plain Transformer", {"test exact": 0.0}, FURRER)]
+        recipe="scan-length",
+        **SCAN,
+        published=[Published("plain Transformer", {"test exact": 0.0}, FURRER)],
     ),
     "scan-length-26": Convention(
-        recipe="scan-length", **SCAN, published=[Published("relative positions", {"test exact": 100.0}, DEVIL)]
+        recipe="scan-length",
+        **SCAN,
+        published=[Published("relative positions", {"test exact": 100.0}, DEVIL)],
     ),
     "scan-around-right": Convention(
-        recipe="scan-around-right", **SCAN, published=[Published("plain Transformer", {"test exact": 53.3}, FURRER)]
+        recipe="scan-around-right",
+        **SCAN,
+        published=[Published("plain Transformer", {"test exact": 53.3}, FURRER)],
     ),
     "scan-length-choice": Convention(recipe="scan-length", **SCAN),
     "scan-around-right-choice": Convention(recipe="scan-around-right", **SCAN),

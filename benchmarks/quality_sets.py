@@ -52,18 +52,26 @@ def short_words(data: Path, longest: int) -> Parts:
     test = whole.tests["test"]
     ends = [0, longest, longest + 2, longest + 4, longest + 6, 100]
     tests = {
-        f"{start + 1}–{end}" if end < 100 else f"{start + 1}+": [q for q in test if start < len(q.source) <= end]
+        f"{start + 1}–{end}" if end < 100 else f"{start + 1}+": [
+            q for q in test if start < len(q.source) <= end
+        ]
         for start, end in pairwise(ends)
     }
     train = [pair for pair in whole.train if len(pair[0]) <= longest]
-    return Parts(train, [q for q in whole.dev if len(q.source) <= longest], {k: v for k, v in tests.items() if v})
+    return Parts(
+        train,
+        [q for q in whole.dev if len(q.source) <= longest],
+        {k: v for k, v in tests.items() if v},
+    )
 
 
 def multi30k(data: Path, form: str) -> Parts:
     """Captions, line by line; `tok` is lower-cased, normalised and tokenised, `raw` is not."""
     middle = ".lc.norm.tok" if form == "tok" else ""
     folder = data / "multi30k"
-    folder = folder / "data" / "task1" if (folder / "data").is_dir() else folder  # as in its repository
+    folder = (
+        folder / "data" / "task1" if (folder / "data").is_dir() else folder
+    )  # as in its repository
 
     def side(part: str, language: str) -> list[str]:
         return [plain(line) for line in lines(folder / form / f"{part}{middle}.{language}.gz")]
@@ -72,7 +80,11 @@ def multi30k(data: Path, form: str) -> Parts:
         return list(zip(side(part, "en"), side(part, "de"), strict=True))
 
     tests = {"2016": "test_2016_flickr", "2017": "test_2017_flickr", "coco": "test_2017_mscoco"}
-    return Parts(pairs("train"), single(pairs("val")), {name: single(pairs(part)) for name, part in tests.items()})
+    return Parts(
+        pairs("train"),
+        single(pairs("val")),
+        {name: single(pairs(part)) for name, part in tests.items()},
+    )
 
 
 def tatoeba(data: Path) -> Parts:
@@ -85,14 +97,20 @@ def tatoeba(data: Path) -> Parts:
 
 def names(data: Path) -> Parts:
     """English names → Russian letters. The third column, a count, is ignored."""
-    rows = members(data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data")
+    rows = members(
+        data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data"
+    )
     train, dev, test = (table(rows[f"wd_russian_{share}"]) for share in (64, 16, 20))
     return Parts(train, grouped(dev), {"test": grouped(test)})
 
 
 def scan(data: Path, split: str) -> Parts:
-    """Commands → actions. Dev: a twentieth of the training commands; it does not test generalising."""
-    folder = {"length": "length_split/tasks_{}_length.txt", "around_right": "template_split/tasks_{}_template_{}.txt"}
+    """Commands → actions. Dev: a twentieth of the training commands; it does not test
+    generalising."""
+    folder = {
+        "length": "length_split/tasks_{}_length.txt",
+        "around_right": "template_split/tasks_{}_template_{}.txt",
+    }
     names = [folder[split].format(part, split) for part in ("train", "test")]
     rows = members(data / "scan" / "scan.tar.xz", folder[split].split("/")[0])
     train, test = (_commands(rows[name]) for name in names)
@@ -101,7 +119,8 @@ def scan(data: Path, split: str) -> Parts:
 
 
 def scan_cut(data: Path, longest: int) -> Parts:
-    """All of SCAN: outputs of at most `longest` actions are trained on, longer ones are the test."""
+    """All of SCAN: outputs of at most `longest` actions are trained on, longer ones are the
+    test."""
     both = _commands(members(data / "scan" / "scan.tar.xz", "tasks.txt")["tasks.txt"])
     short = [pair for pair in both if len(pair[1].split()) <= longest]
     long = [pair for pair in both if len(pair[1].split()) > longest]
@@ -113,20 +132,34 @@ def scan_choice(data: Path, split: str, far: Callable[[str, str], bool]) -> Part
     """To choose settings: the training commands of a split, with the more distant ones as dev."""
     whole = scan(data, split)
     both = whole.train + [(one.source, target) for one in whole.dev for target in one.references]
-    return Parts([pair for pair in both if not far(*pair)], by_length(pair for pair in both if far(*pair)), {})
+    return Parts(
+        [pair for pair in both if not far(*pair)],
+        by_length(pair for pair in both if far(*pair)),
+        {},
+    )
 
 
 def inflection(data: Path) -> Parts:
     """Lemma and tags → form: all languages with a high-resource part, one group per language."""
-    rows = members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/"))
+    rows = members(
+        data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/")
+    )
     ending = "-train-high"
-    languages = sorted(name.split("/")[-1].removesuffix(ending) for name in rows if name.endswith(ending))
+    languages = sorted(
+        name.split("/")[-1].removesuffix(ending) for name in rows if name.endswith(ending)
+    )
 
     def examples(place: str, ending: str) -> Iterator[Example]:
         for language in languages:
-            yield from grouped(_forms(rows[f"{place}/task1/{language}{ending}"], language), language)
+            yield from grouped(
+                _forms(rows[f"{place}/task1/{language}{ending}"], language), language
+            )
 
-    train = [pair for language in languages for pair in _forms(rows[f"all/task1/{language}{ending}"], language)]
+    train = [
+        pair
+        for language in languages
+        for pair in _forms(rows[f"all/task1/{language}{ending}"], language)
+    ]
     tests = {"test": list(examples("answers", "-uncovered-test"))}
     return Parts(train, list(examples("all", "-dev")), tests)
 
@@ -141,8 +174,12 @@ READERS: dict[str, Callable[[Path], Parts]] = {
     "scan-length": lambda data: scan(data, "length"),
     "scan-length-26": lambda data: scan_cut(data, 26),
     "scan-around-right": lambda data: scan(data, "around_right"),
-    "scan-length-choice": lambda data: scan_choice(data, "length", lambda _, done: len(done.split()) > 18),
-    "scan-around-right-choice": lambda data: scan_choice(data, "around_right", lambda x, _: "opposite right" in x),
+    "scan-length-choice": lambda data: scan_choice(
+        data, "length", lambda _, done: len(done.split()) > 18
+    ),
+    "scan-around-right-choice": lambda data: scan_choice(
+        data, "around_right", lambda x, _: "opposite right" in x
+    ),
     "inflection-2017": inflection,
 }
 
@@ -186,7 +223,9 @@ def write(parts: Parts, folder: Path) -> None:
     write_pairs(folder / "train.tsv", parts.train)
     write_pairs(folder / "dev.tsv", dev)
     examples = {"dev": parts.dev, **{f"test {name}": test for name, test in parts.tests.items()}}
-    (folder / "examples.json").write_text(json.dumps(examples, ensure_ascii=False), encoding="utf-8")
+    (folder / "examples.json").write_text(
+        json.dumps(examples, ensure_ascii=False), encoding="utf-8"
+    )
 
 
 def write_pairs(path: Path, pairs: Pairs) -> None:

@@ -1,8 +1,7 @@
 """Students: the recipe again, on the data and on its models' outputs for the training sources.
-
-The outputs of three models differ from the reference in ways that are also correct. A student that
-learns from all of them approaches the ensemble in one model (sequence-level distillation, Kim & Rush
-2016; data diversification, Nguyen et al. 2020). Only the training part is used.
+ The outputs of three models differ from the reference in ways that are also correct. A student
+that learns from all of them approaches the ensemble in one model (sequence-level distillation, Kim
+& Rush 2016; data diversification, Nguyen et al. 2020). Only the training part is used.
 """
 
 import shutil

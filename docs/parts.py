@@ -16,12 +16,13 @@ FROM_MODEL = {"heads", "dim", "width", "causal"}  # arguments that the model sup
 
 HEAD = """# The parts of attention
 
-`weights = normalise(score(queries, keys) + bias)`, `output = weights · values`, over the keys a mask allows.
+`weights = normalise(score(queries, keys) + bias)`, `output = weights · values`, over the allowed
+keys.
 
 `python docs/parts.py` generates this page from the code, and a test keeps it up to date. s is a
-score, q a query, k a key, d the dimension of one head, h a head, p a position. "Backends" lists those
-that support the part beside `reference`, which supports everything. `auto` picks the fastest from a
-table of measurements; `regard bench` measures your machine.
+score, q a query, k a key, d the dimension of one head, h a head, p a position. "Backends" lists
+those that support the part beside `reference`, which supports everything. `auto` picks the fastest
+from a table of measurements; `regard bench` measures your machine.
 """
 
 
@@ -30,14 +31,23 @@ def options(kind: type) -> str:
     shown = []
     hidden = set() if issubclass(kind, Mask) else FROM_MODEL
     for name, parameter in inspect.signature(kind).parameters.items():
-        if name not in hidden and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            shown.append(name if parameter.default is parameter.empty else f"{name}={parameter.default!r}")
+        if name not in hidden and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            shown.append(
+                name if parameter.default is parameter.empty else f"{name}={parameter.default!r}"
+            )
     return ", ".join(f"`{option}`" for option in shown) or "–"
 
 
 def backends(attention: Attention) -> str:
     """The backends that support this attention."""
-    can = [name for name, backend in BACKENDS.items() if name != "reference" and not backend.cannot(attention, None)]
+    can = [
+        name
+        for name, backend in BACKENDS.items()
+        if name != "reference" and not backend.cannot(attention, None)
+    ]
     return ", ".join(f"`{name}`" for name in can) or "–"
 
 
@@ -51,7 +61,15 @@ def row(name: str, kind: Any, *more: str) -> str:
 def table(title: str, about: str, rows: list[str], *more: str) -> str:
     """The table of one kind of part."""
     heads = ["name", "what it is", "formula", "paper", "options", *more]
-    return "\n".join([f"## {title}\n", about + "\n", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|", *rows])
+    return "\n".join(
+        [
+            f"## {title}\n",
+            about + "\n",
+            "| " + " | ".join(heads) + " |",
+            "|---" * len(heads) + "|",
+            *rows,
+        ]
+    )
 
 
 def place_and_backends(name: str) -> tuple[str, str]:
@@ -64,7 +82,10 @@ def place_and_backends(name: str) -> tuple[str, str]:
 def page() -> str:
     """The whole page."""
     scores = [row(n, kind, backends(Attention(kind(HEADS, DIM)))) for n, kind in SCORES.items()]
-    masks = [row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM)))) for n, kind in MASKS.items()]
+    masks = [
+        row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM))))
+        for n, kind in MASKS.items()
+    ]
     normalisers = [
         row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM), normaliser=n)))
         for n, kind in NORMALISERS.items()
@@ -74,12 +95,20 @@ def page() -> str:
         "\n\n".join(
             [
                 HEAD.strip(),
-                table("Scores", "Compare a projected query with a projected key.", scores, "backends"),
-                table("Masks", "Which keys a query may attend to. Combine masks with `&` and `|`.", masks, "backends"),
+                table(
+                    "Scores", "Compare a projected query with a projected key.", scores, "backends"
+                ),
+                table(
+                    "Masks",
+                    "Which keys a query may attend to. Combine masks with `&` and `|`.",
+                    masks,
+                    "backends",
+                ),
                 table("Normalisers", "Turn scores into weights.", normalisers, "backends"),
                 table(
                     "Positions",
-                    "Encode token positions: *added* to embeddings, *rotating* queries and keys, or *biasing* "
+                    "Encode token positions: *added* to embeddings, *rotating* queries and keys, "
+                    "or *biasing* "
                     "scores (the bias of the formula).",
                     positions,
                     "acts",

@@ -39,7 +39,13 @@ def allowed(kind: Any) -> str:
         return " or ".join(allowed(each) for each in get_args(kind) if each is not type(None))
     if origin is not None:
         kind = origin
-    names = {"bool": "true or false", "str": "text", "float": "number", "int": "integer", "dict": "table"}
+    names = {
+        "bool": "true or false",
+        "str": "text",
+        "float": "number",
+        "int": "integer",
+        "dict": "table",
+    }
     return names.get(kind.__name__, kind.__name__)
 
 

@@ -18,7 +18,11 @@ from browser.conftest import CHROMIUM, FLAGS, until
 PICTURES = Path(__file__).parent / "pictures"
 VIEWS = {  # name: (model, theme, the rest of the link)
     "overview": ("spelling", "light", "overview?s=attention"),
-    "attention": ("spelling", "light", "attention?s=attention&a=dec.1.cross&h=1&i=4&j=5&x=dec.1.cross.weights,1,4,5"),
+    "attention": (
+        "spelling",
+        "light",
+        "attention?s=attention&a=dec.1.cross&h=1&i=4&j=5&x=dec.1.cross.weights,1,4,5",
+    ),
     "heads": ("spelling", "dark", "heads?s=attention"),
     "alignment": ("spelling-recurrent", "light", "alignment?s=attention"),
     "walk": ("spelling", "light", "walk?s=attention"),
@@ -41,12 +45,16 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     try:
         assert server.stdout
-        address = next(word for word in server.stdout.readline().split() if word.startswith("http")).rstrip("/")
+        address = next(
+            word for word in server.stdout.readline().split() if word.startswith("http")
+        ).rstrip("/")
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             for name, (model, theme, rest) in VIEWS.items():
                 context = browser.new_context(
-                    viewport={"width": 1280, "height": 860}, color_scheme=theme, reduced_motion="reduce"
+                    viewport={"width": 1280, "height": 860},
+                    color_scheme=theme,
+                    reduced_motion="reduce",
                 )
                 shoot(context.new_page(), address, model, rest, PICTURES / f"{name}.png")
                 context.close()
@@ -66,7 +74,9 @@ def shoot(page: Page, address: str, model: str, rest: str, path: Path) -> None:
     if path.stem in TO:
         page.locator(TO[path.stem]).evaluate("node => node.scrollIntoView()")
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    picture.quantize(192, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.quantize(192, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -6,7 +6,7 @@ from regard import MultiHead, attend
 from regard.vectors import cosine
 
 TOKENS = ["bank", "of", "the", "river"]
-# Four directions of meaning: money, water, place, grammar. "Bank" alone means money; it hardly knows of water.
+# Four dimensions of meaning: money, water, place, grammar. "Bank" alone means mostly money.
 vectors = torch.tensor(
     [
         [0.9, 0.1, 0.4, 0.0],
@@ -31,24 +31,26 @@ def show(step: str, output: torch.Tensor) -> float:
 rows = vectors[None, None]  # one batch, one head
 alone = show("bank, alone", vectors[BANK])
 
-# 1. Plain dot products are the weights: y = Σ (bank · v) v. River comes in as far as the two already agree.
-plain = show("1. weights are dot products", attend(rows, rows, rows, score="dot", normaliser="none")[0, 0, BANK])
+# 1. The weights are plain dot products: y = Σ (bank · v) v. River counts as far as both agree.
+context = attend(rows, rows, rows, score="dot", normaliser="none")[0, 0, BANK]
+plain = show("1. weights are dot products", context)
 
-# 2. Softmax makes the weights a distribution; every word has a say, even "of" and "the".
+# 2. Softmax turns the weights into a distribution; every word contributes, even "of" and "the".
 soft = show("2. softmax of the dot products", attend(rows, rows, rows, score="dot")[0, 0, BANK])
 
-# 3. Projections choose what is compared: let a query for "place" match keys that have water. These are by hand;
-#    training finds such matrices. Values pass as they are.
+# 3. Projections choose what is compared: a query with "place" matches keys with water. These are
+# set by hand; training finds such matrices. Values are not projected.
 head = MultiHead(width=4, heads=1, biases=False, score="dot")
 with torch.no_grad():
     for projection in (head.queries, head.keys, head.values, head.out):
         projection.weight.copy_(torch.eye(4))
-    head.queries.weight[1] = torch.tensor([0.0, 0.0, 8.0, 0.0])  # the water of a query is eight times its place
+    head.queries.weight[1] = torch.tensor([0.0, 0.0, 8.0, 0.0])  # water of a query: 8 × its place
     output = head(vectors[None])[0]
 projected = show("3. softmax after projections", output[BANK])
 
 weights = torch.softmax(head.queries(vectors) @ head.keys(vectors).T, -1)[BANK]
-print("\nwhere bank looks:", ", ".join(f"{t} {w:.2f}" for t, w in zip(TOKENS, weights.tolist(), strict=True)))
+shown = [f"{t} {w:.2f}" for t, w in zip(TOKENS, weights.tolist(), strict=True)]
+print("\nattention of bank:", ", ".join(shown))
 
 assert alone < plain < projected
 assert alone < soft < projected

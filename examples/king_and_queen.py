@@ -17,7 +17,8 @@ words = Vectors(
     ),
 )
 
-# The cosine says how far two directions agree. The pages this example comes from print 0.98 and 0.99; it is less.
+# The cosine measures how similar two directions are. The source of this example prints 0.98 and
+# 0.99; it is less.
 pairs = {("king", "queen"): 0.9485, ("man", "woman"): 0.9268, ("king", "man"): 0.9910}
 print("cosine similarity")
 for (one, other), expected in pairs.items():
@@ -31,7 +32,8 @@ print("\nqueen − king  ", royal.numpy().round(2))
 print("woman − man   ", common.numpy().round(2))
 assert torch.allclose(royal, common)
 
-# So the analogy is exact. Without the three words asked about, queen is all that is left; with them it still wins.
+# So the analogy is exact. Without the three words asked about, queen is all that is left; with
+# them it still wins.
 found = words["king"] - words["man"] + words["woman"]
 assert torch.allclose(found, words["queen"])
 best, cosine = words.analogy("man", "king", "woman", n=1, excluding=False, normalised=False)[0]
@@ -39,7 +41,8 @@ print(f"\nman is to king as woman is to … {best} (cosine {cosine:.4f})")
 assert best == "queen"
 assert abs(cosine - 1) < 1e-12
 
-# Whom does each word stand nearest to? Not always to whom one would think: a man is nearer to a king than to a woman.
+# Whom does each word stand nearest to? Not always to whom one would think: a man is nearer to a
+# king than to a woman.
 print("\nnearest neighbours")
 nearest = {word: words.neighbours(word, n=1)[0] for word in words}
 for word, (neighbour, cosine) in nearest.items():

@@ -8,8 +8,10 @@ from regard.positions import Sinusoidal
 from regard.vectors import similarities
 
 torch.set_default_dtype(torch.float64)
-vectors = torch.tensor([[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]])
-# Into an attention space of six dimensions: most rows look at the first number, some at the third.
+vectors = torch.tensor(
+    [[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]]
+)
+# Into an attention space of six dimensions; most columns use the first number, some the third.
 w_q = torch.tensor([[1.0, 1, 0, 0, 0, 2], [0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]])
 w_k = torch.tensor([[1.0, 1, 0, 0, 0, 2], [0, 0, 0, 0, 0, 0], [0, 0, 5, 3, 5, 0]])
 
@@ -22,11 +24,12 @@ def rounded(row: torch.Tensor) -> list[float]:
     return [round(number, 3) for number in row.tolist()]
 
 
-print("weights (a row asks, a column answers) and what comes out")
-for name, asks, answer in zip("123456", weights, output, strict=True):
-    print(f"  v{name}  " + " ".join(f"{w:.3f}" for w in asks.tolist()) + "   →  " + str(rounded(answer)))
+print("weights (rows are queries, columns keys) and outputs")
+for name, row, context in zip("123456", weights, output, strict=True):
+    shown = " ".join(f"{weight:.3f}" for weight in row.tolist())
+    print(f"  v{name}  {shown}   →  {rounded(context)}")
 assert rounded(weights[0]) == [0.424, 0.375, 0.037, 0.037, 0.003, 0.125]
-assert torch.allclose(weights[2], torch.full((6,), 1 / 6))  # v3 asks nothing, and hears all alike
+assert torch.allclose(weights[2], torch.full((6,), 1 / 6))  # the query of v3 is zero
 assert rounded(output[0]) == [0.839, 0.171, 0.066]
 assert rounded(output[5]) == [0.636, 0.324, 0.136]
 
@@ -35,8 +38,8 @@ print(f"\nv6 and v1 had a cosine of {before[5, 0]:.2f}; attention made it {after
 assert after[5, 0] > before[5, 0]
 
 
-# Cosines of the positions 0 … 5. A page this comes from gives the cosine a frequency of its own, (2i + 1)/d; the
-# paper gives each pair one. In 3 dimensions that changes everything, in 512 almost nothing.
+# Cosines of the positions 0 … 5. One source gives the cosine its own frequency, (2i + 1)/d; the
+# paper has one per pair. In 3 dimensions that changes everything, in 512 almost nothing.
 def variant(width: int) -> torch.Tensor:
     dimension = torch.arange(width)
     angles = torch.arange(6)[:, None] / 10000 ** (dimension / width)

@@ -1,4 +1,5 @@
-"""Three spaces: inputs, attention and outputs may all have different widths; and why scores are divided by √d."""
+"""Three spaces: inputs, attention and outputs may all have different widths; and why scores are
+divided by √d."""
 
 import torch
 
@@ -12,7 +13,10 @@ L_X, L_Z = 3, 8
 
 # One head. Queries come from a sequence X of width 5, keys and values from a context Z of width 7.
 attention = MultiHead(width=D_X, heads=1, context=D_Z, attention=D_ATTN, values=D_OUT, out=D_OUT)
-attention.out.weight.data, attention.out.bias.data = torch.eye(D_OUT), torch.zeros(D_OUT)  # values are the output
+attention.out.weight.data, attention.out.bias.data = (
+    torch.eye(D_OUT),
+    torch.zeros(D_OUT),
+)  # values are the output
 x, z = torch.randn(1, L_X, D_X), torch.randn(1, L_Z, D_Z)
 together = attention(x, z)
 print(f"X: {L_X} vectors of width {D_X}; Z: {L_Z} of width {D_Z}; compared in width {D_ATTN}")
@@ -29,18 +33,21 @@ print("one query at a time = all in parallel")
 
 # Those who write vectors as columns let matrices act from the left: Q = W_q X + b_q 1.
 w_q, w_k, w_v = attention.queries, attention.keys, attention.values
-columns = in_columns(*(w.weight @ m[0].T + w.bias[:, None] for w, m in ((w_q, x), (w_k, z), (w_v, z))))
+columns = in_columns(
+    *(w.weight @ m[0].T + w.bias[:, None] for w, m in ((w_q, x), (w_k, z), (w_v, z)))
+)
 assert columns.shape == (D_OUT, L_X)
 assert torch.allclose(columns, together[0].T)
 print("columns = rows, transposed\n")
 
-# With plain sums for weights and one matrix for all, attention is a rough projection: Σ ⟨k, q⟩ k = (Kᵀ K) q.
-# It is a true one exactly when the keys are orthonormal.
+# With plain sums for weights and one matrix for all, attention is a rough projection: Σ ⟨k, q⟩ k =
+# (Kᵀ K) q. It is a true one exactly when the keys are orthonormal.
 keys = torch.linalg.qr(torch.randn(D_X, 2)).Q.T
 rough = (keys @ x[0, 0]) @ keys
 assert torch.allclose((keys @ rough) @ keys, rough)  # to project again changes nothing
 
-# Numbers uniform in (−a, a): the variance of their dot product is d · a⁴/9. Divided by √d it is a⁴/9, whatever d.
+# Numbers uniform in (−a, a): the variance of their dot product is d · a⁴/9. Divided by √d it is
+# a⁴/9, whatever d.
 a = 1.5
 print(f"variance of x · y, numbers uniform in (−{a}, {a}); a⁴/9 = {a**4 / 9:.4f}")
 print("     d       x · y   x · y / √d")

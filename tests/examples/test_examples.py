@@ -1,4 +1,4 @@
-"""Every example runs, holds what it asserts, says something, and stays short."""
+"""Every example runs, passes its assertions, prints something and is short."""
 
 import os
 import subprocess
@@ -19,8 +19,10 @@ NAMES = [
 ]
 
 
-def test_these_are_all():
-    assert sorted(path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__") == [f"{n}.py" for n in NAMES]
+def test_all_examples_are_listed():
+    assert sorted(path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__") == [
+        f"{n}.py" for n in NAMES
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,10 +33,17 @@ def test_an_example_is_short(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_holds_what_it_asserts(name):
-    # A process of its own, as a person runs it: examples set PyTorch's default dtype and seed.
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error", "OMP_NUM_THREADS": "1"}
+def test_an_example_passes_its_assertions(name):
+    # A separate process, because examples set PyTorch's default dtype and seed.
+    environment = {
+        **os.environ,
+        "PYTHONIOENCODING": "utf-8",
+        "PYTHONWARNINGS": "error",
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
-    result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, timeout=120)
+    result = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=environment, timeout=120
+    )
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) >= 5

@@ -19,13 +19,24 @@ from regard import bundle
 from regard.config import TrainSettings
 from regard.train.auto_settings import check_settings
 
-SMALL = ("model.width=16", "model.heads=2", "model.ffn_width=16", "model.encoder_layers=1", "model.decoder_layers=1")
+SMALL = (
+    "model.width=16",
+    "model.heads=2",
+    "model.ffn_width=16",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+)
 QUICK = ("train.precision=float32", "train.batch_tokens=64", "train.learning_rate=0.01")
 
 
 def trial(name: str, data: Path, tmp_path: Path, **options) -> Trial:
     write(READERS[name](data), tmp_path / "parts")
-    options = {"method": "recipe", "seed": 1, "out": tmp_path / "run", "overrides": (*SMALL, *QUICK)} | options
+    options = {
+        "method": "recipe",
+        "seed": 1,
+        "out": tmp_path / "run",
+        "overrides": (*SMALL, *QUICK),
+    } | options
     return Trial(name, parts=tmp_path / "parts", **options)
 
 
@@ -68,7 +79,10 @@ def test_trials_are_evaluated_on_dev_and_test(results: list[dict]):
     for result in results:
         assert "error" not in result
         assert set(result["figures"]) == {"dev exact", "test exact"}
-        assert (result["steps"], result["figures"]["test exact"]) == (60, 0.0)  # 60 steps are too few for 27 actions
+        assert (result["steps"], result["figures"]["test exact"]) == (
+            60,
+            0.0,
+        )  # 60 steps are too few for 27 actions
     assert [result["seed"] for result in results] == [1, 2]
 
 
@@ -102,8 +116,14 @@ def test_students_train_on_data_and_outputs_of_all_teachers(data: Path, tmp_path
     other.out.mkdir()
     write_pairs(other.out / "outputs.tsv", [("walk thrice", "I_RUN"), ("walk thrice", "I_LOOK")])
     assert students([teacher, other], results) == []  # one is missing
-    first, second = students([teacher, other], [*results, {**results[0], "seed": 2, "planned_steps": 5}])
-    assert read_pairs(first.parts / "train.tsv") == [*real, ("walk thrice", "I_RUN"), ("walk thrice", "I_LOOK")]
+    first, second = students(
+        [teacher, other], [*results, {**results[0], "seed": 2, "planned_steps": 5}]
+    )
+    assert read_pairs(first.parts / "train.tsv") == [
+        *real,
+        ("walk thrice", "I_RUN"),
+        ("walk thrice", "I_LOOK"),
+    ]
     assert (first.run_length, second.run_length, second.seed) == ({"steps": 3}, {"steps": 5}, 2)
     learned = attempt(first)
     assert (learned["method"], learned["steps"]) == ("distilled", 3)
@@ -126,12 +146,27 @@ def test_students_start_after_the_last_recipe_run(data: Path, tmp_path: Path, mo
             yield result
 
     monkeypatch.setattr(quality, "outcomes", outcomes)
-    monkeypatch.setattr(quality_students, "write_distilled_parts", lambda parts, labels, folder: parts)
-    words = ["scan-length", "--data", str(data), "--distil", "--auto", "--seeds", "1", "2", "--keep", str(tmp_path)]
+    monkeypatch.setattr(
+        quality_students, "write_distilled_parts", lambda parts, labels, folder: parts
+    )
+    words = [
+        "scan-length",
+        "--data",
+        str(data),
+        "--distil",
+        "--auto",
+        "--seeds",
+        "1",
+        "2",
+        "--keep",
+        str(tmp_path),
+    ]
     monkeypatch.setattr("sys.argv", ["quality.py", *words])
     quality.main()
     kept = json.loads((tmp_path / "quality-scan-length.json").read_text())
-    assert [one["method"] for one in kept["results"]] == ["recipe"] * 2 + ["distilled"] * 2 + ["auto"] * 2
+    assert [one["method"] for one in kept["results"]] == ["recipe"] * 2 + ["distilled"] * 2 + [
+        "auto"
+    ] * 2
     printed = capsys.readouterr().out
     assert "Regard, distilled  51.00" in printed
     assert printed.index("recipe, seed 1: ") < printed.index("distilled, seed 1: ")
@@ -141,7 +176,9 @@ def test_commands_are_stored_without_local_paths(data: Path, tmp_path: Path, mon
     words = ["scan-length", "--data", str(data), "--ensemble", "--keep", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["quality.py", *words])
     stored = " ".join(quality.trials("scan-length", quality.arguments(words), tmp_path)[0].command)
-    assert stored == "python benchmarks/quality.py scan-length --data DATA --ensemble --keep RESULTS"
+    assert (
+        stored == "python benchmarks/quality.py scan-length --data DATA --ensemble --keep RESULTS"
+    )
 
 
 def test_separate_runs_are_joined(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
@@ -179,13 +216,17 @@ def test_outputs_may_be_far_longer_than_their_source(two, results):
     trained = bundle.load(two[0].out / "bundle")
     trained.card["longest"]["target"] = 40
     with torch.no_grad():  # it always generates token 5 and never ends
-        for norm in (part for part in trained.model.modules() if isinstance(part, torch.nn.LayerNorm)):
+        for norm in (
+            part for part in trained.model.modules() if isinstance(part, torch.nn.LayerNorm)
+        ):
             norm.weight.zero_()
             norm.bias.fill_(1)
         trained.model.output.table.zero_()
         trained.model.output.table[5] = 1
     ((output,),) = decode(trained, [Example("walk", [""])], CONVENTIONS["scan-length"])
-    assert output.split() == [trained.target.label(5)] * 90  # 2 · 40 + 10; the limit from the source would be 24
+    assert (
+        output.split() == [trained.target.label(5)] * 90
+    )  # 2 · 40 + 10; the limit from the source would be 24
 
 
 def test_a_failed_training_is_reported(two, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -198,11 +239,19 @@ def test_a_failed_training_is_reported(two, tmp_path: Path, capsys: pytest.Captu
 
 def ours(method: str, seed: int, **figures: float) -> dict:
     renamed = {f"test {metric.replace('_', '-')}": value for metric, value in figures.items()}
-    return {"method": method, "seed": seed, "figures": renamed, "parameters": 1_000, "seconds": 60.0}
+    return {
+        "method": method,
+        "seed": seed,
+        "figures": renamed,
+        "parameters": 1_000,
+        "seconds": 60.0,
+    }
 
 
 def test_table_has_means_spreads_and_published_figures():
-    results = [ours("recipe", seed, wer=wer, per=5.0) for seed, wer in ((1, 20.0), (2, 21.0), (3, 22.0))]
+    results = [
+        ours("recipe", seed, wer=wer, per=5.0) for seed, wer in ((1, 20.0), (2, 21.0), (3, 22.0))
+    ]
     shown = table("cmudict", results)
     assert "21.00 ± 1.00" in shown  # √((1 + 0 + 1) / 2) = 1
     assert "20.24" in shown
@@ -220,7 +269,10 @@ def test_checks_compare_with_targets_and_recipe():
     behind = [made[f"test {figure}: auto behind the recipe, %"] for figure in ("wer", "per")]
     assert [check.value for check in behind] == pytest.approx([100 * 1.1 / 20.5, 100 * 0.2 / 4.8])
     assert [check.ok for check in behind] == [False, True]
-    named = [ours("recipe", 1, **{"1_best": 0.66, "3_best": 0.79}), ours("auto", 1, **{"1_best": 0.65, "3_best": 0.8})]
+    named = [
+        ours("recipe", 1, **{"1_best": 0.66, "3_best": 0.79}),
+        ours("auto", 1, **{"1_best": 0.65, "3_best": 0.8}),
+    ]
     made = {check.name: check for check in checks("names-ru", named)}
     assert (made["test 1-best, model"].ok, made["test 3-best, model"].ok) == (True, False)
     assert made["test 1-best: auto behind the recipe, %"].value == pytest.approx(100 / 66)
@@ -242,13 +294,20 @@ def test_trials_do_not_overwrite_stored_results(data: Path, tmp_path: Path, caps
             quality.arguments(["scan-length", "--data", str(data), *trial_options, "--keep"])
         assert "give --keep another folder" in capsys.readouterr().err
         assert (
-            quality.arguments(["scan-length", "--data", str(data), *trial_options, "--keep", str(tmp_path)]).keep
+            quality.arguments(
+                ["scan-length", "--data", str(data), *trial_options, "--keep", str(tmp_path)]
+            ).keep
             == tmp_path
         )
 
 
 def test_auto_ignores_overrides(data: Path, tmp_path: Path):
     made = trial(
-        "scan-length", data, tmp_path, method="auto", overrides=("model.width=wrong",), run_length={"steps": 1}
+        "scan-length",
+        data,
+        tmp_path,
+        method="auto",
+        overrides=("model.width=wrong",),
+        run_length={"steps": 1},
     )
     assert attempt(made)["overrides"] == []

@@ -11,8 +11,13 @@ THROUGH = Example("THROUGH", ["TH R UW"])
 
 def test_a_word_may_match_any_of_its_variants():
     found = phones([["R EH D"], ["TH R OW G"]], [READ, THROUGH])
-    assert found == {"wer": 50.0, "per": pytest.approx(100 * 2 / 6)}  # one changed and one added, of 3 + 3 phones
-    assert found["per"] == pytest.approx(100 * jiwer.wer(["R EH D", "TH R UW"], ["R EH D", "TH R OW G"]))
+    assert found == {
+        "wer": 50.0,
+        "per": pytest.approx(100 * 2 / 6),
+    }  # one changed and one added, of 3 + 3 phones
+    assert found["per"] == pytest.approx(
+        100 * jiwer.wer(["R EH D", "TH R UW"], ["R EH D", "TH R OW G"])
+    )
 
 
 def test_phone_errors_use_the_nearest_variant_and_its_length():
@@ -42,7 +47,9 @@ def test_languages_have_equal_weight():
 def test_tokenised_bleu_keeps_the_tokens():
     examples = [Example("", ["ein mann , der läuft , lacht ."])]
     stuck = [["ein mann, der läuft, lacht."]]
-    assert bleu([[examples[0].references[0]]], examples, tokenize="none")["bleu"] == pytest.approx(100)
+    assert bleu([[examples[0].references[0]]], examples, tokenize="none")["bleu"] == pytest.approx(
+        100
+    )
     assert bleu(stuck, examples, tokenize="13a")["bleu"] == pytest.approx(100)
     assert bleu(stuck, examples, tokenize="none")["bleu"] < 50
     assert "tok:none" in bleu(stuck, examples, tokenize="none")["signature"]
@@ -58,6 +65,15 @@ def test_raw_bleu_is_cased_and_has_a_signature():
 
 def test_every_set_has_a_convention_and_a_direction():
     assert set(CONVENTIONS) == set(READERS)
-    assert [better(figure) for figure in ("test wer", "test per", "2016 bleu", "test 1-best")] == [-1, -1, 1, 1]
-    assert [limit(figure) for figure in ("test wer", "2016 bleu", "test 3-best")] == [0.0, 100.0, 1.0]
+    assert [better(figure) for figure in ("test wer", "test per", "2016 bleu", "test 1-best")] == [
+        -1,
+        -1,
+        1,
+        1,
+    ]
+    assert [limit(figure) for figure in ("test wer", "2016 bleu", "test 3-best")] == [
+        0.0,
+        100.0,
+        1.0,
+    ]
     assert all(one.source for convention in CONVENTIONS.values() for one in convention.published)

@@ -13,12 +13,17 @@ from regard.text import Corpus
 
 def test_a_dictionary_holds_out_words_with_all_variants(data: Path):
     parts = READERS["cmudict"](data)
-    assert parts.tests["test"][:2] == [Example("READ", ["R IY D", "R EH D"]), Example("RED", ["R EH D"])]
+    assert parts.tests["test"][:2] == [
+        Example("READ", ["R IY D", "R EH D"]),
+        Example("RED", ["R EH D"]),
+    ]
     dev = {example.source for example in parts.dev}
     assert len(parts.dev) == len(dev) == 2_670
     assert dev.isdisjoint(source for source, _ in parts.train)
     assert dev | {source for source, _ in parts.train} == {f"W{i}" for i in range(2_700)}
-    assert all(len(example.references) == 1 + (int(example.source[1:]) % 5 == 0) for example in parts.dev)
+    assert all(
+        len(example.references) == 1 + (int(example.source[1:]) % 5 == 0) for example in parts.dev
+    )
     assert READERS["cmudict"](data) == parts  # the same words each time
 
 
@@ -71,7 +76,10 @@ def test_scan_splits(data: Path):
 
 
 def test_scan_choice_sets_hold_out_distant_commands(data: Path):
-    for name, far in {"scan-length-choice": "walk much", "scan-around-right-choice": "run opposite right"}.items():
+    for name, far in {
+        "scan-length-choice": "walk much",
+        "scan-around-right-choice": "run opposite right",
+    }.items():
         parts = READERS[name](data)
         assert [example.source for example in parts.dev] == [far]
         assert (len(parts.train), parts.tests) == (21, {})
@@ -88,13 +96,17 @@ def test_inflection_sources_have_language_and_tags(data: Path):
         ("german", ["ging"]),
         ("welsh", ["ŵyn"]),
     ]
-    assert inflection_source("w\u0302y", "N;SG", "welsh") == "<welsh> <N> <SG> ŵ y"  # a letter is one symbol
+    assert (
+        inflection_source("w\u0302y", "N;SG", "welsh") == "<welsh> <N> <SG> ŵ y"
+    )  # a letter is one symbol
 
 
 def test_written_parts_can_be_read_again(data: Path, tmp_path: Path):
     parts = READERS["cmudict"](data)
     write(parts, tmp_path / "parts")
-    assert [tuple(pair) for pair in Corpus(tmp_path / "parts/train.tsv", header=False)] == parts.train
+    assert [
+        tuple(pair) for pair in Corpus(tmp_path / "parts/train.tsv", header=False)
+    ] == parts.train
     assert read_examples(tmp_path / "parts") == {"dev": parts.dev, "test test": parts.tests["test"]}
 
 
@@ -107,7 +119,9 @@ def test_written_parts_can_be_read_again(data: Path, tmp_path: Path):
         ("inflection-2017", "inflection-2017", ""),
     ],
 )
-def test_a_cloned_repository_equals_its_archive(data: Path, tmp_path: Path, name: str, folder: str, inside: str):
+def test_a_cloned_repository_equals_its_archive(
+    data: Path, tmp_path: Path, name: str, folder: str, inside: str
+):
     (packed,) = (data / folder).iterdir()
     with tarfile.open(packed) as archive:
         for member in archive:
@@ -128,5 +142,8 @@ def test_unpacked_files_are_found_as_in_their_repository(data: Path, tmp_path: P
 
 
 def test_missing_data_is_reported(tmp_path: Path):
-    with pytest.raises(RegardError, match=r"--data is the folder that holds cmudict-standard-split/g014b2b\.train\.gz"):
+    with pytest.raises(
+        RegardError,
+        match=r"--data is the folder that holds cmudict-standard-split/g014b2b\.train\.gz",
+    ):
         READERS["cmudict"](tmp_path)
