@@ -54,10 +54,7 @@ PARTS = {  # name: test file, selected tests, whether torch keeps its memory poo
     ),
 }
 # The project's own pytest options are left out: type checks only take time here.
-PYTEST = (
-    "-m pytest -q --tb=line -p no:cacheprovider -o addopts=--import-mode=importlib "
-    "-o filterwarnings="
-)
+PYTEST = "-m pytest -q --tb=line -p no:cacheprovider -o addopts=--import-mode=importlib -o filterwarnings="
 
 
 def run_sanitizer(command: Sequence[str], tool: str, *, pool: bool) -> tuple[int, str]:
@@ -121,9 +118,7 @@ def control() -> Check:
 
 def main() -> None:
     """Run all parts in parallel and report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", choices=["memcheck", "racecheck"], default="memcheck")
     parser.add_argument(
         "--parts",
@@ -139,11 +134,7 @@ def main() -> None:
         parser.error("compute-sanitizer is not installed; it is part of the CUDA toolkit")
     made = [control()] if options.tool == "memcheck" else []
     with ThreadPoolExecutor(len(PARTS)) as pool:
-        made += [
-            check
-            for found in pool.map(lambda name: part(name, options), options.parts)
-            for check in found
-        ]
+        made += [check for found in pool.map(lambda name: part(name, options), options.parts) for check in found]
     report("gpu_sanitizer" if options.tool == "memcheck" else f"gpu_sanitizer-{options.tool}", made)
 
 

@@ -45,9 +45,7 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     try:
         assert server.stdout
-        address = next(
-            word for word in server.stdout.readline().split() if word.startswith("http")
-        ).rstrip("/")
+        address = next(word for word in server.stdout.readline().split() if word.startswith("http")).rstrip("/")
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             for name, (model, theme, rest) in VIEWS.items():
@@ -74,9 +72,7 @@ def shoot(page: Page, address: str, model: str, rest: str, path: Path) -> None:
     if path.stem in TO:
         page.locator(TO[path.stem]).evaluate("node => node.scrollIntoView()")
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    picture.quantize(192, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-        path, optimize=True
-    )
+    picture.quantize(192, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -34,12 +34,11 @@ def teacher_forced(model, source: list[int], target: list[int]) -> float:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_search_logp_is_teacher_forced_logp(name: str, engine: str):
     model = make(name)
-    try:
-        fast = inference_model(model, engine)
-    except EngineError as refusal:
-        assert engine == "fast"
-        assert "Recurrent" in str(refusal)
+    if name.startswith("recurrent") and engine == "fast":
+        with pytest.raises(EngineError, match="this is a Recurrent"):
+            inference_model(model, engine)
         return
+    fast = inference_model(model, engine)
     exact = make(name)
     for search in SEARCHES.values():
         results = search_all(search, fast, sources(), most=5)
@@ -126,7 +125,7 @@ def test_an_unknown_part_names_the_way_to_import_it():
     from regard.errors import RegardError
     from regard.models import build
 
-    with pytest.raises(RegardError, match="unknown normaliser 'mine'.*--import FILE"):
+    with pytest.raises(RegardError, match=r"unknown normaliser 'mine'.*--import FILE"):
         build(TransformerSettings(normaliser="mine"), 5, 5)
     with pytest.raises(RegardError, match="'entmax' has no option 'alhpa'; did you mean 'alpha'"):
         build(TransformerSettings(normaliser={"kind": "entmax", "alhpa": 1.5}), 5, 5)

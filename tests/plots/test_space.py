@@ -10,9 +10,7 @@ from regard.errors import RegardError
 from regard.plots.palette import head_colour
 from tests.plots.reading import assert_apart, assert_nothing_cut
 
-BEFORE = torch.tensor(
-    [[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]]
-)
+BEFORE = torch.tensor([[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]])
 AFTER = BEFORE.flip(1) * 2
 LABELS = ["v1", "v2", "v3", "v4", "v5", "v6"]
 

@@ -34,9 +34,7 @@ def test_its_answers_are_those_of_the_search(held, search):
     for word in WORDS:
         made, (found,) = beam_tree(held, word, search), held.answers([word], search)
         assert [made.ids(number) for number in made.answers] == [answer.ids for answer in found]
-        assert [made.node(number).score for number in made.answers] == pytest.approx(
-            [a.score for a in found]
-        )
+        assert [made.node(number).score for number in made.answers] == pytest.approx([a.score for a in found])
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -63,11 +61,7 @@ def test_what_was_weighed_are_the_best_of_all_continuations(held):
     made = beam_tree(held, "banana", search)
     for step in range(1 + max(node.step for node in made.nodes)):
         weighed = [node for node in made.nodes if node.step == step]
-        parents = (
-            [None]
-            if step == 0
-            else [n.number for n in made.nodes if (n.step, n.fate) == (step - 1, "kept")]
-        )
+        parents = [None] if step == 0 else [n.number for n in made.nodes if (n.step, n.fate) == (step - 1, "kept")]
         every = []
         for parent in parents:
             total = 0.0 if parent is None else made.nodes[parent].total
@@ -75,12 +69,8 @@ def test_what_was_weighed_are_the_best_of_all_continuations(held):
             every += [(float(value), parent, token) for token, value in enumerate(numbers)]
         best = sorted(every, key=lambda one: -one[0])[: len(weighed)]
         assert len(weighed) == min(7, len(every))
-        assert [node.total for node in weighed] == pytest.approx(
-            [total for total, _, _ in best], abs=1e-4
-        )
-        assert {(node.parent, node.token) for node in weighed} == {
-            (parent, token) for _, parent, token in best
-        }
+        assert [node.total for node in weighed] == pytest.approx([total for total, _, _ in best], abs=1e-4)
+        assert {(node.parent, node.token) for node in weighed} == {(parent, token) for _, parent, token in best}
         ends = [node for i, node in enumerate(weighed) if node.token == END and i < 3]
         others = [node for node in weighed if node.token != END]
         assert [node.fate for node in ends] == ["finished"] * len(ends)
@@ -95,9 +85,7 @@ def test_in_words(held):
     assert made.why(best).startswith("finished: ")
     assert made.why(best).endswith(", answer 1")
     lost = next(node for node in made.nodes if node.fate == "pruned")
-    assert f"lost by {lost.behind:.3f} to {' '.join(made.prefix_labels(lost.rival))}" in made.why(
-        lost.number
-    )
+    assert f"lost by {lost.behind:.3f} to {' '.join(made.prefix_labels(lost.rival))}" in made.why(lost.number)
     lines = str(made).splitlines()
     assert len(lines) == len(made.nodes)
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == [

@@ -77,18 +77,14 @@ def test_paths_that_read_alike_stay_apart():
 
 def test_a_tensor_in_two_places_is_kept_once_and_overlapping_ones_apart(tmp_path):
     table = torch.arange(12.0)
-    write(
-        tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {}
-    )
+    write(tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {})
     state = read(tmp_path).state
     assert state["a"] is state["b"]
     assert same(state, {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)})
 
 
 def test_what_no_checkpoint_holds_is_named(tmp_path):
-    with pytest.raises(
-        CheckpointError, match=r"^optimizer.0.when is a PosixPath, which a checkpoint cannot store"
-    ):
+    with pytest.raises(CheckpointError, match=r"^optimizer.0.when is a PosixPath, which a checkpoint cannot store"):
         write(tmp_path / "new", "x", {"optimizer": [{"when": Path("x")}]}, {})
     assert not (tmp_path / "new").exists()
 
@@ -198,16 +194,12 @@ try:
 except CheckpointError as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "File too large" in done.stdout
     assert names(tmp_path) == ["00000001.step-1.safetensors"]
 
 
-@pytest.mark.parametrize(
-    "act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"]
-)
+@pytest.mark.parametrize("act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"])
 def test_what_a_killed_process_left_is_removed(tmp_path, act):
     write(tmp_path, "step-1", {}, {})
     (tmp_path / ".step-9.partial").write_bytes(b"half")
@@ -229,9 +221,7 @@ while True:
 """
     reached = 0
     for wait in (0.0, 0.013, 0.031):
-        process = subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
         while int(process.stdout.readline()) < reached + 2:
             pass
         time.sleep(wait)

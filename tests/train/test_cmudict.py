@@ -63,9 +63,7 @@ def test_the_parts_have_their_shares_and_no_word_in_common(tmp_path, pairs):
         "train.tsv",
     ]
     lines = {name: path.read_text(encoding="utf-8").splitlines() for name, path in paths.items()}
-    assert sorted(line for part in lines.values() for line in part) == sorted(
-        "\t".join(pair) for pair in pairs
-    )
+    assert sorted(line for part in lines.values() for line in part) == sorted("\t".join(pair) for pair in pairs)
     words = {name: {line.split("\t")[0] for line in part} for name, part in lines.items()}
     counts = Counter(word for part in words.values() for word in part)
     assert set(counts.values()) == {1}

@@ -95,9 +95,7 @@ def test_no_terminal_means_plain_lines_and_no_control_characters():
 
 
 def recorded(**options) -> Console:
-    return Console(
-        file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options
-    )
+    return Console(file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options)
 
 
 def test_the_live_picture():
@@ -137,11 +135,7 @@ def test_what_is_said_stays_above_the_picture():
     with TerminalDisplay(console) as view:
         trained(view)
     text = console.export_text()
-    assert (
-        text.index("parameters: 240,000")
-        < text.index("memory ran out")
-        < text.index("bundle: sounds")
-    )
+    assert text.index("parameters: 240,000") < text.index("memory ran out") < text.index("bundle: sounds")
 
 
 def test_the_picture_is_drawn_only_as_often_as_eyes_follow(monkeypatch):

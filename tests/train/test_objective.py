@@ -17,9 +17,7 @@ SOURCES, TARGETS = [[3, 4, 5], [6], [7, 8]], [[5, 4], [3, 3, 8, 7], [6]]
 @pytest.fixture
 def model():
     return build(
-        TransformerSettings(
-            width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0
-        ),
+        TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0),
         VOCABULARY,
         VOCABULARY,
     )
@@ -31,9 +29,7 @@ def ragged(rows):
 
 def batch(sources=SOURCES, targets=TARGETS):
     tokens = [sum(map(len, side)) for side in (targets, sources)]
-    return Batch(
-        ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), *tokens
-    )
+    return Batch(ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), *tokens)
 
 
 def nothing():
@@ -46,16 +42,12 @@ def gradients(model, *losses):
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-def test_it_is_the_mean_over_all_tokens_and_ends_of_sequences_taken_one_by_one(
-    model, label_smoothing
-):
+def test_it_is_the_mean_over_all_tokens_and_ends_of_sequences_taken_one_by_one(model, label_smoothing):
     sums = []
     for source, target in zip(SOURCES, TARGETS, strict=True):
         logits = model(ragged([[*source, END]]), ragged([[BEGIN, *target]])).values
         right = torch.tensor([*target, END])
-        sums.append(
-            F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="sum")
-        )
+        sums.append(F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="sum"))
     loss = Objective(model, label_smoothing=label_smoothing)(batch())
     torch.testing.assert_close(loss, sum(sums) / (7 + 3))  # seven target tokens, three ends
 
@@ -68,9 +60,7 @@ def test_smoothing_gives_a_share_of_the_target_to_every_symbol_alike(model):
         wanted = torch.full((VOCABULARY,), label_smoothing / VOCABULARY)
         wanted[right] += 1 - label_smoothing
         by_hand = by_hand - (wanted * log[place]).sum() / 2
-    torch.testing.assert_close(
-        Objective(model, label_smoothing=label_smoothing)(batch([[3]], [[4]])), by_hand
-    )
+    torch.testing.assert_close(Objective(model, label_smoothing=label_smoothing)(batch([[3]], [[4]])), by_hand)
 
 
 def test_parts_of_a_step_add_up_to_the_whole(model):
@@ -103,9 +93,7 @@ def test_two_readings_that_agree_cost_what_one_costs(model):
 
 def test_readings_that_differ_are_pulled_together_by_both_divergences():
     torch.manual_seed(3)
-    settings = TransformerSettings(
-        width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0.4
-    )
+    settings = TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0.4)
     model = build(settings, VOCABULARY, VOCABULARY).train()
     torch.manual_seed(4)
     loss = Objective(model, rdrop=3.0)(batch())

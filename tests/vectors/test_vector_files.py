@@ -21,9 +21,7 @@ def record(word: str, row: list[float], end: bytes = b"\n") -> bytes:
 
 
 def binary(end: bytes = b"\n") -> bytes:
-    return b"3 3\n" + b"".join(
-        record(word, row, end) for word, row in zip(WORDS, ROWS, strict=True)
-    )
+    return b"3 3\n" + b"".join(record(word, row, end) for word, row in zip(WORDS, ROWS, strict=True))
 
 
 FILES = {
@@ -56,9 +54,7 @@ def test_read_hand_written_files(file, format, packed, named):
 @pytest.mark.parametrize("name", ["vectors", "vectors.gz"])
 @pytest.mark.parametrize("format", FILES)
 def test_round_trip_is_exact(tmp_path, format, name):
-    table = (
-        torch.randn(40, 6, generator=torch.manual_seed(0)) * torch.logspace(-37, 37, 40)[:, None]
-    )
+    table = torch.randn(40, 6, generator=torch.manual_seed(0)) * torch.logspace(-37, 37, 40)[:, None]
     words = [f"w{i}" for i in range(37)] + ["naïve", "日本", "7"]
     path = tmp_path / name
     Vectors(words, table.double()).write(path, format=format)
@@ -90,9 +86,7 @@ def test_binary_with_an_early_newline_is_detected(file):
 
 
 def test_text_sample_may_end_inside_a_character(file):
-    file.write_text(
-        "2 2\na 1 2\n12€ 3 4\n", encoding="utf-8"
-    )  # the eighth byte after "a " is the second of three
+    file.write_text("2 2\na 1 2\n12€ 3 4\n", encoding="utf-8")  # the eighth byte after "a " is the second of three
     assert Vectors.read(file).words == ["a", "12€"]
 
 
@@ -203,9 +197,7 @@ def test_invalid_word_leaves_the_old_file(tmp_path, word, format, message, exist
     with pytest.raises(RegardError) as error:
         Vectors(["first", word], torch.ones(2, 3)).write(path, format=format)
     assert str(error.value) == f"the word {word!r} {message}"
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [
-        ("vectors.txt", "before")
-    ] * existing
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("vectors.txt", "before")] * existing
 
 
 def test_numbers_over_float32_are_not_written(file):

@@ -108,7 +108,7 @@ class MultiHead(nn.Module):
         return [*self._project(queries, "queries", turn=turn), *self._project(context, "keys", "values", turn=turn)]
 
     def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, turn: bool = True) -> list[Any]:
-        """Vectors in some of their roles, cut into heads or kv_heads, and turned by position where the encoding turns."""
+        """Project vectors, split them into heads or kv_heads, and rotate queries and keys."""
         layers: list[nn.Linear] = [getattr(self, role) for role in roles]
         vectors = _vectors(sequences, *{layer.in_features for layer in layers})
         compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]

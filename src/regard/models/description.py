@@ -89,9 +89,9 @@ def unknown_part(model: Model) -> str | None:
     if type(model) is not Transformer:
         return f"it runs the Transformer family, and this is a {type(model).__name__}"
     for name, module in model.named_modules():
-        if type(module) not in KNOWN and not isinstance(module, PARTS):
-            if not any(isinstance(model.get_submodule(up), PARTS) for up in _parents(name)):
-                return f"{name} is a {type(module).__name__}, which it does not know"
+        inside = any(isinstance(model.get_submodule(up), PARTS) for up in _parents(name))
+        if type(module) not in KNOWN and not isinstance(module, PARTS) and not inside:
+            return f"{name} is a {type(module).__name__}, which it does not know"
     sizes = {(part.heads, part.kv_heads, part.dim) for part in model.modules() if isinstance(part, MultiHead)}
     if len(sizes) > 1:
         return "its layers differ in their heads"

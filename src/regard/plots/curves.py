@@ -43,13 +43,9 @@ def regression(
     points, targets = numbers("keys", keys, "key"), numbers("values", values, "key")
     line, table = numbers("queries", queries, "query"), numbers("weights", weights, "query key")
     if len(points) != len(targets):
-        raise ShapeError(
-            f"each key needs one value; got {len(points)} keys and {len(targets)} values"
-        )
+        raise ShapeError(f"each key needs one value; got {len(points)} keys and {len(targets)} values")
     if table.shape != (len(line), len(points)):
-        raise ShapeError(
-            f"weights must be {len(line)} queries × {len(points)} keys; got shape {table.shape}"
-        )
+        raise ShapeError(f"weights must be {len(line)} queries × {len(points)} keys; got shape {table.shape}")
     check_weights(table, np.ones(table.shape, dtype=bool))
     asked = len(line) // 2 if asked is None else asked
     if not 0 <= asked < len(line):
@@ -64,9 +60,7 @@ def regression(
         panel.spines[["top", "right"]].set_visible(False)
     if truth is not None:
         _curve(above, line, _along(truth, line), ":", color=INK, linewidth=1.4, label="true curve")
-    above.axhline(
-        targets.mean(), color=PALE, linestyle="--", linewidth=1.4, label="equal weights (the mean)"
-    )
+    above.axhline(targets.mean(), color=PALE, linestyle="--", linewidth=1.4, label="equal weights (the mean)")
     pooled = np.where(table.sum(1) > 0, table @ targets, np.nan)
     _curve(above, line, pooled, "-", color=CURVE, linewidth=2.2, label="attention pooling")
     above.plot(
@@ -103,15 +97,11 @@ def _points(axes: Axes, places: Numbers, targets: Numbers, weights: Numbers) -> 
         label="key, value",
     )
     label = "its weight for this query (area)"
-    areas = axes.scatter(
-        places, targets, s=110 * share, color=WEIGHT, alpha=0.75, linewidth=0, zorder=4, label=label
-    )
+    areas = axes.scatter(places, targets, s=110 * share, color=WEIGHT, alpha=0.75, linewidth=0, zorder=4, label=label)
     legend = axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
         if text.get_text() == label and isinstance(handle, type(areas)):
-            handle.set_sizes(
-                [70]
-            )  # in the legend it is as large as a large weight, whatever the weights
+            handle.set_sizes([70])  # in the legend it is as large as a large weight, whatever the weights
 
 
 def _bars(axes: Axes, places: Numbers, weights: Numbers, query: float) -> None:
@@ -132,16 +122,12 @@ def _bars(axes: Axes, places: Numbers, weights: Numbers, query: float) -> None:
 def _along(truth: Table, line: Numbers) -> Numbers:
     values = numbers("truth", truth, "query")
     if len(values) != len(line):
-        raise ShapeError(
-            f"truth needs one number for each query; got {len(values)} for {len(line)}"
-        )
+        raise ShapeError(f"truth needs one number for each query; got {len(values)} for {len(line)}")
     return values
 
 
 _DASHES = ("-", "--", "-.", ":")
-_COLOURS = [
-    colour for name, colour in HEADS.items() if name != "yellow"
-]  # a thin line of which is lost on white
+_COLOURS = [colour for name, colour in HEADS.items() if name != "yellow"]  # a thin line of which is lost on white
 
 
 @torch.no_grad()
@@ -167,19 +153,11 @@ def mean_scores(
         axis = torch.eye(dim, device=device) * dim**0.5
         contents = torch.cat([axis, -axis])
     elif contents.ndim != 2 or not len(contents) or contents.shape[1] != dim:
-        raise ShapeError(
-            f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}"
-        )
-    places = torch.arange(
-        2 * reach + 1, device=device
-    )  # so each distance is met at least reach + 1 times
+        raise ShapeError(f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}")
+    places = torch.arange(2 * reach + 1, device=device)  # so each distance is met at least reach + 1 times
     if isinstance(position, Added) and (width := position(places[:1]).shape[-1]) != dim:
-        raise ShapeError(
-            f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the same"
-        )
-    attention = Attention(
-        ScaledDot(heads, dim), bias=position if isinstance(position, Biasing) else None
-    )
+        raise ShapeError(f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the same")
+    attention = Attention(ScaledDot(heads, dim), bias=position if isinstance(position, Biasing) else None)
     total = torch.zeros(len(places), len(places), device=device)
     for content in contents.to(device):
         tokens = content.expand(1, heads, len(places), dim)
@@ -192,9 +170,7 @@ def mean_scores(
     return torch.stack([mean.diagonal(apart).mean() for apart in range(-reach, reach + 1)])
 
 
-def score_by_distance(
-    curves: Mapping[str, Table], *, title: str = "", axes: Axes | None = None
-) -> Figure:
+def score_by_distance(curves: Mapping[str, Table], *, title: str = "", axes: Axes | None = None) -> Figure:
     """Curves of score against distance, by name, on one pair of axes; the middle of each curve is distance 0.
 
     >>> encodings = {"rotary": Rotary(dim=64), "alibi": Alibi(heads=8)}
@@ -214,9 +190,7 @@ def score_by_distance(
             "color": _COLOURS[number % len(_COLOURS)],
             "linewidth": max(3.2 - 0.3 * number, 1.4),
         }
-        axes.plot(
-            range(-reach, reach + 1), curve, _DASHES[number % len(_DASHES)], label=name, **look
-        )
+        axes.plot(range(-reach, reach + 1), curve, _DASHES[number % len(_DASHES)], label=name, **look)
     axes.set(xlabel="distance (key − query)", ylabel="mean score", title=title)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.01)
@@ -227,7 +201,5 @@ def score_by_distance(
 def _odd(name: str, curve: Table) -> Numbers:
     values = numbers(f"curve {name!r}", curve, "distance")
     if len(values) % 2 == 0:
-        raise ShapeError(
-            f"curve {name!r} must run from −reach to reach, an odd number of scores; got {len(values)}"
-        )
+        raise ShapeError(f"curve {name!r} must run from −reach to reach, an odd number of scores; got {len(values)}")
     return values

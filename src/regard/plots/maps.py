@@ -80,17 +80,13 @@ def scores(
     )
 
 
-def position_map(
-    vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None
-) -> Figure:
+def position_map(vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None) -> Figure:
     """The vectors (position, dimension) of an added position encoding; `first` is the position of the first row.
 
     >>> position_map(Sinusoidal(width=64)(torch.arange(50)))
     """
     table = numbers("vectors", vectors, "position dimension")
-    rows, columns = (
-        [str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True)
-    )
+    rows, columns = ([str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True))
     limit, everywhere = largest(table), flags("allowed", None, table.shape)
     named = (rows, "position"), (columns, "dimension")
     cell = min(0.62, 7.5 / max(table.shape))  # its labels are numbers, which may be left out
@@ -108,15 +104,11 @@ def similarity(
 ) -> Figure:
     """The cosines of vectors (vector, dimension) among themselves, or with `others`; −1 to 1."""
     if (others is None) != (other_labels is None):
-        raise RegardError(
-            "others and other_labels come together: the other vectors, and what they are called"
-        )
+        raise RegardError("others and other_labels come together: the other vectors, and what they are called")
     down = numbers("vectors", vectors, "vector dimension")
     across = down if others is None else numbers("others", others, "vector dimension")
     if down.shape[1] != across.shape[1]:
-        raise ShapeError(
-            f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}"
-        )
+        raise ShapeError(f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}")
     table = similarities(torch.tensor(down), torch.tensor(across)).numpy()
     rows, columns = _tokens("vectors", table, labels, other_labels, None)
     everywhere = flags("allowed", None, table.shape)
@@ -134,9 +126,7 @@ def check_weights(table: Numbers, allowed: Flags) -> None:
         )
     if (table[~allowed] != 0).any():
         place, value = _first(table, ~allowed & (table != 0))
-        raise RegardError(
-            f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend"
-        )
+        raise RegardError(f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend")
 
 
 def largest(values: Numbers) -> float:
@@ -160,9 +150,7 @@ def _tokens(
     keys = queries if keys is None else keys
     for side, size, labels in zip(("rows", "columns"), table.shape, (queries, keys), strict=True):
         if len(labels) != size:
-            raise ShapeError(
-                f"{name} have {size} {side} but {len(labels)} labels; give one label for each"
-            )
+            raise ShapeError(f"{name} have {size} {side} but {len(labels)} labels; give one label for each")
     rows = token_labels(queries) if predicted is None else step_labels(queries, predicted)
     return rows, token_labels(keys)
 
@@ -186,9 +174,7 @@ def _picture(
     else:
         room = axes.get_window_extent()
         cell = min(room.width / table.shape[1], room.height / table.shape[0]) / owner(axes).dpi
-    image = heat_map.draw(
-        axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= heat_map.FEW
-    )
+    image = heat_map.draw(axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= heat_map.FEW)
     heat_map.name_rows(axes, *rows, cell)
     heat_map.name_columns(axes, *columns, cell)
     bar = heat_map.scale_beside(axes, image, scale)

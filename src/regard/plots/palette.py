@@ -59,12 +59,8 @@ def colour(ramp: Ramp, share: float) -> str:
 
 def ink_on(background: str) -> str:
     """Black or white, whichever is read better on a background: their contrast is then at least 4.5 to 1."""
-    red, green, blue = (
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels(background)
-    )
-    luminance = (
-        0.2126 * red + 0.7152 * green + 0.0722 * blue
-    )  # WCAG 2.2: black wins from √(1.05 · 0.05) − 0.05 on
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels(background))
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # WCAG 2.2: black wins from √(1.05 · 0.05) − 0.05 on
     return "#000000" if luminance > 0.179 else "#ffffff"
 
 
@@ -77,6 +73,4 @@ def channels(colour: str) -> tuple[float, float, float]:
 def as_json() -> str:
     """The palette of these pictures for a program that is not written in Python."""
     ramps = {"weights": WEIGHTS._asdict(), "signed": SIGNED._asdict()}
-    return json.dumps(
-        {**ramps, "heads": HEADS, "masked": MASKED, "ink": INK, "pale": PALE}, ensure_ascii=False
-    )
+    return json.dumps({**ramps, "heads": HEADS, "masked": MASKED, "ink": INK, "pale": PALE}, ensure_ascii=False)

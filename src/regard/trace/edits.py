@@ -49,9 +49,7 @@ class Unpositioned(Change):
             if step.name.endswith((".position", ".bias")):
                 program = program.overlaid(step.name, lambda own: interventions.ZeroTensor((own,)))
             elif isinstance(step.operation, POSITIONAL):
-                program = program.renewed(
-                    step.name, element_wise.CopyHeads(step.operation.inputs[:1])
-                )
+                program = program.renewed(step.name, element_wise.CopyHeads(step.operation.inputs[:1]))
             else:
                 continue
             found = True
@@ -71,9 +69,7 @@ class ShufflePositions(Change):
     seed: int = Field(1, ge=0, lt=2**63)
 
     def apply(self, program: Program) -> Program:
-        if not any(
-            name.endswith(".positions") for step in program.steps for name in step.operation.inputs
-        ):
+        if not any(name.endswith(".positions") for step in program.steps for name in step.operation.inputs):
             raise RegardError("this model has no position encoding to shuffle")
         return program
 
@@ -91,9 +87,7 @@ class Temperature(Change):
 
     def apply(self, program: Program) -> Program:
         if self.at == "out":
-            return _tempered(
-                program, "out.logprobs", "out.tempered", row_wise.TemperatureScaling, self.value
-            )
+            return _tempered(program, "out.logprobs", "out.tempered", row_wise.TemperatureScaling, self.value)
         program.attention(self.at)
         return _tempered(
             program,
@@ -149,9 +143,7 @@ class Patch(Change):
         if step is not None and not step.axes:
             raise RegardError(f"{self.name} is one number, made of others; patch those")
         kind = (
-            interventions.PatchedHeadTensor
-            if step is not None and step.operation.time
-            else interventions.PatchedTensor
+            interventions.PatchedHeadTensor if step is not None and step.operation.time else interventions.PatchedTensor
         )
         square = step is not None and step.axes[-2:] == ("target", "target")
         return program.overlaid(self.name, lambda own: kind((own,), (), given, square))
@@ -178,9 +170,7 @@ Edit = Annotated[
 def edit(values: Mapping[str, Any] | Change) -> Change:
     """An edit from plain values, or one line that says what is wrong with them."""
     if not isinstance(values, Mapping | Change):
-        raise RegardError(
-            f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got {values!r}"
-        )
+        raise RegardError(f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got {values!r}")
     return values if isinstance(values, Change) else parse(Edit, dict(values), "edit")
 
 

@@ -51,9 +51,7 @@ class Computation:
         """The largest number on the way: what float32 can lose is a share of this, not of the result."""
         inside = [number for term in self.terms for number in term.numbers if math.isfinite(number)]
         inside += [stage.value for stage in self.stages if math.isfinite(stage.value)]
-        return max(
-            map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0
-        )
+        return max(map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0)
 
 
 def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Term], float]:
@@ -88,9 +86,7 @@ class Explanation:
     paper: str | None
     computation: Computation
     value: float
-    kinds: dict[
-        str, str
-    ]  # of the operands' names: tensor (has an explanation of its own), parameter or constant
+    kinds: dict[str, str]  # of the operands' names: tensor (has an explanation of its own), parameter or constant
 
     @property
     def result(self) -> float:
@@ -150,10 +146,7 @@ class Explanation:
         head = f"{self.name}[{', '.join(map(str, self.index))}] = {self.value:.6g}   ({self.place})\n{self.formula}"
         shown = [
             "  "
-            + " · ".join(
-                f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}"
-                for one in term.operands
-            )
+            + " · ".join(f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}" for one in term.operands)
             + ("" if term.running is None else f"   Σ {term.running:.6g}")
             for term in self.computation.terms
         ]

@@ -81,9 +81,7 @@ class Program:
         decoding = self.decoding
         for place, part in enumerate(self.parts):
             old = part.steps if isinstance(part, Recurrence) else (part,)
-            new = tuple(
-                made for step in old for made in (change(step) if step.name == name else (step,))
-            )
+            new = tuple(made for step in old for made in (change(step) if step.name == name else (step,)))
             done = done or any(step.name == name for step in old)
             if isinstance(part, Recurrence):
                 parts.append(replace(part, steps=new))
@@ -91,9 +89,7 @@ class Program:
                 parts += new
                 decoding += (len(new) - 1) * (place < self.decoding)
         if not done:
-            raise UnknownName(
-                f"unknown tensor {name!r}; {suggestion(name, [step.name for step in self.steps])}"
-            )
+            raise UnknownName(f"unknown tensor {name!r}; {suggestion(name, [step.name for step in self.steps])}")
         return replace(self, parts=tuple(parts), decoding=decoding)
 
     def renewed(self, name: str, operation: Operation) -> Program:
@@ -105,9 +101,7 @@ class Program:
         own = f"{name}.own"
         while any(step.name == own for step in self.steps):
             own += ".own"
-        return self.changed(
-            name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own)))
-        )
+        return self.changed(name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own))))
 
     def own(self, name: str) -> str:
         """Where the model's own numbers of a tensor are made, under all edits."""
@@ -116,12 +110,7 @@ class Program:
 
     def walks(self, name: str) -> bool:
         """Whether a tensor is made position by position."""
-        return any(
-            step.name == name
-            for part in self.parts
-            if isinstance(part, Recurrence)
-            for step in part.steps
-        )
+        return any(step.name == name for part in self.parts if isinstance(part, Recurrence) for step in part.steps)
 
     def run(self, store: TensorStore, *, start: int = 0) -> None:
         """Make every tensor from part `start` on, in place."""

@@ -41,9 +41,7 @@ def residual_contributions(trace: Trace, side: str, position: int) -> list[Contr
         before, *parts = trace.origin(name).inputs
         for part in parts:
             vector, whole = trace[part][position], trace[before][position]
-            found.append(
-                Contribution(part, float(vector.norm()), float(cosine(vector, whole)), name)
-            )
+            found.append(Contribution(part, float(vector.norm()), float(cosine(vector, whole)), name))
     return found
 
 
@@ -56,9 +54,7 @@ def residual_norms(trace: Trace, side: str, position: int) -> dict[str, float]:
 
 def _sums(trace: Trace, side: str) -> list[str]:
     begin, stack = STACKS[side]
-    return [
-        name for name in trace.names if re.fullmatch(rf"{begin}\.sum|{stack}\.\d+\.resid\d", name)
-    ]
+    return [name for name in trace.names if re.fullmatch(rf"{begin}\.sum|{stack}\.\d+\.resid\d", name)]
 
 
 Row = Float[Tensor, " vocabulary"]

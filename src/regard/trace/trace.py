@@ -84,28 +84,20 @@ class Trace:
         """One token of a side, or a line that says which positions there are."""
         pieces = self.pieces(side)
         if not 0 <= position < len(pieces):
-            raise RegardError(
-                f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}"
-            )
+            raise RegardError(f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}")
         return pieces[position]
 
     def explain(self, name: str, index: int | Sequence[int]) -> Explanation:
         """Where one number comes from."""
         tensor, operation = self[name], self.operation(name)
         index = (index,) if isinstance(index, int) else tuple(index)  # a list would gather
-        if len(index) != tensor.ndim or not all(
-            0 <= i < size for i, size in zip(index, tensor.shape, strict=True)
-        ):
+        if len(index) != tensor.ndim or not all(0 <= i < size for i, size in zip(index, tensor.shape, strict=True)):
             shape = tuple(tensor.shape)
             raise RegardError(f"{name} has shape {shape}; there is no number at {index}")
         computation = operation.explain(self.numbers, index)
         known = {one.name for term in computation.terms for one in term.operands}
         known |= {stage.operand.name for stage in computation.stages if stage.operand}
-        kinds = {
-            one: "tensor" if one in self._steps else "parameter"
-            for one in known
-            if one in self.numbers
-        }
+        kinds = {one: "tensor" if one in self._steps else "parameter" for one in known if one in self.numbers}
         value = float(tensor[index])
         return Explanation(
             name,

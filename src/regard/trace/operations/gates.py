@@ -179,9 +179,7 @@ class LstmState(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         out, memory = (store.one(name, *index) for name in self.inputs)
         bent = math.tanh(memory.value)
-        return Computation(
-            out.value * bent, ("tanh(c)", "· o"), [Term((out, memory), (bent, out.value * bent))]
-        )
+        return Computation(out.value * bent, ("tanh(c)", "· o"), [Term((out, memory), (bent, out.value * bent))])
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,5 @@ class EncoderSummary(Operation):
         forward, backward = self.inputs
         length, half = store[forward].shape
         j = index[1]
-        operand = (
-            store.one(forward, length - 1, j) if j < half else store.one(backward, 0, j - half)
-        )
+        operand = store.one(forward, length - 1, j) if j < half else store.one(backward, 0, j - half)
         return copied(operand)

@@ -53,9 +53,7 @@ class MeanAblatedHead(Operation):
         if head != self.head:
             return copied(store.one(self.inputs[0], *index))
         terms, total = product_sum([(one,) for one in store.along(self.inputs[0], head, ALL, j)])
-        return Computation(
-            total / len(terms), ("term",), terms, [Stage("Σ", total), Stage("rows", len(terms))]
-        )
+        return Computation(total / len(terms), ("term",), terms, [Stage("Σ", total), Stage("rows", len(terms))])
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,7 @@ class RowReplacement(Operation):
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         own = store[self.inputs[0]].clone()
-        if (
-            self.query < own.shape[1]
-        ):  # while an answer is still growing, the row may not be there yet
+        if self.query < own.shape[1]:  # while an answer is still growing, the row may not be there yet
             keys = min(own.shape[2], len(self.values))
             own[self.head, self.query] = 0
             own[self.head, self.query, :keys] = torch.tensor(self.values[:keys])
@@ -151,15 +147,10 @@ class PatchedTensor(Operation):
         """Raise unless what was given has the shape of what is there, but for sizes that follow the text."""
         assert self.given is not None
         free = (self.time, self.time + 1) if self.square else (self.time,)
-        shapes = [
-            [size for axis, size in enumerate(one.shape) if axis not in free]
-            for one in (own, self.given)
-        ]
+        shapes = [[size for axis, size in enumerate(one.shape) if axis not in free] for one in (own, self.given)]
         if own.ndim != self.given.ndim or shapes[0] != shapes[1]:
             name = self.inputs[0].removesuffix(".own")
-            raise RegardError(
-                f"{name} is {tuple(own.shape)}; the patch for it is {tuple(self.given.shape)}"
-            )
+            raise RegardError(f"{name} is {tuple(own.shape)}; the patch for it is {tuple(self.given.shape)}")
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         assert self.given is not None

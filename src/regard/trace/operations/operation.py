@@ -17,9 +17,7 @@ ALL = slice(None)
 class TensorStore(Mapping[str, Tensor]):
     """The tensors of a trace so far and the weights of its model, by name."""
 
-    def __init__(
-        self, weights: Mapping[str, Tensor], tensors: dict[str, Tensor] | None = None
-    ) -> None:
+    def __init__(self, weights: Mapping[str, Tensor], tensors: dict[str, Tensor] | None = None) -> None:
         self.weights, self.tensors = weights, {} if tensors is None else tensors
 
     def __getitem__(self, name: str) -> Tensor:
@@ -106,11 +104,7 @@ class PartOperation(Operation):
 
 def in_float32(part: Any) -> Any:
     """A copy of a part with its parameters and buffers in float32 on the CPU."""
-    return (
-        deepcopy(part).eval().requires_grad_(False).float().cpu()
-        if isinstance(part, nn.Module)
-        else part
-    )
+    return deepcopy(part).eval().requires_grad_(False).float().cpu() if isinstance(part, nn.Module) else part
 
 
 def in_float64(part: Any) -> Any:

@@ -110,9 +110,7 @@ class TableBias(Operation):
         bucket, scale = self.bucket(torch.tensor(ahead))
         pairs = [(store.one(self.weights[0], head, int(bucket)), constant("scale", scale))]
         terms, total = product_sum(pairs)
-        return Computation(
-            total, ("product",), terms, [Stage("key − query", ahead), Stage("bucket", int(bucket))]
-        )
+        return Computation(total, ("product",), terms, [Stage("key − query", ahead), Stage("bucket", int(bucket))])
 
     def bucket(self, ahead: Tensor) -> tuple[Tensor, float]:
         """The column of the table for a distance, and what the number there is multiplied by."""

@@ -45,9 +45,7 @@ class LayerNormalisation(Operation):
             Stage("· gain", normal * gain.value, gain),
             Stage("+ shift", normal * gain.value + shift.value, shift),
         ]
-        return Computation(
-            normal * gain.value + shift.value, ("x − mean", "squared"), terms, stages
-        )
+        return Computation(normal * gain.value + shift.value, ("x − mean", "squared"), terms, stages)
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,7 @@ class RMSNormalisation(Operation):
         gain = store.one(self.weights[0], j)
         stages = [Stage("mean square", square), Stage("eps", self.eps), Stage("normalised", normal)]
         result = normal * gain.value
-        return Computation(
-            result, ("x", "squared"), terms, [*stages, Stage("· gain", result, gain)]
-        )
+        return Computation(result, ("x", "squared"), terms, [*stages, Stage("· gain", result, gain)])
 
 
 def _squares(numbers: list[Operand], mean: float, here: int) -> tuple[list[Term], float]:
@@ -149,9 +145,7 @@ class ChosenLogProb(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         token = int(store[self.inputs[1]][index[0]])
         operand = store.one(self.inputs[0], index[0], token)
-        return Computation(
-            operand.value, ("value",), [Term((operand,), (operand.value,))], [Stage("token", token)]
-        )
+        return Computation(operand.value, ("value",), [Term((operand,), (operand.value,))], [Stage("token", token)])
 
 
 @dataclass(frozen=True)
@@ -185,6 +179,4 @@ class LengthPenalised(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         operand = store.one(self.inputs[0])
         result = operand.value / self.penalty
-        return Computation(
-            result, ("quotient",), [Term((operand, constant("penalty", self.penalty)), (result,))]
-        )
+        return Computation(result, ("quotient",), [Term((operand, constant("penalty", self.penalty)), (result,))])

@@ -20,7 +20,7 @@ LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 @triton.jit
 @no_type_check
 def walk_queries(
-    dk, dv, sums, other_sums, k, v, Q, dO, peaks, deltas, line, slope, level, other_level, key, begin, leaves, batch_invariant,
+    dk, dv, sums, other_sums, k, v, Q, dO, peaks, deltas, line, slope, level, other_level, key, begin, leaves, settled,
     end, queries, keys, q_time, scale, low, high, left, right,
     NEAR: tl.constexpr, STAGES: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr,
     OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, HEADS: tl.constexpr, BIAS: tl.constexpr, LOW: tl.constexpr,
@@ -30,9 +30,9 @@ def walk_queries(
     """A block of keys over its far queries, or its NEAR ones: dv += Pᵀ · dO, dk += dSᵀ · q. Where the bias has settled,
     the gradients of its one number are added up (KEEP)."""
     far = leaves - begin
-    steps = batch_invariant - leaves if NEAR else far + end - batch_invariant
+    steps = settled - leaves if NEAR else far + end - settled
     for step in tl.range(0, steps, ROWS, num_stages=STAGES if not NEAR else 1 if BIAS == LINE else 2):
-        start = leaves + step if NEAR else tl.where(step < far, begin + step, batch_invariant + step - far)
+        start = leaves + step if NEAR else tl.where(step < far, begin + step, settled + step - far)
         query = start + tl.arange(0, ROWS)
         q = read(Q, query, queries, q_time, DIM, WIDTH)
         d_out = read(dO, query, queries, HEADS * OUT, OUT, OUT_WIDTH)
@@ -96,20 +96,20 @@ def long_keys(
             level, other_level = tl.load(line), tl.load(line + right - left)
         if BIAS == SLOPE:
             slope = tl.load(slopes + head).to(tl.float32) * LOG2E
-        begin, leaves, batch_invariant, end = query_bands(
+        begin, leaves, settled, end = query_bands(
             first, queries, low, high, left, right, ROWS, KEYS, BIAS, LOW, HIGH
         )  # fmt: skip
         dk, dv = tl.zeros([KEYS, WIDTH], tl.float32), tl.zeros([KEYS, OUT_WIDTH], tl.float32)
         if not LOW:
             dk, dv, sums, other_sums = walk_queries(
                 dk, dv, sums, other_sums, k, v, Q, dO, peaks, deltas, line, slope, level, other_level, key, begin,
-                leaves, batch_invariant, end, queries, keys, q_time, scale, low, high, left, right,
+                leaves, settled, end, queries, keys, q_time, scale, low, high, left, right,
                 False, STAGES, ROWS, DIM, WIDTH, OUT, OUT_WIDTH, HEADS, BIAS, LOW, HIGH, KEEP, PRECISION,
             )  # fmt: skip
         if BIAS or LOW or HIGH:
             dk, dv, sums, other_sums = walk_queries(
                 dk, dv, sums, other_sums, k, v, Q, dO, peaks, deltas, line, slope, level, other_level, key, begin,
-                leaves, batch_invariant, end, queries, keys, q_time, scale, low, high, left, right,
+                leaves, settled, end, queries, keys, q_time, scale, low, high, left, right,
                 True, STAGES, ROWS, DIM, WIDTH, OUT, OUT_WIDTH, HEADS, BIAS, LOW, HIGH, KEEP, PRECISION,
             )  # fmt: skip
         place = k_start * HEADS + head

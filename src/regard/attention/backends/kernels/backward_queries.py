@@ -17,22 +17,22 @@ LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 @triton.jit
 @no_type_check
 def walk_keys(
-    dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, batch_invariant, resumed, full, end, keys,
+    dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full, end, keys,
     k_time, v_time, scale, low, high, left, right,
     NEAR: tl.constexpr, SUM: tl.constexpr, STAGES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr,
     WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr, LOW: tl.constexpr,
     HIGH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A block of queries over its far keys, or its NEAR ones: dq += dS · k; or (SUM) delta += Σ P · dP alone."""
-    near = resumed - batch_invariant
-    steps = near + end - full if NEAR else batch_invariant + full - resumed
+    near = resumed - settled
+    steps = near + end - full if NEAR else settled + full - resumed
     k_places = places(K, tl.arange(0, KEYS), k_time, WIDTH)
     v_places = places(V, tl.arange(0, KEYS), v_time, OUT_WIDTH)
     for step in tl.range(0, steps, KEYS, num_stages=STAGES if not NEAR else 1 if BIAS == LINE else 2):
         if NEAR:
-            start = tl.where(step < near, batch_invariant + step, full + step - near)
+            start = tl.where(step < near, settled + step, full + step - near)
         else:
-            start = tl.where(step < batch_invariant, step, resumed + step - batch_invariant)
+            start = tl.where(step < settled, step, resumed + step - settled)
         key = start + tl.arange(0, KEYS)
         if NEAR:
             k = read(K, key, keys, k_time, DIM, WIDTH)
@@ -48,12 +48,12 @@ def walk_keys(
             )  # fmt: skip
             weights = tl.exp2(scores - peak[:, None])
         elif BIAS == SLOPE:
-            incline = slope if HIGH else tl.where(step < batch_invariant, slope, -slope)
+            incline = slope if HIGH else tl.where(step < settled, slope, -slope)
             shift = incline * (start - query - left).to(tl.float32)
             scores = scores * scale + (incline * tl.arange(0, KEYS).to(tl.float32))[None, :]
             weights = tl.exp2(scores - (peak - shift)[:, None])
         else:
-            shift = tl.where(step < batch_invariant, level, other_level)
+            shift = tl.where(step < settled, level, other_level)
             weights = tl.exp2(scores * scale - (peak - shift)[:, None])
         d_weights = tl.dot(d_out, tl.trans(v), input_precision=PRECISION)
         if SUM:
@@ -68,7 +68,7 @@ def walk_keys(
 @triton.jit
 @no_type_check
 def walk_all_keys(
-    dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, batch_invariant, resumed, full, end, keys,
+    dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full, end, keys,
     k_time, v_time, scale, low, high, left, right,
     SUM: tl.constexpr, STAGES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr,
     OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
@@ -77,12 +77,12 @@ def walk_all_keys(
     """The far keys, then the near ones."""
     if not LOW:
         dq, delta, total = walk_keys(
-            dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, batch_invariant, resumed, full,
+            dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full,
             end, keys, k_time, v_time, scale, low, high, left, right,
             False, SUM, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
         )  # fmt: skip
     return walk_keys(
-        dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, batch_invariant, resumed, full,
+        dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full,
         end, keys, k_time, v_time, scale, low, high, left, right,
         True, SUM, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
     )  # fmt: skip
@@ -122,14 +122,14 @@ def long_queries(
             level, other_level = tl.load(line), tl.load(line + right - left)
         if BIAS == SLOPE:
             slope = tl.load(slopes + head).to(tl.float32) * LOG2E
-        batch_invariant, resumed, full, end = key_bands(
+        settled, resumed, full, end = key_bands(
             first, keys, low, high, left, right, ROWS, KEYS, BIAS, LOW, HIGH
         )  # fmt: skip
         dq, total = tl.zeros([ROWS, WIDTH], tl.float32), tl.zeros([ROWS], tl.float32)
         if PRECISION == "ieee":
             dq, delta, total = walk_all_keys(
                 dq, tl.zeros([ROWS], tl.float32), total, q, d_out, peak, K, V, line, slope, level, other_level, query,
-                batch_invariant, resumed, full, end, keys, k_time, v_time, scale, low, high, left, right,
+                settled, resumed, full, end, keys, k_time, v_time, scale, low, high, left, right,
                 True, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
             )  # fmt: skip
             delta /= tl.where(total == 0.0, 1.0, total)
@@ -138,7 +138,7 @@ def long_queries(
             delta = tl.sum(out.to(tl.float32) * d_out.to(tl.float32), 1)
         tl.store(deltas + row, delta, mask=query < queries)
         dq, delta, total = walk_all_keys(
-            dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, batch_invariant, resumed, full, end,
+            dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full, end,
             keys, k_time, v_time, scale, low, high, left, right,
             False, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
         )  # fmt: skip

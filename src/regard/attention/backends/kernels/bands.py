@@ -31,15 +31,15 @@ def key_bands(
         full = min(full, max(query + high + 1, 0) // KEYS * KEYS)
     if LOW:
         full = min(max(query + low, 0) // KEYS * KEYS, end)
-    batch_invariant, resumed = full, full
+    settled, resumed = full, full
     if BIAS:
-        batch_invariant = min(max(query + left + 1, 0) // KEYS * KEYS, full)
-        resumed = max(min((max(query + ROWS - 1 + right, 0) + KEYS - 1) // KEYS * KEYS, full), batch_invariant)
+        settled = min(max(query + left + 1, 0) // KEYS * KEYS, full)
+        resumed = max(min((max(query + ROWS - 1 + right, 0) + KEYS - 1) // KEYS * KEYS, full), settled)
         if HIGH:
             resumed = full
     if LOW:
-        batch_invariant, resumed = full, full
-    return batch_invariant, resumed, full, max(end, full)
+        settled, resumed = full, full
+    return settled, resumed, full, max(end, full)
 
 
 @triton.jit
@@ -55,17 +55,17 @@ def query_bands(
         begin = max(key - high, 0) // ROWS * ROWS
     if LOW:
         end = min(queries, max(key + KEYS - low, 0))
-    leaves, batch_invariant = begin, begin
+    leaves, settled = begin, begin
     if BIAS:
         if not HIGH:
             leaves = max(key + 1 - right, 0) // ROWS * ROWS
-        batch_invariant = (max(key + KEYS - 1 - left, 0) + ROWS - 1) // ROWS * ROWS
+        settled = (max(key + KEYS - 1 - left, 0) + ROWS - 1) // ROWS * ROWS
     if HIGH:
-        batch_invariant = max(batch_invariant, (max(key + KEYS - 1 - high, 0) + ROWS - 1) // ROWS * ROWS)
+        settled = max(settled, (max(key + KEYS - 1 - high, 0) + ROWS - 1) // ROWS * ROWS)
     if LOW:
-        leaves, batch_invariant = begin, end
+        leaves, settled = begin, end
     leaves = min(leaves, end)
-    return begin, leaves, max(min(batch_invariant, end), leaves), end
+    return begin, leaves, max(min(settled, end), leaves), end
 
 
 @triton.jit

@@ -17,16 +17,16 @@ LOG2E = tl.constexpr(1.4426950408889634)
 @triton.jit
 @no_type_check
 def walk_near(
-    context, total, top, q, K, V, line, slope, query, batch_invariant, resumed, full, end, keys, k_time, v_time, scale,
+    context, total, top, q, K, V, line, slope, query, settled, resumed, full, end, keys, k_time, v_time, scale,
     low, high, left, right, origin,
     KEYS: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr,
     BIAS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Over keys of which some may be hidden and whose biases differ: near the diagonal, and at the sequence's end."""
     KEYED: tl.constexpr = BIAS == SLOPE and HIGH and not LOW and PRECISION != "ieee"
-    near = resumed - batch_invariant
+    near = resumed - settled
     for step in tl.range(0, near + end - full, KEYS, num_stages=1 if BIAS == LINE else 2):  # no copies of the line
-        start = tl.where(step < near, batch_invariant + step, full + step - near)
+        start = tl.where(step < near, settled + step, full + step - near)
         key = start + tl.arange(0, KEYS)
         k = read(K, key, keys, k_time, DIM, WIDTH)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
@@ -51,7 +51,7 @@ def walk_near(
 @triton.jit
 @no_type_check
 def walk_far(
-    context, total, top, q, K, V, level, other_level, slope, query, batch_invariant, resumed, full, k_time, v_time,
+    context, total, top, q, K, V, level, other_level, slope, query, settled, resumed, full, k_time, v_time,
     scale, left, origin,
     KEYS: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr,
     BIAS: tl.constexpr, HIGH: tl.constexpr, PRECISION: tl.constexpr,
@@ -63,14 +63,14 @@ def walk_far(
     """
     k_places = places(K, tl.arange(0, KEYS), k_time, WIDTH)
     v_places = places(V, tl.arange(0, KEYS), v_time, OUT_WIDTH)
-    for step in range(0, batch_invariant + full - resumed, KEYS):
+    for step in range(0, settled + full - resumed, KEYS):
         start = step
         if not HIGH:
-            start = tl.where(step < batch_invariant, step, resumed + step - batch_invariant)
+            start = tl.where(step < settled, step, resumed + step - settled)
         k = read_whole(k_places, start.to(tl.int64) * k_time, DIM, WIDTH)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         if BIAS == SLOPE:
-            incline = slope if HIGH else tl.where(step < batch_invariant, slope, -slope)
+            incline = slope if HIGH else tl.where(step < settled, slope, -slope)
             scores = scores * scale + (incline * tl.arange(0, KEYS).to(tl.float32))[None, :]
             if HIGH and PRECISION != "ieee":
                 shift = slope * (start - origin).to(tl.float32)
@@ -79,7 +79,7 @@ def walk_far(
             higher = tl.maximum(top, tl.max(scores, 1) + shift)
             weights = tl.exp2(scores - (higher - shift)[:, None])
         else:
-            shift = level if HIGH else tl.where(step < batch_invariant, level, other_level)
+            shift = level if HIGH else tl.where(step < settled, level, other_level)
             higher = tl.maximum(top, tl.max(scores, 1) * scale + shift)
             weights = tl.exp2(scores * scale - (higher - shift)[:, None])
         fade = tl.exp2(top - higher)
@@ -120,7 +120,7 @@ def long_forward(
             level, other_level = tl.load(line), tl.load(line + right - left)
         if BIAS == SLOPE:
             slope = tl.load(slopes + head).to(tl.float32) * LOG2E
-        batch_invariant, resumed, full, end = key_bands(
+        settled, resumed, full, end = key_bands(
             first, keys, low, high, left, right, ROWS, KEYS, BIAS, LOW, HIGH
         )  # fmt: skip
         context = tl.zeros([ROWS, OUT_WIDTH], tl.float32)
@@ -128,11 +128,11 @@ def long_forward(
         top = tl.full([ROWS], float("-inf"), tl.float32)
         if not LOW:
             context, total, top = walk_far(
-                context, total, top, q, K, V, level, other_level, slope, query, batch_invariant, resumed, full, k_time,
+                context, total, top, q, K, V, level, other_level, slope, query, settled, resumed, full, k_time,
                 v_time, scale, left, first + left, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, HIGH, PRECISION,
             )  # fmt: skip
         context, total, top = walk_near(
-            context, total, top, q, K, V, line, slope, query, batch_invariant, resumed, full, end, keys, k_time, v_time, scale,
+            context, total, top, q, K, V, line, slope, query, settled, resumed, full, end, keys, k_time, v_time, scale,
             low, high, left, right, first + left, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
         )  # fmt: skip
         empty = total == 0.0
