@@ -24,7 +24,7 @@ from regard.errors import RegardError, choose
 from regard.inference import ModelCache, search_all
 from regard.models import Model, is_finite
 from regard.ragged import Ragged
-from regard.search import Beam, Greedy, BeamSearch, Hypothesis, Sampling, Search, SearchResult, constraints
+from regard.search import Beam, BeamSearch, Greedy, Hypothesis, Sampling, Search, SearchResult, constraints
 from regard.search.attention_weights import alignment as alignment_of
 from regard.search.build import build_search
 from regard.search.length_batching import RATIO, length_limits

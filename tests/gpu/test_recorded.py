@@ -105,7 +105,8 @@ def test_long_sequences_are_learned_without_a_recording():
 @GPU
 def test_fused_and_recorded_steps_are_those_of_the_plain_definition_in_bfloat16():
     (fused, one), (plain, other) = (
-        losses(capture, dropout=0.0, attention_backend=backend) for capture, backend in ((True, "auto"), (False, "reference"))
+        losses(capture, dropout=0.0, attention_backend=backend)
+        for capture, backend in ((True, "auto"), (False, "reference"))
     )
     assert one.graph_step is not None
     assert other.graph_step is None
