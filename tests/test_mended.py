@@ -28,9 +28,9 @@ def test_parts_are_there_without_being_imported(name):
 
 def test_layers_of_a_batch_share_one_mask():
     lengths = torch.tensor([2, 3])
-    assert PaddingMask(residual_norms) == PaddingMask(residual_norms)
-    assert hash(causal & PaddingMask(residual_norms)) == hash(causal & PaddingMask(residual_norms))
-    assert PaddingMask(residual_norms) != PaddingMask(lengths.clone())
+    assert PaddingMask(lengths) == PaddingMask(lengths)
+    assert hash(causal & PaddingMask(lengths)) == hash(causal & PaddingMask(lengths))
+    assert PaddingMask(lengths) != PaddingMask(lengths.clone())
 
 
 @pytest.mark.parametrize("share", [0.0015, 0.999])

@@ -37,12 +37,9 @@ class Negative(Score):
         return -(queries[:, :, :, None] - keys[:, :, None]).abs().amax(-1)
 
 
-def _registered() -> None:
-    NORMALISERS.setdefault("quadratic", Quadratic)
-    SCORES.setdefault("negative", Negative)
+USER_PARTS = ((NORMALISERS, "quadratic", Quadratic), (SCORES, "negative", Negative))
 
 
-_registered()
 OPTIONS = {
     "rotary-base-ntk": {"position": {"kind": "rotary", "base": 500.0}},
     "t5-buckets": {"position": {"kind": "t5", "buckets": 8}},
@@ -62,8 +59,8 @@ OPTIONS = {
 def transformer_cases() -> dict[str, TransformerSettings]:
     """Each part of a Transformer by itself, and combinations that could disturb each other."""
     chosen = {
-        **{f"score-{name}": {"score": name} for name in SCORES},
-        **{f"normaliser-{name}": {"normaliser": name} for name in NORMALISERS},
+        **{f"score-{name}": {"score": name} for name in (*SCORES, "negative")},
+        **{f"normaliser-{name}": {"normaliser": name} for name in (*NORMALISERS, "quadratic")},
         **{f"position-{name}": {"position": name} for name in POSITIONS},
         **OPTIONS,
     }
@@ -73,9 +70,9 @@ def transformer_cases() -> dict[str, TransformerSettings]:
 def recurrent_cases() -> dict[str, RecurrentSettings]:
     """Each score before and after the step, and each normaliser."""
     chosen = {
-        **{f"bahdanau-{name}": {"score": name} for name in SCORES},
-        **{f"luong-{name}": {"attention": "luong", "score": name} for name in SCORES},
-        **{f"normaliser-{name}": {"normaliser": name} for name in NORMALISERS},
+        **{f"bahdanau-{name}": {"score": name} for name in (*SCORES, "negative")},
+        **{f"luong-{name}": {"attention": "luong", "score": name} for name in (*SCORES, "negative")},
+        **{f"normaliser-{name}": {"normaliser": name} for name in (*NORMALISERS, "quadratic")},
         "lstm-sparsemax": {"cell": "lstm", "normaliser": "sparsemax"},
         "none": {"attention": "none"},
     }

@@ -4,10 +4,19 @@ import pytest
 import torch
 
 from regard.inference import ENGINES, EngineError, inference_model, search_all
+from regard.models import build
 from regard.ragged import Ragged
 from regard.search import Beam, Greedy, LengthPenalty
-from regard.text import BEGIN, END
-from tests.contracts.model_cases import CASES, SOURCE, TARGET, make
+from regard.text import BEGIN, END, train_tokenizer
+from tests.contracts.model_cases import CASES, SOURCE, TARGET, USER_PARTS, make
+
+
+@pytest.fixture(autouse=True)
+def user_parts(monkeypatch: pytest.MonkeyPatch):
+    """Registers user-defined parts for the duration of a test."""
+    for registry, name, part in USER_PARTS:
+        monkeypatch.setitem(registry, name, part)
+
 
 every_case = pytest.mark.parametrize("name", CASES)
 SEARCHES = {"greedy": Greedy(), "beam": Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))}
@@ -70,12 +79,15 @@ def test_one_training_step_moves_weights_and_stays_finite(name: str):
 
 @every_case
 def test_saved_and_loaded_weights_give_the_same_logits(name: str, tmp_path):
-    from regard.bundle.weights import parameters, read, write
+    from regard import bundle
 
-    model = make(name)
-    write(tmp_path, model, CASES[name], (SOURCE, TARGET))
-    assert parameters(model)
-    loaded = read(tmp_path, CASES[name], (SOURCE, TARGET))
+    letters = train_tokenizer("characters", ["abcdefgh"])
+    settings = CASES[name].model_dump()
+    torch.manual_seed(3)
+    model = build(CASES[name], len(letters), len(letters)).eval()
+    bundle.save(tmp_path / "bundle", bundle.Bundle(model, letters, letters, CASES[name], {}))
+    loaded = bundle.load(tmp_path / "bundle").model
+    assert loaded.settings.model_dump() == settings
     source = Ragged.of([torch.tensor([*ids, END]) for ids in sources()])
     prefix = Ragged.of([torch.tensor([BEGIN, 4, 5]) for _ in sources()])
     with torch.no_grad():

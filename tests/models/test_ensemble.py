@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests.test_transducer import made as pipeline
 
 import regard
 from regard import bundle as bundles
@@ -13,6 +12,7 @@ from regard.ragged import Ragged
 from regard.search import Beam, Greedy, LengthPenalty
 from tests.models.test_branch import Walk
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, ids, made
+from tests.test_pipeline import made as pipeline
 
 DIFFERENT = ["transformer-rotary-pre", "transformer-shaw-pre", "gru-bahdanau-additive", "lstm-none-additive"]
 

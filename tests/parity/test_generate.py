@@ -18,7 +18,7 @@ from tests.search.trees import ragged
 VOCABULARY, WIDTH, HEADS, DEPTH, HIDDEN, LIMIT = 19, 24, 3, 1, 40, 30
 PAD = 0
 ALPHAS = (1.0, 0.5)
-SEARCHES = [Greedy(), *(Beam(4, best=4, length=LengthPenalty(alpha)) for alpha in ALPHAS)]
+SEARCHES = [Greedy(), *(Beam(4, n_best=4, length_penalty=LengthPenalty(alpha)) for alpha in ALPHAS)]
 PARTS = {
     "self_attention": "self_attn",
     "cross_attention": "encoder_attn",
@@ -156,7 +156,7 @@ def test_a_beam_of_four_gives_the_same_tokens_and_scores(twins, asked, alpha):
     beams = {"num_beams": 4, "num_return_sequences": 4, "early_stopping": "never", "length_penalty": alpha}
     expected = generated(marian, asked, **beams)
     for form in (model, inference_model(model)):
-        found = ours(Beam(4, best=4, length=LengthPenalty(alpha)), form, asked)
+        found = ours(Beam(4, n_best=4, length_penalty=LengthPenalty(alpha)), form, asked)
         hypotheses = [one for some in found for one in some.hypotheses]
         assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
         assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
@@ -169,7 +169,7 @@ def test_a_beam_under_rules_gives_the_same_too(twins, asked):
         no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
     )  # fmt: skip
     kept = (rules.no_repeat_ngram(2), rules.shortest(3), rules.banned([[5], [6, 7]]))
-    found = ours(Beam(4, best=4, length=LengthPenalty(1.0), rules=kept), model, asked)
+    found = ours(Beam(4, n_best=4, length_penalty=LengthPenalty(1.0), constraints=kept), model, asked)
     hypotheses = [one for some in found for one in some.hypotheses]
     assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
     assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)

@@ -22,7 +22,7 @@ def said(found) -> list[list[list[int]]]:
 
 def drawn(search: Sampling, scores: torch.Tensor, count: int, step: int = 0) -> torch.Tensor:
     """Tokens drawn from one row of scores by many seeds."""
-    return search.drawn(scores.expand(count, -1), torch.arange(count), step)[0]
+    return search.draw(scores.expand(count, -1), torch.arange(count), step)[0]
 
 
 @pytest.mark.parametrize("family", ["swift", "recurrent"])
@@ -129,11 +129,11 @@ def test_noise_is_gumbels_and_strange_to_its_neighbours():
 def test_a_race_that_is_nearly_a_draw_is_a_close_call():
     seeds, tokens = torch.arange(50), torch.arange(7).expand(50, -1)
     level = (-gumbel(seeds, 2, tokens)).log_softmax(-1)  # all arrive together
-    _, margins = Sampling().drawn(level, seeds, 2)
+    _, margins = Sampling().draw(level, seeds, 2)
     assert (margins < 1e-5).all()
     ahead = level.clone()
     ahead[:, 4] += 0.01
-    winners, margins = Sampling().drawn(ahead, seeds, 2)
+    winners, margins = Sampling().draw(ahead, seeds, 2)
     assert winners.tolist() == [4] * 50
     torch.testing.assert_close(margins, torch.full((50,), 0.01), rtol=0, atol=1e-5)
 
@@ -149,7 +149,7 @@ def test_a_race_that_is_nearly_a_draw_is_a_close_call():
 def test_who_stays_by_rounding_alone_and_could_win_is_a_close_call(options, shares, beside):
     """Beside the edge of what stays: an equal, exactly so much before it, exactly so likely."""
     scores, seeds = torch.tensor(shares).log().expand(500, -1), torch.arange(500)
-    _, margins = Sampling(**options).drawn(scores, seeds, 0)
+    _, margins = Sampling(**options).draw(scores, seeds, 0)
     race = scores + gumbel(seeds, 0, torch.arange(3).expand(500, -1))
     first = race.argmax(1)
     close = torch.tensor([int(token) in beside for token in first])
@@ -161,7 +161,7 @@ def test_who_stays_by_rounding_alone_and_could_win_is_a_close_call(options, shar
 def test_a_single_token_that_stays_clearly_is_no_close_call():
     scores = torch.tensor([0.2, 0.7, 0.1]).log().expand(50, -1)
     for options in ({"top_k": 1}, {"top_p": 0.3}, {"min_p": 0.9}):
-        winners, margins = Sampling(**options).drawn(scores, torch.arange(50), 0)
+        winners, margins = Sampling(**options).draw(scores, torch.arange(50), 0)
         assert winners.tolist() == [1] * 50
         assert (margins == float("inf")).all()
 
@@ -170,7 +170,7 @@ def test_a_single_token_that_stays_clearly_is_no_close_call():
 def test_many_tokens_make_few_close_calls(options):
     """Else a large vocabulary would be sampled one by one."""
     scores = (3 * torch.randn(400, 8_000)).log_softmax(-1)
-    _, margins = Sampling(**options).drawn(scores, torch.arange(400), 1)
+    _, margins = Sampling(**options).draw(scores, torch.arange(400), 1)
     assert (margins < CLOSE).float().mean() <= 0.01
 
 

@@ -54,7 +54,7 @@ def test_nothing_close_nothing_again():
 
 @every_search
 def test_what_is_close_is_searched_alone_and_that_answer_counts(search, monkeypatch):
-    monkeypatch.setattr(hypothesis, "CLOSE", 1e9)
+    monkeypatch.setattr(hypothesis, "NEAR_TIE", 1e9)
     asked, length_limits = sources(5), torch.tensor([3, 4, 5, 6, 7])
     counted, model = Counted(search), Chance(6, noise=0.5)  # so much that company matters
     found = batch_invariant(counted, model, ragged(*asked), length_limits)
@@ -66,7 +66,7 @@ def test_what_is_close_is_searched_alone_and_that_answer_counts(search, monkeypa
 
 @every_search
 def test_a_source_that_is_alone_is_not_searched_twice(search, monkeypatch):
-    monkeypatch.setattr(hypothesis, "CLOSE", 1e9)
+    monkeypatch.setattr(hypothesis, "NEAR_TIE", 1e9)
     counted = Counted(search)
     batch_invariant(counted, Chance(6), ragged((3, END)), torch.tensor([5]))
     assert counted.counts == [1]

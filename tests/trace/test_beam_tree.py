@@ -6,6 +6,7 @@ import torch
 import regard
 from regard.errors import RegardError
 from regard.search import Beam, LengthPenalty
+from regard.teacher_forcing import next_logps
 from regard.text import END
 from regard.trace import BeamTree, beam_tree
 
@@ -26,7 +27,7 @@ def held(request):
 def after(held: regard.Pipeline, made: BeamTree, number: int | None) -> torch.Tensor:
     """log p of all tokens after a node, by one pass over its whole prefix."""
     said = [] if number is None else made.ids(number)
-    return held._after(held._ids(made.source), said)
+    return next_logps(held.model, held._encode(made.source), said)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -45,7 +46,7 @@ def test_sums_are_sums_and_who_lost_lost_to_who_stayed(held, search):
         assert node.total == pytest.approx((before.total if before else 0.0) + node.logp, abs=1e-5)
         assert node.step == (before.step + 1 if before else 0)
         assert before is None or before.fate == "kept"
-        assert node.score == pytest.approx(node.total / search.length.penalty(node.step + 1))
+        assert node.score == pytest.approx(node.total / search.length_penalty.divisor(node.step + 1))
         if node.fate == "pruned":
             rival = made.nodes[node.rival]
             assert (rival.step, rival.fate != "pruned") == (node.step, True) or node.token == END

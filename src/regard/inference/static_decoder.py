@@ -45,8 +45,8 @@ def cannot(model: FastTransformer, *, beams: int, capacity: int = 1, memory: int
         queries = f"{beams} beams of {heads} heads on {model.kv_heads} kv_heads"
         return f"{queries} are more than {MAX_QUERIES} queries per key head"
     for table, size in ((original.source.position, memory), (original.target.position, capacity)):
-        if isinstance(table, Learned) and size > table.longest:
-            return f"it has learned {table.longest} positions, fewer than the {size} needed"
+        if isinstance(table, Learned) and size > table.max_length:
+            return f"it has learned {table.max_length} positions, fewer than the {size} needed"
     return None
 
 

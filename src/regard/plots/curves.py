@@ -153,19 +153,11 @@ def mean_scores(
         axis = torch.eye(dim, device=device) * dim**0.5
         contents = torch.cat([axis, -axis])
     elif contents.ndim != 2 or not len(contents) or contents.shape[1] != dim:
-        raise ShapeError(
-            f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}"
-        )
-    places = torch.arange(
-        2 * reach + 1, device=device
-    )  # so each distance is met at least reach + 1 times
+        raise ShapeError(f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}")
+    places = torch.arange(2 * reach + 1, device=device)  # so each distance is met at least reach + 1 times
     if isinstance(position, AdditivePosition) and (width := position(places[:1]).shape[-1]) != dim:
-        raise ShapeError(
-            f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the same"
-        )
-    attention = Attention(
-        ScaledDot(heads, dim), bias=position if isinstance(position, BiasPosition) else None
-    )
+        raise ShapeError(f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the same")
+    attention = Attention(ScaledDot(heads, dim), bias=position if isinstance(position, BiasPosition) else None)
     total = torch.zeros(len(places), len(places), device=device)
     for content in contents.to(device):
         tokens = content.expand(1, heads, len(places), dim)
@@ -173,7 +165,7 @@ def mean_scores(
             tokens = tokens + position(places)
         if isinstance(position, RotaryPosition):
             tokens = position.rotate(tokens, places)
-        total += attention.steps(tokens, tokens, tokens).biased.mean((0, 1))
+        total += attention.intermediates(tokens, tokens, tokens).biased.mean((0, 1))
     mean = total / len(contents)
     return torch.stack([mean.diagonal(apart).mean() for apart in range(-reach, reach + 1)])
 

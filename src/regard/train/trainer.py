@@ -222,7 +222,7 @@ class Trainer:
     def _backward(self, part: Batch | TrainingBatch) -> Tensor:
         sharded = self.world.size > 1 and self.settings.parallel == "fsdp"
         # FSDP gathers weights inside the forward pass only, so they cannot be cast before it.
-        with self._precision(), nullcontext() if sharded else self.weight_casts.fresh():
+        with self._precision(), nullcontext() if sharded else self.weight_casts.active():
             loss = self.objective(part)
         (loss * self.world.size).backward()  # DDP and FSDP average gradients; this makes it a sum
         return loss.detach()
