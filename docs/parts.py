@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.attention import BACKENDS, MASKS, NORMALISERS, SCORES, Attention, Mask
-from regard.positions import POSITIONS, Biasing, position
+from regard.positions import POSITIONS, BiasPosition, position
 
 PAGE = Path(__file__).with_name("parts.md")
 HEADS, DIM = 4, 8
@@ -69,7 +69,7 @@ def table(title: str, about: str, rows: list[str], *more: str) -> str:
 def place_and_backends(name: str) -> tuple[str, str]:
     """Where a position encoding acts, and the backends that support it."""
     made = position(name, width=32, heads=HEADS, dim=DIM, causal=False)
-    bias = made if isinstance(made, Biasing) else None
+    bias = made if isinstance(made, BiasPosition) else None
     return made.place, backends(Attention(SCORES["scaled-dot"](HEADS, DIM), bias=bias))
 
 

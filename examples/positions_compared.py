@@ -5,11 +5,11 @@ import torch
 from regard import RegardError, causal, everything, window
 from regard.attention import Attention
 from regard.attention.scores import ScaledDot
-from regard.positions import POSITIONS, Added, Biasing, Position, Turning, position
+from regard.positions import POSITIONS, AdditivePosition, BiasPosition, Position, RotaryPosition, position
 
 HEADS, DIM, TRAINED = 2, 8, 16  # each is built for 16 positions
-OPTIONS = {"learned": {"longest": TRAINED}, "t5": {"farthest": TRAINED, "buckets": 16}}
-OPTIONS |= {name: {"reach": TRAINED} for name in ("distance", "shaw")}
+OPTIONS = {"learned": {"max_length": TRAINED}, "t5": {"max_distance": TRAINED, "buckets": 16}}
+OPTIONS |= {name: {"max_distance": TRAINED} for name in ("distance", "shaw")}
 EXPECTED = {  # depends on order, on distance alone; beyond the length
     "none": (False, True, "constant"),
     "sinusoidal": (True, False, "extrapolates"),
@@ -22,11 +22,11 @@ EXPECTED |= dict.fromkeys(("distance", "t5", "shaw"), (True, True, "constant"))
 def attend(encoding: Position, tokens, mask=everything):
     """Minimal self-attention: a token is its own query, key and value."""
     places = torch.arange(len(tokens))
-    tokens = tokens + encoding(places) if isinstance(encoding, Added) else tokens
+    tokens = tokens + encoding(places) if isinstance(encoding, AdditivePosition) else tokens
     rows = tokens.expand(1, HEADS, -1, -1)
-    turned = encoding.turn(rows, places) if isinstance(encoding, Turning) else rows
-    bias = encoding if isinstance(encoding, Biasing) else None
-    return Attention(ScaledDot(HEADS, DIM), bias=bias).steps(turned, turned, rows, mask=mask)
+    turned = encoding.rotate(rows, places) if isinstance(encoding, RotaryPosition) else rows
+    bias = encoding if isinstance(encoding, BiasPosition) else None
+    return Attention(ScaledDot(HEADS, DIM), bias=bias).intermediates(turned, turned, rows, mask=mask)
 
 
 def examine(encoding: Position) -> tuple[bool, bool, str]:

@@ -14,7 +14,7 @@ w_q = torch.tensor([[1.0, 1, 0, 0, 0, 2], [0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]
 w_k = torch.tensor([[1.0, 1, 0, 0, 0, 2], [0, 0, 0, 0, 0, 0], [0, 0, 5, 3, 5, 0]])
 
 queries, keys, values = ((vectors @ w)[None, None] for w in (w_q, w_k, torch.eye(3)))
-steps = Attention(ScaledDot(heads=1, dim=6)).steps(queries, keys, values)
+steps = Attention(ScaledDot(heads=1, dim=6)).intermediates(queries, keys, values)
 weights, output = steps.weights[0, 0], steps.context[0, 0]
 
 

@@ -5,7 +5,7 @@ import torch
 
 from regard.attention.backends import triton as backend
 
-pytestmark = pytest.mark.skipif(not backend.interpreted(), reason="needs TRITON_INTERPRET=1")
+pytestmark = pytest.mark.skipif(not backend.is_interpreted(), reason="needs TRITON_INTERPRET=1")
 
 
 def copied(count: int) -> torch.Tensor:

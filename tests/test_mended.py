@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention.masks import Inside, causal
+from regard.attention.masks import PaddingMask, causal
 from regard.config import parse
 from regard.errors import RegardError
 from regard.models.dropout import Dropout
@@ -28,9 +28,9 @@ def test_parts_are_there_without_being_imported(name):
 
 def test_layers_of_a_batch_share_one_mask():
     lengths = torch.tensor([2, 3])
-    assert Inside(residual_norms) == Inside(residual_norms)
-    assert hash(causal & Inside(residual_norms)) == hash(causal & Inside(residual_norms))
-    assert Inside(residual_norms) != Inside(lengths.clone())
+    assert PaddingMask(lengths) == PaddingMask(lengths)
+    assert hash(causal & PaddingMask(lengths)) == hash(causal & PaddingMask(lengths))
+    assert PaddingMask(lengths) != PaddingMask(lengths.clone())
 
 
 @pytest.mark.parametrize("share", [0.0015, 0.999])

@@ -67,7 +67,7 @@ def test_a_score_of_ones_own_is_computed_by_its_own_words():
     for score in (Half(2, 8), Apart(2, 8)):
         assert not score.is_dot
         whole = Attention(score)
-        torch.testing.assert_close(whole(q, k, v), whole.steps(q, k, v).context)
+        torch.testing.assert_close(whole(q, k, v), whole.intermediates(q, k, v).context)
         torch.testing.assert_close(attend(q, k, v, score=score), score(q, k).softmax(-1) @ v)
     assert ScaledDot(2, 8).is_dot
 
@@ -125,7 +125,7 @@ def test_a_cache_takes_more_of_the_same_kind_alone():
     keys = torch.randn(2, 2, 3, 4)
     cache = Cache().append(keys, keys)
     for other in (keys[:, :1], keys[..., :1], keys.half()):
-        with pytest.raises(ShapeError, match="this cache holds"):
+        with pytest.raises(ShapeError, match="this cache stores"):
             cache.append(other, other)
     assert cache.append(keys, keys).longest == 6
 
@@ -151,9 +151,9 @@ def test_arguments_of_a_wrong_kind_are_named_in_a_line():
     """In a process of its own: here, types are checked before the package sees them."""
     run = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == [
-        "sequences are tensors or Ragged batches, and this is a ndarray; torch.as_tensor makes one",
-        "sequences are tensors or Ragged batches, and this is a list; torch.as_tensor makes one",
-        "a bias is made first, as Alibi(heads) is; got 'alibi'",
-        "a score is made first, as ScaledDot(heads, dim) is; got 'dot'",
+        "sequences must be tensors or Ragged batches; got a ndarray; convert it with torch.as_tensor",
+        "sequences must be tensors or Ragged batches; got a list; convert it with torch.as_tensor",
+        "bias must be a BiasPosition instance such as Alibi(heads); got 'alibi'",
+        "score must be a Score instance such as ScaledDot(heads, dim); got 'dot'",
         "beam must be an integer of at least 1; got '4'",
     ]

@@ -36,7 +36,7 @@ def test_seeds_are_whole_numbers():
 def test_steps_are_as_strict_as_the_way_itself():
     x = torch.randn(1, 2, 3, 4)
     with pytest.raises(ShapeError, match="ScaledDot was made for 2 heads of 16"):
-        Attention(ScaledDot(2, 16)).steps(x, x, x)
+        Attention(ScaledDot(2, 16)).intermediates(x, x, x)
 
 
 def test_what_is_of_another_type_is_one_line():
@@ -51,7 +51,7 @@ def test_what_is_of_another_type_is_one_line():
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     said = ended.stdout.splitlines()
     assert [line.split(";")[0] for line in said if ";" in line] == [
-        *["a mask is causal, window(8) and the like, joined by & and |"] * 2,
+        *["mask must be a Mask such as causal or window(8), joined by & and |"] * 2,
         "a sequence must be a tensor with time first",
         *["offsets must be a one-dimensional integer tensor"] * 2,
         "seed must be a whole number below 2¹²⁷",

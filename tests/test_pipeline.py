@@ -173,7 +173,7 @@ def test_weights_agree_with_a_computation_by_hand():
         x, heads = model.source(source), model.encoder[0].self_attention
         normal = model.encoder[0].residual1.norm(x.values)
         q, k = (part(normal).unflatten(-1, (2, 8)).transpose(0, 1) for part in (heads.queries, heads.keys))
-        q, k = (heads.turn.turn(part, torch.arange(6)) for part in (q, k))
+        q, k = (heads.rotation.rotate(part, torch.arange(6)) for part in (q, k))
         expected = (q @ k.transpose(1, 2) / 8**0.5).softmax(-1)
     torch.testing.assert_close(answer.weights["encoder.0.self_attention.attention"], expected)
     count = len(answer.ids) + 1

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard import Ragged, attend, causal, debug
-from regard.attention import NORMALISERS, SCORES, Attention, backends, in_columns
+from regard.attention import NORMALISERS, SCORES, Attention, attend_columns, backends
 from regard.attention.scores import Additive, General, ScaledDot
 from regard.errors import NotANumber, RegardError
 from regard.positions import Distance
@@ -57,13 +57,13 @@ def test_an_explicit_reference_is_never_fused(calls: list[str]):
 
 def test_auto_names_the_fastest_that_can():
     q, _, _ = inputs()
-    names = {name: backends.fastest(Attention(kind(HEADS, DIM)), q) for name, kind in SCORES.items()}
+    names = {name: backends.choose_backend(Attention(kind(HEADS, DIM)), q) for name, kind in SCORES.items()}
     assert names == {name: "reference" if name in ("additive", "gaussian") else "sdpa" for name in SCORES}
 
 
 @pytest.mark.parametrize(("name", "kind"), [("general", General), ("additive", Additive)])
 def test_a_learned_score_must_be_made_by_the_one_who_trains_it(name: str, kind: type):
-    message = rf"^score {kind.__name__} learns weights; make it once, {kind.__name__}\(heads, dim\), and pass it in$"
+    message = rf"^score {kind.__name__} has parameters; create it once, {kind.__name__}\(heads, dim\), and pass it$"
     with pytest.raises(RegardError, match=message):
         attend(*inputs(), score=name)
     assert attend(*inputs(), score=kind(HEADS, DIM)).shape == (BATCH, HEADS, QUERIES, OUT)
@@ -75,7 +75,7 @@ def test_columns_by_hand():
     k = torch.tensor([[1.0, 2.0, 5.0]], dtype=torch.float64).log()
     v = torch.tensor([[8.0, 0.0, 0.0], [0.0, 16.0, -8.0]], dtype=torch.float64)
     expected = torch.tensor([[8 / 3, 1.0], [8 / 3, -1.0]], dtype=torch.float64)  # weights ⅓ ⅓ ⅓ and ⅛ ²⁄₈ ⅝
-    torch.testing.assert_close(in_columns(q, k, v), expected)
+    torch.testing.assert_close(attend_columns(q, k, v), expected)
 
 
 def nan_place(**options: object) -> str:
@@ -86,7 +86,7 @@ def nan_place(**options: object) -> str:
     return str(caught.value)
 
 
-WAY_OUT = "look for NaN or overflow in what made these queries and keys"
+WAY_OUT = "check for NaN or overflow in what computed these queries and keys"
 
 
 def test_debug_names_the_place_of_the_first_nan():
@@ -109,7 +109,7 @@ def test_debug_names_a_place_in_a_ragged_batch():
 
 def test_debug_tells_a_bias_from_a_score_and_weights_from_both():
     q, k, v = inputs()
-    bias = Distance(HEADS, DIM, reach=2)
+    bias = Distance(HEADS, DIM, max_distance=2)
     with torch.no_grad():
         bias.table[1, 0] = torch.nan  # of keys two or more before the query
     message = "^biased are NaN in 12 places, first at batch 0, head 1, query 2, key 0;"
@@ -134,7 +134,7 @@ def test_outside_debug_a_nan_goes_where_it_goes():
 @pytest.mark.parametrize("normaliser", NORMALISERS)
 def test_steps_of_a_batch_without_keys_are_empty(normaliser: str):
     q, k, v = inputs()
-    seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).steps(q, k[:, :, :0], v[:, :, :0])
+    seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).intermediates(q, k[:, :, :0], v[:, :, :0])
     assert seen.weights.shape == (BATCH, HEADS, QUERIES, 0)
     assert seen.context.shape == (BATCH, HEADS, QUERIES, OUT)
     assert seen.context.eq(0).all()

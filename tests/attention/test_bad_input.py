@@ -30,27 +30,33 @@ RQ, RK, RV = ragged([2, 3], 6, 4), ragged([4, 1], 3, 4), ragged([4, 1], 3, 9)
 CASES = {
     "widths": (
         (Q, dense(2, 3, 7, 8), V),
-        "queries have dim 4 but keys have dim 8; project both into one attention space first",
+        "queries have dim 4 but keys have dim 8; project both to one dim first",
     ),
     "groups": (
         (Q, dense(2, 4, 7, 4), dense(2, 4, 7, 9)),
-        "6 heads cannot share 4 groups of keys; heads must be a multiple of groups",
+        "6 query heads cannot share 4 key heads; heads must be a multiple of kv_heads",
     ),
     "more-groups-than-heads": (
         (dense(2, 3, 5, 4), dense(2, 6, 7, 4), dense(2, 6, 7, 9)),
-        "3 heads cannot share 6 groups of keys; heads must be a multiple of groups",
+        "3 query heads cannot share 6 key heads; heads must be a multiple of kv_heads",
     ),
     "no-groups": (
         (Q, dense(2, 0, 7, 4), dense(2, 0, 7, 9)),
-        "6 heads cannot share 0 groups of keys; heads must be a multiple of groups",
+        "6 query heads cannot share 0 key heads; heads must be a multiple of kv_heads",
     ),
     "values-in-other-groups": (
         (Q, K, dense(2, 6, 7, 9)),
-        "keys come in 3 groups but values in 6; give both the same number",
+        "keys have 3 heads but values have 6; give both the same number",
     ),
     "a-value-missing": ((Q, K, dense(2, 3, 6, 9)), "each key needs one value; got 7 keys and 6 values"),
-    "batch": ((Q, dense(4, 3, 7, 4), dense(4, 3, 7, 9)), "queries come in 2 sequences, keys in 4, values in 4"),
-    "batch-of-values": ((Q, K, dense(1, 3, 7, 9)), "queries come in 2 sequences, keys in 2, values in 1"),
+    "batch": (
+        (Q, dense(4, 3, 7, 4), dense(4, 3, 7, 9)),
+        "queries have 2 sequences, keys 4, values 4; they must have the same number",
+    ),
+    "batch-of-values": (
+        (Q, K, dense(1, 3, 7, 9)),
+        "queries have 2 sequences, keys 2, values 1; they must have the same number",
+    ),
     "mixed": ((Q, RK, RV), "queries, keys and values must be all dense or all ragged; got dense, ragged, ragged"),
     "mixed-values": (
         (RQ, RK, V),
@@ -64,14 +70,17 @@ CASES = {
         (ragged([2, 3], 4), RK, RV),
         "ragged sequences must be (token, head, dim); got a tensor of shape (5, 4)",
     ),
-    "ragged-batch": ((RQ, ragged([5], 3, 4), ragged([5], 3, 9)), "queries come in 2 sequences, keys in 1, values in 1"),
+    "ragged-batch": (
+        (RQ, ragged([5], 3, 4), ragged([5], 3, 9)),
+        "queries have 2 sequences, keys 1, values 1; they must have the same number",
+    ),
     "ragged-cut": (
         (RQ, RK, ragged([2, 3], 3, 9)),
-        "keys and values must be cut into the same sequences; their offsets differ",
+        "keys and values must have the same sequences; their offsets differ",
     ),
     "ragged-widths": (
         (ragged([2, 3], 6, 5), RK, RV),
-        "queries have dim 5 but keys have dim 4; project both into one attention space first",
+        "queries have dim 5 but keys have dim 4; project both to one dim first",
     ),
 }
 
@@ -87,7 +96,7 @@ def test_what_does_not_fit_is_named(case: str, backend: str):
 
 def test_steps_are_as_strict_as_attending():
     with pytest.raises(ShapeError, match=r"^each key needs one value; got 7 keys and 6 values$"):
-        Attention(ScaledDot(6, 4)).steps(Q, K, dense(2, 3, 6, 9))
+        Attention(ScaledDot(6, 4)).intermediates(Q, K, dense(2, 3, 6, 9))
 
 
 def test_what_fits_is_let_through():
@@ -118,32 +127,32 @@ def test_an_unknown_part_is_named_with_the_nearest_known(options: dict[str, str]
 def test_a_window_must_see_something(width: int):
     with pytest.raises(RegardError) as caught:
         window(width)
-    assert str(caught.value) == f"a window must be at least 1 wide (1 sees itself alone); got {width}"
+    assert str(caught.value) == f"window width must be at least 1 (1 = only itself); got {width}"
 
 
 @pytest.mark.parametrize("length", [-1, torch.tensor([2, -1])], ids=str)
 def test_a_prefix_cannot_be_negative(length: int | Tensor):
     with pytest.raises(RegardError) as caught:
         prefix(length)
-    assert str(caught.value) == f"a prefix cannot be shorter than 0; got {length}"
+    assert str(caught.value) == f"prefix length must be at least 0; got {length}"
 
 
 def test_a_prefix_for_each_of_another_number_of_sequences():
     with pytest.raises(RegardError) as caught:
         attend(Q, K, V, mask=prefix(torch.tensor([1, 2, 3])))
-    assert str(caught.value) == "prefix has 3 lengths for a batch of 2; give one for each"
+    assert str(caught.value) == "prefix has 3 lengths for a batch of 2; give one per sequence"
 
 
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"score": ScaledDot(6, 9)}, "ScaledDot was made for 6 heads of 9; got queries of 6 heads of 4"),
-        ({"score": ScaledDot(5, 4)}, "ScaledDot was made for 5 heads of 4; got queries of 6 heads of 4"),
-        ({"score": Additive(1, 4)}, "Additive was made for 1 heads of 4; got queries of 6 heads of 4"),
+        ({"score": ScaledDot(6, 9)}, "ScaledDot was built for 6 heads of 9; got queries of 6 heads of 4"),
+        ({"score": ScaledDot(5, 4)}, "ScaledDot was built for 5 heads of 4; got queries of 6 heads of 4"),
+        ({"score": Additive(1, 4)}, "Additive was built for 1 heads of 4; got queries of 6 heads of 4"),
         ({"bias": Alibi(3)}, "the bias Alibi is for 3 heads, the score for 6"),
         ({"bias": Distance(8, 4)}, "the bias Distance is for 8 heads, the score for 6"),
         ({"bias": T5(2)}, "the bias T5 is for 2 heads, the score for 6"),
-        ({"bias": Shaw(8)}, "Shaw was made for dim 8; got queries of dim 4"),
+        ({"bias": Shaw(8)}, "Shaw was built for dim 8; got queries of dim 4"),
     ],
 )
 def test_a_part_made_for_other_sizes_is_named(parts: dict[str, object], message: str):
@@ -168,4 +177,4 @@ def test_a_mask_that_is_none_of_ours():
     for mask, said in (("'causal'", "'causal'"), ("x[0, 0] > 0", "tensor([[")):
         ended = subprocess.run([sys.executable, "-c", asked.format(mask)], capture_output=True, text=True, check=False)
         last = ended.stderr.strip().split("RegardError: ")[-1]
-        assert last.startswith(f"a mask is causal, window(8) and the like, joined by & and |; got {said}")
+        assert last.startswith(f"mask must be a Mask such as causal or window(8), joined by & and |; got {said}")

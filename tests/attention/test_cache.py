@@ -95,7 +95,7 @@ def test_room_doubles_and_nothing_is_copied_between():
     cache, rooms, places = Cache(), [], []
     for _ in range(100):
         cache = cache.append(*fresh(1))
-        rooms.append(cache.room)
+        rooms.append(cache.capacity)
         places.append((cache.keys.tensor.data_ptr(), cache.values.tensor.data_ptr()))
     changes = [(a, b) for a, b in itertools.pairwise(rooms) if a != b]
     assert all(b >= 2 * a for a, b in changes)
@@ -105,12 +105,12 @@ def test_room_doubles_and_nothing_is_copied_between():
 
 def test_a_limit_bounds_the_room_and_is_an_error_when_passed():
     cache = Cache(limit=5).append(*fresh(4))
-    assert cache.room == 5
+    assert cache.capacity == 5
     full = cache.append(*fresh(1))
-    assert (full.longest, full.room) == (5, 5)
-    with pytest.raises(RegardError, match=r"^this cache is limited to 5 positions; 6 are asked for$"):
+    assert (full.longest, full.capacity) == (5, 5)
+    with pytest.raises(RegardError, match=r"^this cache is limited to 5 positions; got 6$"):
         full.append(*fresh(1))
-    with pytest.raises(RegardError, match=r"^this cache is limited to 5 positions; 7 are asked for$"):
+    with pytest.raises(RegardError, match=r"^this cache is limited to 5 positions; got 7$"):
         cache.select(torch.tensor([0, 1])).append(*uneven(1, 3))
 
 
@@ -149,7 +149,7 @@ def test_two_branches_of_one_cache_do_not_disturb_each_other(start, one, other):
 
 
 def test_a_cache_of_other_rows_is_an_error():
-    with pytest.raises(ShapeError, match=r"^this cache holds 2 rows; got keys for 3$"):
+    with pytest.raises(ShapeError, match=r"^this cache has 2 rows; got keys for 3$"):
         Cache().append(*fresh(1)).append(*fresh(1, batch=3))
 
 
@@ -157,12 +157,12 @@ def test_a_cache_of_other_rows_is_an_error():
 def test_a_cache_wants_a_value_for_each_key(shape: tuple[int, int, int]):
     with pytest.raises(ShapeError) as caught:
         Cache().append(torch.randn(2, 3, 4, DIM), torch.randn(*shape, OUT))
-    assert str(caught.value) == f"each key needs one value; got (rows, groups, positions) (2, 3, 4) and {shape}"
+    assert str(caught.value) == f"each key needs one value; got (rows, kv_heads, positions) (2, 3, 4) and {shape}"
 
 
 def test_gradients_are_refused():
     keys, values = fresh(1)
-    with pytest.raises(RegardError, match=r"^a cache keeps no gradients; run the steps under torch\.no_grad\(\)$"):
+    with pytest.raises(RegardError, match=r"^a cache stores no gradients; decode under torch\.no_grad\(\)$"):
         Cache().append(keys.requires_grad_(), values)
     with torch.no_grad():
         assert Cache().append(keys, values).longest == 1
@@ -172,4 +172,4 @@ def test_an_empty_cache_says_so():
     for part in ("keys", "values"):
         with pytest.raises(RegardError, match=r"^this cache is empty; append keys and values before attending to it$"):
             getattr(Cache(), part)
-    assert (Cache().room, Cache().offset) == (0, 0)
+    assert (Cache().capacity, Cache().offset) == (0, 0)

@@ -81,9 +81,9 @@ def test_a_source_is_remembered_once_and_recalled():
     module = MultiHead(WIDTH, 2, context=CONTEXT)
     x = Ragged.of([torch.randn(n, WIDTH) for n in (1, 3, 2)])
     z = Ragged.of([torch.randn(n, CONTEXT) for n in (4, 0, 5)])
-    memory = module.remember(z)
+    memory = module.extend_cache(z)
     assert memory.lengths.tolist() == [4, 0, 5]
-    torch.testing.assert_close(module.recall(x, memory).values, module(x, z).values)
+    torch.testing.assert_close(module.attend_cached(x, memory).values, module(x, z).values)
 
 
 TURNS = pytest.mark.parametrize("turn", [None, Rotary(6)], ids=["still", "rotary"])
@@ -92,7 +92,7 @@ TURNS = pytest.mark.parametrize("turn", [None, Rotary(6)], ids=["still", "rotary
 @TURNS
 @torch.no_grad()
 def test_steps_of_any_size_are_all_at_once(turn: Rotary | None):
-    module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, turn=turn)
+    module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, rotation=turn)
     x = torch.randn(2, 9, WIDTH)
     cache, parts = Cache(), []
     for piece in x.split([1, 4, 1, 3], dim=1):
@@ -104,7 +104,7 @@ def test_steps_of_any_size_are_all_at_once(turn: Rotary | None):
 @TURNS
 @torch.no_grad()
 def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
-    module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, turn=turn)
+    module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, rotation=turn)
     whole = [torch.randn(n, WIDTH) for n in (5, 4, 7)]
     cache, parts = Cache(), []
     for sizes in ([2, 0, 1], [2, 3, 5]):
@@ -127,9 +127,9 @@ def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
         ({"heads": 5, "values": 12}, "values = 12 cannot be split into 5 equal parts"),
         ({"heads": 5, "kv_heads": 2}, "heads = 5 cannot be split into 2 equal parts"),
         ({"heads": 2, "kv_heads": 4}, "heads = 2 cannot be split into 4 equal parts"),
-        ({"heads": 0}, "there must be at least 1 head and 1 group; got heads=0, kv_heads=None"),
-        ({"heads": -2}, "there must be at least 1 head and 1 group; got heads=-2, kv_heads=None"),
-        ({"heads": 2, "kv_heads": 0}, "there must be at least 1 head and 1 group; got heads=2, kv_heads=0"),
+        ({"heads": 0}, "heads and kv_heads must be at least 1; got heads=0, kv_heads=None"),
+        ({"heads": -2}, "heads and kv_heads must be at least 1; got heads=-2, kv_heads=None"),
+        ({"heads": 2, "kv_heads": 0}, "heads and kv_heads must be at least 1; got heads=2, kv_heads=0"),
     ],
 )
 def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: str):
@@ -157,13 +157,13 @@ def test_vectors_of_another_width_are_an_error(ragged: bool):
     x, z = torch.randn(2, 4, WIDTH), torch.randn(2, 3, CONTEXT)
     for queries, context, wanted, got in ((z, z, 10, 7), (x, x, 7, 10), (x, None, 7, 10)):
         given = [y if y is None or not ragged else Ragged.of(list(y)) for y in (queries, context)]
-        with pytest.raises(ShapeError, match=f"^this attention reads vectors of width {wanted}; got width {got}$"):
+        with pytest.raises(ShapeError, match=f"^this attention takes vectors of width {wanted}; got width {got}$"):
             module(*given)
 
 
 def test_a_turn_made_for_another_dim_is_an_error():
-    with pytest.raises(ShapeError, match=r"^Rotary was made for dim 8; got vectors of dim 6$"):
-        MultiHead(12, 2, turn=Rotary(8))(torch.randn(2, 5, 12))
+    with pytest.raises(ShapeError, match=r"^Rotary was built for dim 8; got vectors of dim 6$"):
+        MultiHead(12, 2, rotation=Rotary(8))(torch.randn(2, 5, 12))
 
 
 def test_a_ragged_context_for_dense_queries_is_an_error():

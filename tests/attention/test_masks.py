@@ -5,7 +5,7 @@ import torch
 
 from regard import causal, everything, prefix, window
 from regard.attention import MASKS, Mask
-from regard.attention.masks import Inside
+from regard.attention.masks import PaddingMask
 from regard.axes import Offset, Site
 
 HEADS, DIM = 3, 6
@@ -86,7 +86,7 @@ def test_each_row_of_a_cache_may_stand_elsewhere():
 
 
 def test_inside_hides_what_a_backend_added():
-    assert table(Inside(torch.tensor([2, 0])), 1, 3, batch=2) == [[[1, 1, 0]], [[0, 0, 0]]]
+    assert table(PaddingMask(torch.tensor([2, 0])), 1, 3, batch=2) == [[[1, 1, 0]], [[0, 0, 0]]]
 
 
 def test_joining_with_everything_changes_nothing_and_costs_nothing():

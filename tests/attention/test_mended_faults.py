@@ -35,8 +35,8 @@ def test_a_default_device_spoils_no_table_of_waves(kind):
     """`_table` makes its positions on the default device, and keeps them there for all who come after."""
     vectors, places = torch.randn(QUERIES, 6), torch.arange(QUERIES)
     with torch.device("meta"), contextlib.suppress(RuntimeError):
-        kind().turn(vectors, places)
-    assert kind().turn(vectors, places).isfinite().all()
+        kind().rotate(vectors, places)
+    assert kind().rotate(vectors, places).isfinite().all()
 
 
 def test_positive_exp_is_softmax_again_for_large_scores_too():
@@ -54,7 +54,7 @@ def test_a_score_made_for_other_sizes_is_an_error(score: ScaledDot | Additive):
 
 def test_steps_are_those_before_dropout_in_training_too():
     attention, (q, k, v) = Attention(ScaledDot(HEADS, DIM), dropout=0.5).train(), inputs()
-    seen = attention.steps(q, k, v)
+    seen = attention.intermediates(q, k, v)
     torch.testing.assert_close(seen.context, seen.weights @ v)
 
 
@@ -97,11 +97,11 @@ def test_a_forbidden_nan_score_weighs_nothing_in_a_kernel():
         lambda: MultiHead(12, 3, context=7)(torch.randn(2, 5, 12), torch.randn(2, 4, 12)),
         lambda: MultiHead(12, 0),  # ZeroDivisionError
         lambda: MultiHead(12, -3),  # accepted
-        lambda: MultiHead(12, 3, turn=Rotary(8))(torch.randn(2, 5, 12)),
+        lambda: MultiHead(12, 3, rotation=Rotary(8))(torch.randn(2, 5, 12)),
         lambda: attend(*inputs(), bias=Shaw(8)),
         lambda: attend(*inputs(), mask=prefix(torch.tensor([1, 2, 3]))),  # three lengths for two sequences: accepted
         lambda: Alibi(0),  # ValueError: math domain error
-        lambda: Learned(3, longest=5)(torch.tensor([-1])),  # the last row, silently
+        lambda: Learned(3, max_length=5)(torch.tensor([-1])),  # the last row, silently
         lambda: Rotary(8, factor=4.0),  # a factor without a scaling is ignored
     ],
     ids=[
@@ -163,5 +163,5 @@ def test_the_definition_takes_inputs_of_another_precision_than_its_bias(bias, dt
 
 def test_flex_on_a_cpu_refuses_gradients_of_keys_too():
     q, k, v = inputs()
-    with pytest.raises(BackendError, match="gives no gradients"):
+    with pytest.raises(BackendError, match="computes no gradients"):
         attend(q, k.requires_grad_(), v, backend="flex")

@@ -10,12 +10,12 @@ from regard.attention.normalisers import (
     Boxcar,
     Entmax,
     Epanechnikov,
-    PlainSum,
     Positive,
     Softmax,
     Sparsemax,
     Triangular,
     Uniform,
+    Unnormalised,
 )
 from regard.errors import RegardError, UnknownName
 
@@ -34,8 +34,8 @@ def of_distances(*u: float) -> list[float]:
 CASES = [
     (Softmax(), [math.log(1), math.log(2), math.log(5)], None, [1 / 8, 2 / 8, 5 / 8]),
     (Softmax(), [math.log(1), math.log(2), math.log(5)], [1, 1, 0], [1 / 3, 2 / 3, 0]),
-    (PlainSum(), [1.5, -2.0, 0.25], None, [1.5, -2.0, 0.25]),
-    (PlainSum(), [1.5, -2.0, 0.25], [0, 1, 1], [0, -2.0, 0.25]),
+    (Unnormalised(), [1.5, -2.0, 0.25], None, [1.5, -2.0, 0.25]),
+    (Unnormalised(), [1.5, -2.0, 0.25], [0, 1, 1], [0, -2.0, 0.25]),
     (Positive("exp"), [math.log(3), math.log(1), math.log(4)], [1, 1, 0], [3 / 4, 1 / 4, 0]),
     (Positive("relu"), [1.0, -2.0, 3.0], None, [1 / 4, 0, 3 / 4]),
     (Positive("relu"), [-1.0, -2.0], None, [0, 0]),

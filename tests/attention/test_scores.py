@@ -82,7 +82,7 @@ def test_a_bandwidth_must_be_above_zero(bandwidth: float):
 
 
 def test_additive_says_that_it_is_no_dot_product():
-    with pytest.raises(RegardError, match=r"^Additive is no dot product$"):
+    with pytest.raises(RegardError, match=r"^Additive is not a dot product$"):
         Additive(1, 2).as_dot(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2))
     assert [name for name, kind in SCORES.items() if not kind.is_dot] == ["additive", "gaussian"]
 

@@ -4,25 +4,24 @@ import pytest
 import torch
 
 from regard.attention import SCORES, Attention, causal, everything, prefix, window
-from regard.attention.backends import fastest, triton
-from regard.attention.backends.kernels.launch import along_diagonals
-from regard.attention.backends.kernels.packed import Packed
+from regard.attention.backends import choose_backend, triton
+from regard.attention.backends.kernels.launch import Packed, sum_diagonals
 from regard.axes import Site
 from regard.errors import BackendError
-from regard.positions import T5, Alibi, Biasing, Distance, Rotary
+from regard.positions import T5, Alibi, BiasPosition, Distance, Rotary
 from regard.ragged import Ragged
 from tests.contracts.cases import DIM, HEADS, MASKS, batch
 
-BIASES: dict[str, Biasing] = {
+BIASES: dict[str, BiasPosition] = {
     "alibi": Alibi(HEADS),
-    "distance": Distance(HEADS, DIM, reach=2),
-    "t5": T5(HEADS, buckets=8, farthest=6),
+    "distance": Distance(HEADS, DIM, max_distance=2),
+    "t5": T5(HEADS, buckets=8, max_distance=6),
 }
 
 
 @pytest.mark.parametrize("name", [name for name in MASKS if name != "or"])
 def test_bounds_say_what_a_mask_says(name: str):
-    low, high, stop = triton.span(MASKS[name])
+    low, high, stop = MASKS[name].bounds()
     site = Site.grid(torch.zeros(4, 1, 5, 1), torch.zeros(4, 1, 7, 1), 3)
     ahead = site.key - site.query
     allowed = (ahead >= (-99 if low is None else low)) & (ahead <= (99 if high is None else high))
@@ -32,8 +31,8 @@ def test_bounds_say_what_a_mask_says(name: str):
 
 
 def test_bounds_of_two_prefixes_are_the_shorter():
-    assert triton.span(prefix(3) & prefix(torch.tensor([1, 5])))[2].tolist() == [1, 3]
-    assert triton.span(causal | prefix(2)) is None
+    assert (prefix(3) & prefix(torch.tensor([1, 5]))).bounds().stop.tolist() == [1, 3]
+    assert (causal | prefix(2)).bounds() is None
 
 
 @pytest.mark.parametrize("name", BIASES)
@@ -41,7 +40,7 @@ def test_a_line_is_the_bias_written_out(name: str):
     bias, like = BIASES[name], torch.zeros(3, HEADS, DIM)
     for parameter in bias.parameters():
         torch.nn.init.normal_(parameter)
-    written = triton.line(bias, 9, like, 4)
+    written = triton.bias_by_distance(bias, 9, like, 4)
     for head, key in ((0, -9), (HEADS - 1, 9), (2, 5)):
         here = (torch.tensor(place) for place in (0, head, 4, key, 0))
         torch.testing.assert_close(written[head, key + 9], bias(torch.zeros(()), Site(*here)))
@@ -53,21 +52,23 @@ def test_a_line_hands_its_gradient_to_the_table(name: str):
     slope = torch.randn(HEADS, 19)
     site = Site.grid(torch.zeros(1, HEADS, 1, 1), torch.zeros(1, HEADS, 19, 1), 9)
     (expected,) = torch.autograd.grad((bias(torch.zeros(()), site)[0, :, 0] * slope).sum(), bias.table)
-    (made,) = torch.autograd.grad((triton.line(bias, 9, torch.zeros(1, HEADS, DIM)) * slope).sum(), bias.table)
+    (made,) = torch.autograd.grad(
+        (triton.bias_by_distance(bias, 9, torch.zeros(1, HEADS, DIM)) * slope).sum(), bias.table
+    )
     torch.testing.assert_close(made, expected)
 
 
 def test_a_learned_bias_is_one_number_from_where_it_settles():
     for bias in (BIASES["distance"], BIASES["t5"]):
-        far = triton.line(bias, bias.settles + 50, torch.zeros(1, HEADS, DIM)).detach()
+        far = triton.bias_by_distance(bias, bias.constant_beyond + 50, torch.zeros(1, HEADS, DIM)).detach()
         assert far[:, :51].eq(far[:, :1]).all()
         assert far[:, -51:].eq(far[:, -1:]).all()
-    assert BIASES["alibi"].settles is None
+    assert BIASES["alibi"].constant_beyond is None
 
 
 def test_diagonals_by_hand():
     tile = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]])
-    assert along_diagonals(tile).tolist() == [7, 12, 15, 8, 3]
+    assert sum_diagonals(tile).tolist() == [7, 12, 15, 8, 3]
 
 
 def test_dense_rows_are_packed_without_a_copy_where_they_can_be():
@@ -82,10 +83,10 @@ def test_dense_rows_are_packed_without_a_copy_where_they_can_be():
 
 def test_on_a_cpu_it_says_so_and_auto_never_takes_it():
     attention = Attention(SCORES["scaled-dot"](HEADS, DIM), backend="triton")
-    if not triton.interpreted():
+    if not triton.is_interpreted():
         with pytest.raises(BackendError, match="it runs on a CUDA device only, and these tensors are on cpu"):
             attention(*batch())
-    assert fastest(attention, torch.zeros(2, HEADS, 5, DIM), uneven=True) == "sdpa"
+    assert choose_backend(attention, torch.zeros(2, HEADS, 5, DIM), uneven=True) == "sdpa"
 
 
 def test_values_may_be_too_wide_too(monkeypatch: pytest.MonkeyPatch):
@@ -99,7 +100,9 @@ def test_values_may_be_too_wide_too(monkeypatch: pytest.MonkeyPatch):
 
 def test_it_says_which_masks_and_offsets_are_beyond_it():
     attention = Attention(SCORES["scaled-dot"](HEADS, DIM))
-    assert "(causal | prefix(2)) is no such mask" in triton.cannot(attention, mask=causal | prefix(2))
+    assert "bound the distance of keys only, not (causal | prefix(2))" in triton.cannot(
+        attention, mask=causal | prefix(2)
+    )
     assert "each has its own" in triton.cannot(attention, offset=torch.tensor([1, 2]))
     assert triton.cannot(attention, mask=causal & window(3), offset=4) is None
 
@@ -108,13 +111,13 @@ def test_it_says_which_masks_and_offsets_are_beyond_it():
 def test_an_attention_given_a_turn_turns(dense: bool):
     rotary, attention = Rotary(DIM), Attention(SCORES["scaled-dot"](HEADS, DIM))
     q, k, v = batch(same=True)
-    turned = [x.like(rotary.turn(x.values, x.positions[:, None])) for x in (q, k)]
+    turned = [x.like(rotary.rotate(x.values, x.positions[:, None])) for x in (q, k)]
     expected = attention(*turned, v, mask=causal)
-    seen = attention.steps(q, k, v, mask=causal, turn=rotary)
-    assert torch.equal(seen.weights, attention.steps(*turned, v, mask=causal).weights)
+    seen = attention.intermediates(q, k, v, mask=causal, rotation=rotary)
+    assert torch.equal(seen.weights, attention.intermediates(*turned, v, mask=causal).weights)
     if dense:  # the third sequence alone: five queries, five keys
         q, k, v = (x.unbind()[2].transpose(0, 1)[None] for x in (q, k, v))
-        made = attention(q, k, v, mask=causal, turn=rotary)[0].transpose(0, 1)
+        made = attention(q, k, v, mask=causal, rotation=rotary)[0].transpose(0, 1)
         torch.testing.assert_close(made, expected.unbind()[2])
     else:
-        torch.testing.assert_close(attention(q, k, v, mask=causal, turn=rotary).values, expected.values)
+        torch.testing.assert_close(attention(q, k, v, mask=causal, rotation=rotary).values, expected.values)

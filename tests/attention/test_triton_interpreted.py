@@ -13,7 +13,7 @@ from regard.attention.backends import triton
 from regard.positions import Rotary, position
 from tests.contracts.cases import OPTIONS, assert_kernel, double, ragged
 
-pytestmark = pytest.mark.skipif(not triton.interpreted(), reason="needs triton and TRITON_INTERPRET=1")
+pytestmark = pytest.mark.skipif(not triton.is_interpreted(), reason="needs triton and TRITON_INTERPRET=1")
 
 HEADS, GROUPS, DIM, OUT = 6, 3, 10, 9
 CASES = [  # score, bias, mask, offset
@@ -26,7 +26,7 @@ CASES = [  # score, bias, mask, offset
     ("dot", "shaw", window(9), 3),
     ("scaled-dot", "shaw far", window(9), 0),
 ]
-OPTIONS = {**OPTIONS, "shaw far": {"reach": 30}}  # farther than the mask lets anyone see, and than a small tile
+OPTIONS = {**OPTIONS, "shaw far": {"max_distance": 30}}  # farther than the mask lets anyone see, and than a small tile
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
@@ -78,7 +78,9 @@ def test_turns_as_the_reference(longest: int, score: str, offset: int, pairs: st
             out = triton.run(attention, q, k, v, causal, offset, rotary).values
         else:
             attention.backend = backend
-            turned = (x.like(rotary.turn(x.values, x.positions[:, None] + first)) for x, first in ((q, offset), (k, 0)))
+            turned = (
+                x.like(rotary.rotate(x.values, x.positions[:, None] + first)) for x, first in ((q, offset), (k, 0))
+            )
             out = attention(*turned, v, mask=causal, offset=offset).values
         return [out, *torch.autograd.grad(out.square().sum(), leaves)]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.attention import BACKENDS, causal, everything
-from regard.attention.backends.dispatch_table import LENGTHS, LONG, MEASURED, SHORT
+from regard.attention.backends.dispatch_table import DISPATCH, LENGTHS, LONG, SHORT
 from regard.commands import bench
 from regard.commands import bench_cases as cases
 from regard.commands.bench_cases import ROWS, BenchCase, BenchResult, measure, time_on_cpu
@@ -42,7 +42,7 @@ def stub(device: str) -> Callable[[Callable[[], object]], float]:
 def test_cases_cover_the_dispatch_table(device: str):
     grid = list(cases.cases(device))
     cells = {(device, ROWS[case.score], case.rows, case.length) for case in grid}
-    assert cells == {(*row, length) for row in MEASURED if row[0] == device for length in LENGTHS}
+    assert cells == {(*row, length) for row in DISPATCH if row[0] == device for length in LENGTHS}
     for case in grid:
         longest = max(case.lengths)
         assert case.length == ("short" if longest <= SHORT else "long" if longest >= LONG else "middle")
@@ -56,7 +56,7 @@ def test_supported_backends_are_timed_others_give_reasons():
     assert (one.auto, one.fastest) == ("sdpa", "flex")
     assert one.slower == pytest.approx(1.5)
     back = measure(CASE, "cpu", torch.float32, back=True, clock=stub("cpu"))
-    assert back.cannot["flex"] == "on a CPU it gives no gradients (run it under torch.no_grad())"
+    assert back.cannot["flex"] == "on a CPU it computes no gradients (run it under torch.no_grad())"
     assert set(back.seconds) == {"reference", "sdpa"}
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import NORMALISERS, SCORES, Attention, Mask, causal, everything, prefix, window
-from regard.positions import POSITIONS, Biasing, position
+from regard.positions import POSITIONS, BiasPosition, position
 from regard.ragged import Ragged
 
 HEADS, GROUPS, DIM, OUT = 6, 3, 10, 9  # all different: no wrong axis can pass (an even dim, for rotary)
@@ -43,14 +43,14 @@ def _build(score: str, bias: str | None, normaliser: str, backend: str) -> Atten
     return attention.eval()
 
 
-OPTIONS = {"distance": {"reach": 2}, "shaw": {"reach": 2}, "t5": {"buckets": 8, "farthest": 6}}
+OPTIONS = {"distance": {"max_distance": 2}, "shaw": {"max_distance": 2}, "t5": {"buckets": 8, "max_distance": 6}}
 
 
 def _parts() -> Iterator[tuple[str, tuple[str, str | None, str]]]:
     for score in SCORES:
         yield f"score:{score}", (score, None, "softmax")
     for name, kind in POSITIONS.items():
-        if issubclass(kind, Biasing):
+        if issubclass(kind, BiasPosition):
             yield f"bias:{name}", ("scaled-dot", name, "softmax")
     for normaliser in NORMALISERS:
         yield f"normaliser:{normaliser}", ("gaussian" if normaliser in KERNELS else "scaled-dot", None, normaliser)

@@ -16,7 +16,7 @@ CAN = [
     if BACKENDS[backend].cannot(PARTS[part]("auto"), None) is None and backend != "triton"  # tests/gpu holds that one
 ]
 CANNOT = [pair for pair in itertools.product(PARTS, BACKENDS) if pair not in CAN]
-TRAINS = [(part, backend) for part, backend in CAN if backend != "flex"]  # on a CPU flex gives no gradients
+TRAINS = [(part, backend) for part, backend in CAN if backend != "flex"]  # on a CPU flex computes no gradients
 
 every = pytest.mark.parametrize(("part", "backend"), CAN)
 trains = pytest.mark.parametrize(("part", "backend"), TRAINS)
@@ -149,7 +149,7 @@ def test_dense_is_as_ragged(part: str, backend: str, groups: int):
 def test_weights_sum_to_one_and_are_not_negative(part: str):
     attention = PARTS[part]("auto")
     q, k, v = batch()
-    seen = attention.steps(q, k, v, mask=causal)
+    seen = attention.intermediates(q, k, v, mask=causal)
     totals = seen.weights.sum(-1)
     assert seen.weights.ge(0).all()
     assert torch.all(torch.isclose(totals, torch.ones(())) | totals.eq(0))
@@ -178,5 +178,5 @@ def test_dropout_acts_on_weights_in_training_only():
     many = torch.stack([attention(q, k, v).values for _ in range(400)]).mean(0)
     torch.testing.assert_close(many, still, atol=0.4, rtol=0)  # kept weights are doubled, so the mean stays
     attention.backend = "flex"
-    with pytest.raises(BackendError, match=r"it knows no dropout on weights, and dropout is 0\.5"):
+    with pytest.raises(BackendError, match=r"it supports attention without dropout only, and dropout is 0\.5"):
         attention(q, k, v)

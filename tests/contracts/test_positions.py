@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, MultiHead, causal, everything, window
-from regard.positions import POSITIONS, Added, Biasing, Turning, position
+from regard.positions import POSITIONS, AdditivePosition, BiasPosition, RotaryPosition, position
 from regard.ragged import Ragged
 from tests.contracts.cases import OPTIONS
 
@@ -20,13 +20,13 @@ class Layer(nn.Module):
     def __init__(self, name: str, *, causal: bool, backend: str = "auto") -> None:
         super().__init__()
         place = position(name, width=WIDTH, heads=HEADS, dim=WIDTH // HEADS, causal=causal, **OPTIONS.get(name, {}))
-        self.added = place if isinstance(place, Added) else None
+        self.added = place if isinstance(place, AdditivePosition) else None
         self.heads = MultiHead(
             WIDTH,
             HEADS,
             kv_heads=GROUPS,
-            bias=place if isinstance(place, Biasing) else None,
-            turn=place if isinstance(place, Turning) else None,
+            bias=place if isinstance(place, BiasPosition) else None,
+            rotation=place if isinstance(place, RotaryPosition) else None,
             backend=backend,
         )
         with torch.no_grad():
@@ -145,7 +145,7 @@ def test_only_added_encodings_know_how_far_along_a_text_is(name: str):
     before, words = torch.randn(9, WIDTH), torch.randn(6, WIDTH)
     late = layer(Ragged.of([torch.cat([before, words])])).values[-1]
     early = layer(Ragged.of([words])).values[-1]
-    assert torch.allclose(late, early, atol=1e-5) == (not issubclass(POSITIONS[name], Added))
+    assert torch.allclose(late, early, atol=1e-5) == (not issubclass(POSITIONS[name], AdditivePosition))
 
 
 @torch.no_grad()
@@ -157,12 +157,12 @@ def test_symmetric_alibi_cannot_tell_a_text_from_its_mirror():
 
 def test_every_position_has_its_place():
     assert {name: kind.place for name, kind in POSITIONS.items()} == {
-        "none": "nowhere",
-        "sinusoidal": "added",
-        "learned": "added",
-        "rotary": "turning",
-        "alibi": "biasing",
-        "distance": "biasing",
-        "t5": "biasing",
-        "shaw": "biasing",
+        "none": "none",
+        "sinusoidal": "additive",
+        "learned": "additive",
+        "rotary": "rotary",
+        "alibi": "bias",
+        "distance": "bias",
+        "t5": "bias",
+        "shaw": "bias",
     }

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard import MultiHead, attend
-from regard.attention import in_columns
+from regard.attention import attend_columns
 from regard.attention.scores import Dot, ScaledDot
 
 X = [1.2, 2.1, -0.4]
@@ -32,14 +32,14 @@ def test_a_row_times_a_matrix():
 def test_columns_are_rows_transposed():
     q, k, v = (torch.randn(size, dtype=torch.float64) for size in ((4, 5), (4, 7), (3, 7)))  # columns are vectors
     rows = attend(q.T[None, None], k.T[None, None], v.T[None, None])[0, 0]
-    torch.testing.assert_close(in_columns(q, k, v), rows.T)
+    torch.testing.assert_close(attend_columns(q, k, v), rows.T)
     weights = (k.T @ q / math.sqrt(4)).exp()
-    torch.testing.assert_close(in_columns(q, k, v), v @ (weights / weights.sum(0)))
+    torch.testing.assert_close(attend_columns(q, k, v), v @ (weights / weights.sum(0)))
 
 
 def test_there_is_one_output_for_each_query_not_for_each_context_vector():
     d_attn, d_out, l_x, l_z = 4, 3, 5, 7
-    out = in_columns(torch.randn(d_attn, l_x), torch.randn(d_attn, l_z), torch.randn(d_out, l_z))
+    out = attend_columns(torch.randn(d_attn, l_x), torch.randn(d_attn, l_z), torch.randn(d_out, l_z))
     assert out.shape == (d_out, l_x)
     assert out.shape != (d_out, l_z)  # as the page says
 

@@ -29,7 +29,7 @@ def test_bahdanaus_score_needs_the_vector_that_makes_it_a_number():
 
 def relative() -> tuple[list[torch.Tensor], Distance, torch.Tensor]:
     vectors = [torch.randn(1, 1, KEYS, DIM, dtype=torch.float64) for _ in range(3)]
-    distance = Distance(1, DIM, reach=2).double()
+    distance = Distance(1, DIM, max_distance=2).double()
     with torch.no_grad():
         distance.table.copy_(torch.tensor([[0.5, -1.0, 2.0, 3.0, -4.0]]))  # for key − query = −2 … 2
     r = torch.tensor([[2.0, 3.0, -4.0], [-1.0, 2.0, 3.0], [0.5, -1.0, 2.0]], dtype=torch.float64)

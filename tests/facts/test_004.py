@@ -64,7 +64,7 @@ OUTPUTS = {0: [0.839, 0.171, 0.066], 5: [0.636, 0.324, 0.136]}
 
 def test_the_weights_of_the_six_vectors():
     q, k, v = (x[None, None] for x in (SIX @ W_Q, SIX @ W_K, SIX))
-    seen = Attention(ScaledDot(1, 6)).steps(q, k, v)
+    seen = Attention(ScaledDot(1, 6)).intermediates(q, k, v)
     assert seen.weights[0, 0, 0].tolist() == pytest.approx(WEIGHTS_1, abs=5e-4)
     assert seen.weights[0, 0, 2].tolist() == pytest.approx([1 / 6] * 6, abs=1e-15)
     for row, expected in OUTPUTS.items():

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from regard.attention import BACKENDS, SCORES, Attention, Mask, causal, everything, prefix, window
-from regard.attention.backends.kernels.launch import LONGEST
-from regard.attention.backends.triton import by_query
+from regard.attention.backends.kernels.launch import MAX_TILE
 from regard.errors import BackendError
-from regard.positions import POSITIONS, Biasing, position
+from regard.positions import POSITIONS, BiasPosition, position
 from regard.ragged import Ragged
 from tests.contracts.cases import assert_as_good_as, assert_kernel, double
 
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 
 HEADS, GROUPS, DIM = 6, 3, 32
 LENGTHS = [3, 0, 150, 1, 37]
-BIASES = [None, *(name for name, kind in POSITIONS.items() if issubclass(kind, Biasing))]
+BIASES = [None, *(name for name, kind in POSITIONS.items() if issubclass(kind, BiasPosition))]
 MASKS: dict[str, Mask] = {
     "everything": everything,
     "causal": causal,
@@ -57,8 +56,8 @@ def test_is_the_reference_in_float64(backend: str, mask: str, bias: str | None, 
     attention = build(bias, backend).to(dtype)
     if BACKENDS[backend].cannot(attention):
         pytest.skip("it says that it cannot")
-    one_tile = backend == "triton" and by_query(attention.bias)  # it says so for longer ones
-    sequences = batch(dtype, LONGEST if one_tile else 150)
+    one_tile = backend == "triton" and getattr(attention.bias, "needs_query", False)  # it says so for longer ones
+    sequences = batch(dtype, MAX_TILE if one_tile else 150)
     fused, slopes = outcome(attention, sequences, MASKS[mask])
     exact, true_slopes = outcome(double(attention), [x.like(x.values.double()) for x in sequences], MASKS[mask])
     attention.backend = "reference"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention.backends import triton
-from regard.kernels.decoding.buffers import Beamed, Clock, Norm, Turns, Walked
+from regard.kernels.decoding.buffers import BeamBuffers, GreedyBuffers, NormWeights, RotaryTable, SlotState
 from regard.positions import Rotary
 from regard.search import LengthPenalty
 from regard.search.constraints import NEG_INF as NEVER
@@ -17,7 +17,7 @@ from tests.search import plainly
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
 pytestmark = [
-    pytest.mark.skipif(not CUDA and not triton.interpreted(), reason="needs CUDA"),
+    pytest.mark.skipif(not CUDA and not triton.is_interpreted(), reason="needs CUDA"),
     pytest.mark.filterwarnings("ignore:invalid value encountered in subtract"),  # numpy's, where the interpreter runs
 ]
 SLOTS, ROOM = 4, 80
@@ -30,10 +30,10 @@ def kernels():
     return decoding
 
 
-def clock() -> Clock:
+def clock() -> SlotState:
     """Slots at 37, at the start, idle, and at the limit of 66."""
     rows = [[37, 0, 9, 66], [1, 1, 0, 1], [60, 70, 9, 66], [38, 0, 0, 0], [45, 1, 3, 32]]
-    return Clock(*torch.tensor(rows, dtype=torch.int32))
+    return SlotState(*torch.tensor(rows, dtype=torch.int32))
 
 
 def moved(things):
@@ -48,33 +48,33 @@ def close(ours, theirs):
 
 
 def going(beams):
-    return clock().going.bool().repeat_interleave(beams)
+    return clock().active.bool().repeat_interleave(beams)
 
 
 @pytest.mark.parametrize("line", [False, True], ids=["", "line"])
 @pytest.mark.parametrize("turned", [None, "halves", "neighbours"])
 @pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
-def test_recall(kernels, beams, heads, groups, dim, turned, line):
+def test_cached_attention(kernels, beams, heads, groups, dim, turned, line):
     rows, even = SLOTS * beams, dim // 2 * 2
     asked, past = torch.randn(rows, (heads + 2 * groups) * dim), torch.randn(rows, 2, groups, ROOM, dim)
     beam = torch.randint(beams, (2, rows, ROOM), dtype=torch.int32)
     ancestors = beam + (torch.arange(rows, dtype=torch.int32) // beams * beams)[None, :, None] if beams > 1 else None
-    turn = None if turned is None else Rotary(dim, pairs=turned, part=even / dim if even < dim else 1.0)
-    turns = None if turn is None else Turns.of(turn, dim, ROOM, torch.device("cpu"))
+    turn = None if turned is None else Rotary(dim, pairs=turned, fraction=even / dim if even < dim else 1.0)
+    turns = None if turn is None else RotaryTable.of(turn, dim, ROOM, torch.device("cpu"))
     told = clock(), ancestors, turns, torch.randn(heads, ROOM) if line else None
     known = past.clone()
-    expected = plainly.recall(asked, known, *told)
+    expected = plainly.cached_attention(asked, known, *told)
     written = moved(past)
-    found = kernels.recall(moved(asked), written, *map(moved, told))
+    found = kernels.cached_attention(moved(asked), written, *map(moved, told))
     close(found[going(beams)], expected[going(beams)])
     close(written, known)
 
 
 @pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
-def test_ask(kernels, beams, heads, groups, dim):
+def test_cross_attention(kernels, beams, heads, groups, dim):
     asked, memory = torch.randn(SLOTS * beams, heads * dim), torch.randn(SLOTS, 2, groups, ROOM, dim)
-    expected = plainly.ask(asked, memory, clock())
-    found = kernels.ask(moved(asked), moved(memory), moved(clock()))
+    expected = plainly.cross_attention(asked, memory, clock())
+    found = kernels.cross_attention(moved(asked), moved(memory), moved(clock()))
     close(found[going(beams)], expected[going(beams)])
 
 
@@ -83,7 +83,7 @@ def test_ask(kernels, beams, heads, groups, dim):
 @pytest.mark.parametrize("before", [True, False])
 def test_residuals(kernels, width, norm, before):
     bias = torch.randn(width) if norm == "layer" else None
-    told = None if norm is None else Norm(torch.randn(width), bias, 1e-5, before)
+    told = None if norm is None else NormWeights(torch.randn(width), bias, 1e-5, before)
     tokens, table = torch.randint(9, (SLOTS * 2,), dtype=torch.int32), torch.randn(9, width)
     for places in (None, torch.randn(ROOM, width)):
         expected = plainly.embed(tokens, table, places, clock().time, told)
@@ -93,11 +93,11 @@ def test_residuals(kernels, width, norm, before):
     x, y, weight = torch.randn(SLOTS, width), torch.randn(SLOTS, 600), torch.randn(width, 600).t() / 25
     for bias in (None, torch.randn(width)):
         ours = moved(x)
-        normed = kernels.add(ours, moved(y), weight.to(DEVICE), moved(bias), moved(told))
-        close(normed, plainly.add(x, y, weight, bias, told))
+        normed = kernels.linear_add_norm(ours, moved(y), weight.to(DEVICE), moved(bias), moved(told))
+        close(normed, plainly.linear_add_norm(x, y, weight, bias, told))
         close(ours, x)
     inner = torch.randn(SLOTS, 2 * width)
-    close(kernels.gate(moved(inner)), plainly.gate(inner))
+    close(kernels.swiglu(moved(inner)), plainly.swiglu(inner))
 
 
 @pytest.mark.parametrize(("rows", "size", "columns"), [(1, 24, 40), (20, 300, 7), (320, 512, 1536), (70, 2048, 512)])
@@ -110,13 +110,13 @@ def test_products_are_as_exact_as_float32(kernels, rows, size, columns):
 
 
 @pytest.mark.parametrize("vocabulary", [7, 500, 5_000])
-def test_likeliest(kernels, vocabulary):
+def test_greedy_step(kernels, vocabulary):
     logits = 3 * torch.randn(SLOTS, vocabulary)
     logits[0, END] = logits.max() + 1  # too soon
-    books = Walked(torch.zeros(SLOTS, dtype=torch.int32), *_tables())
+    books = GreedyBuffers(torch.zeros(SLOTS, dtype=torch.int32), *_tables())
     known, ours, time, times = moved_back(books), moved(books), clock(), moved(clock())
-    plainly.likeliest(logits, time, known, END)
-    kernels.likeliest(moved(logits), times, ours, END)
+    plainly.greedy_step(logits, time, known, END)
+    kernels.greedy_step(moved(logits), times, ours, END)
     for one, other in zip((*ours, *times), (*known, *time), strict=True):
         close(one, other)
     assert int(known.said[3, 66]) == END
@@ -134,7 +134,7 @@ def moved_back(books):
 
 @pytest.mark.parametrize("vocabulary", [7, 500, 5_000])
 @pytest.mark.parametrize(("beams", "best"), [(1, 1), (3, 2), (5, 1), (5, 5), (16, 3)])
-def test_advance(kernels, vocabulary, beams, best):
+def test_beam_step(kernels, vocabulary, beams, best):
     """Several steps, so that answers come and slots end; the truth is the host's Board."""
     rows, whole, real = SLOTS * beams, torch.zeros(3, SLOTS, ROOM, beams, dtype=torch.int32), torch.zeros
     scores = -torch.rand(SLOTS, beams).sort(1).values
@@ -142,7 +142,7 @@ def test_advance(kernels, vocabulary, beams, best):
     said, parents, enders = whole
     logps, ends, end_logps = real(3, SLOTS, ROOM, beams)
     length = LengthPenalty(0.7)
-    books = Beamed(
+    books = BeamBuffers(
         torch.zeros(rows, dtype=torch.int32), scores, said, parents, logps, ends, enders, end_logps,
         torch.full((SLOTS, best), NEVER), torch.full((SLOTS,), float("inf")),
         torch.randint(rows, (2, rows, ROOM), dtype=torch.int32),
@@ -153,13 +153,13 @@ def test_advance(kernels, vocabulary, beams, best):
         logits = 2 * torch.randn(rows, vocabulary)
         logits[:, END] += 2 + step
         went, now = time.going.bool(), time.time.long()
-        plainly.advance(logits, time, known, END)
-        kernels.advance(moved(logits), times, ours, END)
-        for name, one, other in zip(Clock._fields, times, time, strict=True):
+        plainly.beam_step(logits, time, known, END)
+        kernels.beam_step(moved(logits), times, ours, END)
+        for name, one, other in zip(SlotState._fields, times, time, strict=True):
             assert one.tolist() == other.tolist(), name
         heard = (known.scores > NEVER) & time.going.bool()[:, None]  # nobody hears of beams that are nothing
         ended = known.ends[went, now[went]] > NEVER
-        for name, one, other in zip(Beamed._fields, ours, known, strict=True):
+        for name, one, other in zip(BeamBuffers._fields, ours, known, strict=True):
             one = one.cpu()
             if name in ("ends", "enders", "end_logps"):
                 one, other = (x[went, now[went]][ended] for x in (one, other))

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.backends import triton
-from regard.kernels import fusible
+from regard.kernels import can_fuse
 from regard.train.graph_step import GraphStep
 from regard.train.objective import symmetric_kl
 
 CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.skipif(
-    CUDA.type == "cpu" and not triton.interpreted(), reason="needs a GPU, or TRITON_INTERPRET=1"
+    CUDA.type == "cpu" and not triton.is_interpreted(), reason="needs a GPU, or TRITON_INTERPRET=1"
 )
 GPU = pytest.mark.skipif(CUDA.type == "cpu", reason="needs a GPU")
 KINDS = [torch.float32, pytest.param(torch.bfloat16, marks=GPU)]  # the interpreter does not know bfloat16
@@ -40,7 +40,7 @@ def through(make: Make, given: Sequence[Tensor], back: Sequence[Tensor], dtype: 
 
 
 def assert_as_float64(fused: Make, eager: Make, given: Sequence[Tensor], back: Sequence[Tensor]) -> None:
-    """A kernel's numbers and gradients beside those of eager torch and of float64."""
+    """A kernel's numbers and gradients compared with those of eager torch and of float64."""
     kind = given[0].dtype
     runs = (
         through(fused, given, back, kind),
@@ -62,7 +62,7 @@ def plain(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor | None) -> t
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("added", [True, False])
 def test_a_sum_and_its_norm_are_those_of_float64(width: int, kind: torch.dtype, centre: bool, added: bool):
-    from regard.kernels.add_norm import join
+    from regard.kernels.add_norm import add_norm
 
     x, y, g, h = (torch.randn(777, width, device=CUDA).to(kind) for _ in range(4))
     weight, bias = (torch.randn(width, device=CUDA).to(kind) for _ in range(2))
@@ -73,20 +73,20 @@ def test_a_sum_and_its_norm_are_those_of_float64(width: int, kind: torch.dtype, 
         return next(rest), next(rest) if added else None, next(rest), next(rest) if centre else None
 
     def fused(*given: Tensor) -> Sequence[Tensor]:
-        return join(*parts(*given), eps=1e-5 if centre else 1e-6, share=0.0, centre=centre, dtype=kind)
+        return add_norm(*parts(*given), eps=1e-5 if centre else 1e-6, dropout=0.0, centre=centre, dtype=kind)
 
     assert_as_float64(fused, lambda *given: plain(*parts(*given)), given, [g, h])
 
 
 def test_dropout_keeps_its_share_and_its_mean_and_comes_back_the_same():
-    from regard.kernels.add_norm import join
+    from regard.kernels.add_norm import add_norm
 
     x, y = torch.zeros(4000, 512, device=CUDA), torch.ones(4000, 512, device=CUDA, requires_grad=True)
     weight = torch.ones(512, device=CUDA)
 
     def drawn(seed: int) -> Tensor:
         torch.manual_seed(seed)
-        return join(x, y, weight, None, eps=1e-6, share=0.3, centre=False, dtype=torch.float32)[0]
+        return add_norm(x, y, weight, None, eps=1e-6, dropout=0.3, centre=False, dtype=torch.float32)[0]
 
     one, again, other = drawn(1), drawn(1), drawn(2)
     assert torch.equal(one, again)
@@ -100,7 +100,7 @@ def test_dropout_keeps_its_share_and_its_mean_and_comes_back_the_same():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gate_is_that_of_float64(kind: torch.dtype):
-    from regard.kernels.swiglu import gate
+    from regard.kernels.swiglu import swiglu
 
     both, g = torch.randn(333, 2 * 1500, device=CUDA).to(kind), torch.randn(333, 1500, device=CUDA).to(kind)
 
@@ -108,7 +108,7 @@ def test_a_gate_is_that_of_float64(kind: torch.dtype):
         a, b = both.chunk(2, -1)
         return [F.silu(a) * b]
 
-    assert_as_float64(lambda both: [gate(both)], eager, [both], [g])
+    assert_as_float64(lambda both: [swiglu(both)], eager, [both], [g])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,7 +123,7 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
     share = torch.tensor(0.01, device=CUDA)
 
     def fused(h: Tensor, table: Tensor) -> Sequence[Tensor]:
-        return [module.surprise([h], table, right, share, label_smoothing=0.1)]
+        return [module.linear_cross_entropy([h], table, right, share, label_smoothing=0.1)]
 
     def eager(h: Tensor, table: Tensor) -> Sequence[Tensor]:
         logits = (h @ table.t()).to(torch.promote_types(h.dtype, torch.float32))
@@ -135,7 +135,7 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
 @GPU
 @pytest.mark.parametrize("readings", [1, 2])
 def test_surprise_never_holds_all_logits(readings: int):
-    from regard.kernels.linear_cross_entropy import surprise
+    from regard.kernels.linear_cross_entropy import linear_cross_entropy
 
     tokens, vocabulary = 65_536, 32_000
     table = torch.randn(vocabulary, 64, device=CUDA).bfloat16().requires_grad_()
@@ -143,7 +143,7 @@ def test_surprise_never_holds_all_logits(readings: int):
     right, share = torch.randint(vocabulary, (tokens,), device=CUDA), torch.tensor(0.01, device=CUDA)
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    surprise(hs, table, right, share, label_smoothing=0.1, rdrop=readings - 1.0).backward()
+    linear_cross_entropy(hs, table, right, share, label_smoothing=0.1, rdrop=readings - 1.0).backward()
     all_logits = 2 * readings * tokens * vocabulary  # bytes
     assert table.grad is not None
     assert torch.cuda.max_memory_allocated() - before < all_logits / 2
@@ -162,7 +162,7 @@ def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vo
     share = torch.tensor(0.01, device=CUDA)
 
     def fused(one: Tensor, other: Tensor, table: Tensor) -> Sequence[Tensor]:
-        return [module.surprise([one, other], table, right, share, label_smoothing=0.1, rdrop=5.0)]
+        return [module.linear_cross_entropy([one, other], table, right, share, label_smoothing=0.1, rdrop=5.0)]
 
     def eager(one: Tensor, other: Tensor, table: Tensor) -> Sequence[Tensor]:
         logits = [(h @ table.t()).to(torch.promote_types(h.dtype, torch.float32)) for h in (one, other)]
@@ -173,11 +173,11 @@ def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vo
 
 
 def test_a_lookup_and_its_gradient_are_those_of_float64_and_always_the_same():
-    from regard.kernels.embedding_lookup import lookup
+    from regard.kernels.embedding_lookup import embedding_lookup
 
     ids = torch.randint(60, (9000,), device=CUDA) ** 2 % 61  # some often, some never
     table, g = torch.randn(70, 300, device=CUDA, requires_grad=True), torch.randn(9000, 300, device=CUDA)
-    rows = lookup(ids, table, 3.0)
+    rows = embedding_lookup(ids, table, 3.0)
     assert torch.equal(rows, F.embedding(ids, table) * 3.0)
     ours = torch.autograd.grad(rows, table, g)[0]
     exact = table.detach().double().requires_grad_()
@@ -185,20 +185,20 @@ def test_a_lookup_and_its_gradient_are_those_of_float64_and_always_the_same():
     eager = torch.autograd.grad(F.embedding(ids, table) * 3.0, table, g)[0]
     assert_near(ours, eager, truth)
     for _ in range(3):
-        assert torch.equal(torch.autograd.grad(lookup(ids, table, 3.0), table, g)[0], ours)
+        assert torch.equal(torch.autograd.grad(embedding_lookup(ids, table, 3.0), table, g)[0], ours)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 3])
 def test_products_are_those_of_float64(kind: torch.dtype, count: int):
-    from regard.kernels.linear_function import product
+    from regard.kernels.fused_linear import fused_linear
 
     x, g = torch.randn(5000, 96, device=CUDA).to(kind), torch.randn(5000, 70 * count, device=CUDA).to(kind)
     weights = [torch.randn(70, 96, device=CUDA).to(kind) / 10 for _ in range(count)]
     biases = [torch.randn(70, device=CUDA).to(kind) for _ in range(count)]
 
     def fused(x: Tensor, *parts: Tensor) -> Sequence[Tensor]:
-        return [product(x, list(parts[:count]), list(parts[count:]))]
+        return [fused_linear(x, list(parts[:count]), list(parts[count:]))]
 
     def eager(x: Tensor, *parts: Tensor) -> Sequence[Tensor]:
         return [F.linear(x, torch.cat(parts[:count]), torch.cat(parts[count:]))]
@@ -207,23 +207,23 @@ def test_products_are_those_of_float64(kind: torch.dtype, count: int):
 
 
 def test_weights_are_turned_anew_for_each_step():
-    from regard.kernels.weight_cast import Halves, beside
+    from regard.kernels.weight_cast import WeightCast, cast_and_concat
 
-    halves, weights = Halves(), tuple(torch.randn(4, 5, device=CUDA) for _ in range(2))
-    with halves.fresh():
-        first = beside(weights, torch.bfloat16)
+    halves, weights = WeightCast(), tuple(torch.randn(4, 5, device=CUDA) for _ in range(2))
+    with halves.active():
+        first = cast_and_concat(weights, torch.bfloat16)
         assert torch.equal(first, torch.cat(weights).bfloat16())
     weights[1].mul_(2)
-    with halves.fresh():
-        again = beside(weights, torch.bfloat16)
+    with halves.active():
+        again = cast_and_concat(weights, torch.bfloat16)
     assert again.data_ptr() == first.data_ptr()  # a recording finds it where it was
     assert torch.equal(again, torch.cat(weights).bfloat16())
     weights[0].add_(1)
-    assert torch.equal(beside(weights, torch.bfloat16), torch.cat(weights).bfloat16())  # outside, nothing is kept
+    assert torch.equal(cast_and_concat(weights, torch.bfloat16), torch.cat(weights).bfloat16())  # outside, nothing is kept
 
 
 @GPU
 def test_these_kernels_take_what_a_model_has():
-    assert fusible(torch.zeros(3, 512, device=CUDA))
-    assert not fusible(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
+    assert can_fuse(torch.zeros(3, 512, device=CUDA))
+    assert not can_fuse(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
     assert isinstance(GraphStep(lambda batch: batch.token_weight, batch_tokens=1000, device=CUDA).granularity, int)

@@ -101,7 +101,7 @@ def assert_turned(
             out = triton.run(attention, q, k, v, causal, offset, rotary).values
         else:
             attention.backend = backend
-            turned = (x.like(rotary.turn(x.values, x.positions[:, None] + o)) for x, o in ((q, offset), (k, 0)))
+            turned = (x.like(rotary.rotate(x.values, x.positions[:, None] + o)) for x, o in ((q, offset), (k, 0)))
             out = attention(*turned, v, mask=causal, offset=offset).values
         return [out, *torch.autograd.grad(out.square().sum(), [*leaves, *attention.parameters()])]
 
@@ -126,7 +126,9 @@ def test_rotary_of_other_heads_later_and_beside_a_bias(dim: int, longest: int, b
 
 
 @DTYPES
-@pytest.mark.parametrize(("bias", "options"), [("distance", {"reach": 40}), ("t5", {"farthest": 60}), ("alibi", {})])
+@pytest.mark.parametrize(
+    ("bias", "options"), [("distance", {"max_distance": 40}), ("t5", {"max_distance": 60}), ("alibi", {})]
+)
 @pytest.mark.parametrize("mask", [everything, causal], ids=repr)
 def test_biases_far_beyond_their_reach(bias: str, options: dict[str, int], mask: Mask, dtype: torch.dtype):
     lengths = [700, 0, 301]
@@ -142,7 +144,7 @@ def test_later_queries(dtype: torch.dtype):
 @DTYPES
 @pytest.mark.parametrize("score", ["dot", "scaled-dot"])
 def test_later_queries_with_shaw(score: str, dtype: torch.dtype):
-    attention = build("shaw", 32, dtype, score, reach=7)
+    attention = build("shaw", 32, dtype, score, max_distance=7)
     assert_held(attention, batch([3, 2], [20, 31], 32, 32, dtype), causal, offset=17)
 
 
@@ -195,9 +197,9 @@ def test_says_what_it_cannot():
     sequences = batch([3, 4], [3, 4], 32, 32, torch.float64)
     with pytest.raises(BackendError, match="float32, bfloat16 and float16 only, and these are float64"):
         build(None, 32, torch.float64)(*sequences)
-    with pytest.raises(BackendError, match=r"Shaw over sentences that are one tile only .* has 129 tokens of dim 32"):
+    with pytest.raises(BackendError, match=r"Shaw for sentences of one tile only .* has 129 tokens of dim 32"):
         build("shaw", 32, torch.half)(*batch([3, 4], [3, 129], 32, 32, torch.half))
-    with pytest.raises(BackendError, match="Shaw beside a plain dot product only, and the score is Cosine"):
+    with pytest.raises(BackendError, match="Shaw with a plain dot product only, and the score is Cosine"):
         build("shaw", 32, torch.half, "cosine")(*batch([3], [3], 32, 32, torch.half))
 
 
@@ -205,8 +207,8 @@ def test_auto_takes_it_for_short_sentences_and_additive_scores():
     from regard.attention import backends
 
     example = torch.randn(4, 2, 30, 64, device="cuda")
-    assert backends.fastest(Attention(SCORES["scaled-dot"](2, 64)), example) == "triton"
-    assert backends.fastest(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64)) == "triton"
+    assert backends.choose_backend(Attention(SCORES["scaled-dot"](2, 64)), example) == "triton"
+    assert backends.choose_backend(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64)) == "triton"
 
 
 def test_auto_leaves_shaw_to_others_where_keys_are_many():
@@ -221,7 +223,7 @@ def test_auto_leaves_shaw_to_others_where_keys_are_many():
 
 @pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])
 def test_heads_that_turn_give_what_they_give_on_a_cpu(lengths: list[int]):
-    layer = MultiHead(96, 3, turn=Rotary(32))
+    layer = MultiHead(96, 3, rotation=Rotary(32))
     vectors = Ragged.of([torch.randn(n, 96) for n in lengths])
     expected = layer(vectors, mask=causal).values
     made = layer.cuda()(vectors.to("cuda"), mask=causal).values

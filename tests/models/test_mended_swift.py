@@ -48,18 +48,18 @@ def test_parts_of_the_table_are_what_each_position_adds(position: str):
 def test_learned_positions_end_where_they_were_learned():
     model = made("learned")
     encoding = model.added_positions[0]
-    encoding.longest, encoding.table.data = 100, encoding.table.data[:100].clone()
+    encoding.max_length, encoding.table.data = 100, encoding.table.data[:100].clone()
     assert torch.equal(model._added(encoding, 0, 70), encoding.table[:70])
     assert len(model.position_tables[id(encoding)]) == 100
-    with pytest.raises(RegardError, match=r"^position 100 is past the 100 that were learned; "):
+    with pytest.raises(RegardError, match=r"^position 100 is beyond the 100 learned positions; "):
         model._added(encoding, 100, 1)
     assert torch.equal(model._added(encoding, 99, 1), encoding.table[99:])
 
 
 def test_a_sequence_past_what_was_learned_is_refused_before_any_device_is_asked():
-    embedding = Embedding(10, 8, position=Learned(8, longest=5))
+    embedding = Embedding(10, 8, position=Learned(8, max_length=5))
     embedding(Ragged.of([torch.zeros(5, dtype=torch.long)]))
     embedding.position.forward = Mock(side_effect=AssertionError("a GPU would abort"))
     for length, offset in ((6, 0), (1, 5)):
-        with pytest.raises(RegardError, match=r"^position 5 is past the 5 that were learned; "):
+        with pytest.raises(RegardError, match=r"^position 5 is beyond the 5 learned positions; "):
             embedding(Ragged.of([torch.zeros(length, dtype=torch.long)]), offset)

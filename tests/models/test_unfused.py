@@ -4,20 +4,20 @@ import pytest
 import torch
 
 from regard import kernels
-from regard.kernels import fusible, unfused
+from regard.kernels import can_fuse, disable_fusion
 
 
 def test_inside_no_kernel_of_ours_is_taken_and_afterwards_they_are(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernels, "_INSTALLED", True)
     monkeypatch.setattr(kernels, "_INTERPRETED", True)
     rows = torch.ones(2, 8)
-    assert fusible(rows)
-    with unfused():
-        assert not fusible(rows)
-        with unfused():
-            assert not fusible(rows)
-        assert not fusible(rows)
-    assert fusible(rows)
-    with pytest.raises(KeyError), unfused():
+    assert can_fuse(rows)
+    with disable_fusion():
+        assert not can_fuse(rows)
+        with disable_fusion():
+            assert not can_fuse(rows)
+        assert not can_fuse(rows)
+    assert can_fuse(rows)
+    with pytest.raises(KeyError), disable_fusion():
         raise KeyError
-    assert fusible(rows)
+    assert can_fuse(rows)

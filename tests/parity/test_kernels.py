@@ -9,7 +9,7 @@ from sklearn.neighbors import KernelDensity
 from statsmodels.sandbox.nonparametric import kernels
 
 from regard import attend
-from regard.attention.normalisers import NORMALISERS, PlainSum
+from regard.attention.normalisers import NORMALISERS, Unnormalised
 from regard.attention.scores import Cosine, Dot, Gaussian, General, ScaledDot, Score
 
 QUERIES, KEYS, DIM = 5, 7, 3
@@ -24,7 +24,7 @@ def points(dim: int = DIM) -> tuple[np.ndarray, np.ndarray]:
 def ours(score: Score, queries: np.ndarray, keys: np.ndarray, normaliser: str | None = None) -> np.ndarray:
     """The scores, or the weights: what an attention to the unit vectors brings back."""
     q, k = (torch.tensor(x)[None, None] for x in (queries, keys))
-    chosen = PlainSum() if normaliser is None else NORMALISERS[normaliser]()
+    chosen = Unnormalised() if normaliser is None else NORMALISERS[normaliser]()
     units = torch.eye(len(keys), dtype=torch.float64)[None, None]
     return attend(q, k, units, score=score, normaliser=chosen, backend="reference")[0, 0].detach().numpy()
 

@@ -45,12 +45,12 @@ def turned(theirs: LlamaRotaryEmbedding, vectors: Tensor, positions: Tensor) -> 
 )
 def test_turned_vectors(rope: dict[str, object], options: dict[str, object]):
     theirs, ours = LlamaRotaryEmbedding(config(**rope)), Rotary(DIM, **options)
-    torch.testing.assert_close(torch.tensor(ours.rates), theirs.inv_freq)
+    torch.testing.assert_close(torch.tensor(ours.frequencies), theirs.inv_freq)
     vectors, positions = (
         torch.randn(BATCH, HEADS, 7, DIM),
         torch.tensor([[0, 1, 2, 3, 5, 8, 13], [60, 0, 9, 4, 4, 7, 1]]),
     )
-    torch.testing.assert_close(ours.turn(vectors, positions[:, None]), turned(theirs, vectors, positions), **ANGLE)
+    torch.testing.assert_close(ours.rotate(vectors, positions[:, None]), turned(theirs, vectors, positions), **ANGLE)
 
 
 @pytest.mark.parametrize(("factor", "length"), [(1.0, 40), (2.0, 40), (3.0, 17), (4.0, 64)])
@@ -59,9 +59,9 @@ def test_ntk_is_their_dynamic_ntk_at_the_length_it_has_grown_to(factor: float, l
     vectors, positions = torch.randn(1, HEADS, length, DIM), torch.arange(length)[None]
     expected = turned(theirs, vectors, positions)
     ours = Rotary(DIM, scaling="ntk", factor=factor * length / TRAINED - (factor - 1))
-    torch.testing.assert_close(torch.tensor(ours.rates), theirs.inv_freq)
-    torch.testing.assert_close(ours.turn(vectors, positions[:, None]), expected, **ANGLE)
-    assert not torch.allclose(torch.tensor(Rotary(DIM).rates), theirs.inv_freq)  # the stretch is there to be seen
+    torch.testing.assert_close(torch.tensor(ours.frequencies), theirs.inv_freq)
+    torch.testing.assert_close(ours.rotate(vectors, positions[:, None]), expected, **ANGLE)
+    assert not torch.allclose(torch.tensor(Rotary(DIM).frequencies), theirs.inv_freq)  # the stretch is there to be seen
 
 
 def layers(**options: object) -> tuple[LlamaAttention, LlamaRotaryEmbedding, MultiHead]:
@@ -74,7 +74,7 @@ def layers(**options: object) -> tuple[LlamaAttention, LlamaRotaryEmbedding, Mul
         attention=HEADS * DIM,
         kv_heads=GROUPS,
         biases=False,
-        turn=Rotary(DIM, **options),
+        rotation=Rotary(DIM, **options),
         backend="reference",
     ).double()
     names = {"queries": "q_proj", "keys": "k_proj", "values": "v_proj", "out": "o_proj"}

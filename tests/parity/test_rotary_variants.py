@@ -22,7 +22,7 @@ def test_a_part_of_the_dimensions_turns_as_in_neox(part: float):
     cos, sin = neox.GPTNeoXRotaryEmbedding(settings)(vectors, positions)
     expected, _ = neox.apply_rotary_pos_emb(vectors, vectors, cos, sin)
     assert cos.shape[-1] == part * DIM
-    torch.testing.assert_close(Rotary(DIM, part=part).turn(vectors, positions[:, None]), expected, **ANGLE)
+    torch.testing.assert_close(Rotary(DIM, fraction=part).rotate(vectors, positions[:, None]), expected, **ANGLE)
 
 
 @pytest.mark.parametrize("turned", [4, 10, 16])
@@ -32,8 +32,8 @@ def test_neighbours_turn_as_in_gptj(turned: int):
     expected = torch.cat(
         [gptj.apply_rotary_pos_emb(vectors[..., :turned], sin, cos), vectors[..., turned:]], -1
     ).transpose(1, 2)
-    ours = Rotary(DIM, part=turned / DIM, pairs="neighbours")
-    torch.testing.assert_close(ours.turn(vectors.transpose(1, 2), positions[:, None]), expected, **ANGLE)
+    ours = Rotary(DIM, fraction=turned / DIM, pairs="neighbours")
+    torch.testing.assert_close(ours.rotate(vectors.transpose(1, 2), positions[:, None]), expected, **ANGLE)
 
 
 def test_neighbours_turn_as_in_roformer():
@@ -43,7 +43,7 @@ def test_neighbours_turn_as_in_roformer():
     expected = roformer.RoFormerSelfAttention.apply_rotary_position_embeddings(table, queries, keys)
     ours = Rotary(DIM, pairs="neighbours")
     for vectors, theirs in zip((queries, keys), expected, strict=True):
-        torch.testing.assert_close(ours.turn(vectors, torch.arange(TIME)), theirs, **ANGLE)
+        torch.testing.assert_close(ours.rotate(vectors, torch.arange(TIME)), theirs, **ANGLE)
 
 
 def test_the_angles_of_rotary_are_those_of_the_sinusoids_it_comes_from():
@@ -51,7 +51,7 @@ def test_the_angles_of_rotary_are_those_of_the_sinusoids_it_comes_from():
     positions = torch.arange(TIME)
     unit = torch.zeros(TIME, DIM)
     unit[:, 0::2] = 1
-    turned = Rotary(DIM, pairs="neighbours").turn(unit, positions)
+    turned = Rotary(DIM, pairs="neighbours").rotate(unit, positions)
     waves = Sinusoidal(DIM)(positions)
     torch.testing.assert_close(turned[:, 0::2], waves[:, 1::2])
     torch.testing.assert_close(turned[:, 1::2], waves[:, 0::2])
@@ -60,7 +60,7 @@ def test_the_angles_of_rotary_are_those_of_the_sinusoids_it_comes_from():
 def test_halves_and_neighbours_are_one_turn_in_another_order():
     vectors, positions = torch.randn(BATCH, HEADS, TIME, DIM), torch.randint(50, (TIME,))
     order = torch.arange(DIM).view(2, -1).T.flatten()  # 0, 8, 1, 9 …
-    halves = Rotary(DIM).turn(vectors, positions)
-    neighbours = Rotary(DIM, pairs="neighbours").turn(vectors[..., order], positions)
+    halves = Rotary(DIM).rotate(vectors, positions)
+    neighbours = Rotary(DIM, pairs="neighbours").rotate(vectors[..., order], positions)
     torch.testing.assert_close(halves[..., order], neighbours)
-    assert not torch.allclose(halves, Rotary(DIM, pairs="neighbours").turn(vectors, positions))
+    assert not torch.allclose(halves, Rotary(DIM, pairs="neighbours").rotate(vectors, positions))

@@ -40,7 +40,7 @@ def test_every_context_is_the_papers(backend: str, mask: Mask, seen, first: int)
     q = torch.randn(BATCH, HEADS, QUERIES, DIM, dtype=torch.float64)
     k = torch.randn(BATCH, GROUPS, KEYS, DIM, dtype=torch.float64)
     v = torch.randn(BATCH, GROUPS, KEYS, OUT, dtype=torch.float64)
-    shaw = Shaw(DIM, reach=REACH).double()
+    shaw = Shaw(DIM, max_distance=REACH).double()
     got = attend(q, k, v, bias=shaw, mask=mask, offset=first, backend=backend)
     table = shaw.table.tolist()
     for b in range(BATCH):
@@ -52,7 +52,7 @@ def test_every_context_is_the_papers(backend: str, mask: Mask, seen, first: int)
 
 def test_gradients_are_those_of_the_papers_formula():
     q, k, v = (torch.randn(1, 1, KEYS, DIM, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    shaw = Shaw(DIM, reach=REACH).double()
+    shaw = Shaw(DIM, max_distance=REACH).double()
     apart = torch.tensor([[max(-REACH, min(REACH, j - i)) + REACH for j in range(KEYS)] for i in range(KEYS)])
     a = shaw.table[apart]  # (i, j, dim): a_ij in full, which our one product of queries and table avoids
     energies = (q[0, 0, :, None] * (k[0, 0] + a)).sum(-1) / math.sqrt(DIM)
@@ -66,7 +66,7 @@ def test_gradients_are_those_of_the_papers_formula():
 @torch.no_grad()
 def test_cached_steps_are_the_papers_rows():
     """Step by step, the query's place in its tensor is always 0 and its position is not."""
-    heads = MultiHead(HEADS * DIM, HEADS, bias=Shaw(DIM, reach=REACH)).double()
+    heads = MultiHead(HEADS * DIM, HEADS, bias=Shaw(DIM, max_distance=REACH)).double()
     x, cache, rows = torch.randn(BATCH, KEYS, HEADS * DIM, dtype=torch.float64), Cache(), []
     for step in x.split(1, dim=1):
         row, cache = heads.step(step, cache, mask=causal)

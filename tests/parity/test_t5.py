@@ -18,7 +18,7 @@ CAUSAL = pytest.mark.parametrize("is_causal", [False, True], ids=["encoder", "de
 def test_every_distance_falls_into_their_bucket(is_causal: bool, buckets: int, farthest: int):
     ahead = torch.arange(-5000, 5001)
     expected = T5Attention._relative_position_bucket(ahead, not is_causal, buckets, farthest)
-    ours = T5(HEADS, buckets=buckets, farthest=farthest, causal=is_causal).bucket(ahead)
+    ours = T5(HEADS, buckets=buckets, max_distance=farthest, causal=is_causal).bucket(ahead)
     assert torch.equal(ours, expected)
     assert expected.unique().numel() > 2  # the comparison sees several buckets
 
@@ -43,7 +43,7 @@ def theirs(is_causal: bool) -> T5Attention:
 
 def twin(module: T5Attention) -> MultiHead:
     """T5 neither scales nor uses biases, and its attention is wider than its model."""
-    bias = T5(HEADS, buckets=BUCKETS, farthest=FARTHEST, causal=module.is_decoder)
+    bias = T5(HEADS, buckets=BUCKETS, max_distance=FARTHEST, causal=module.is_decoder)
     ours = MultiHead(WIDTH, HEADS, attention=HEADS * DIM, biases=False, score="dot", bias=bias).double()
     names = {"queries": "q", "keys": "k", "values": "v", "out": "o"}
     weights = {f"{name}.weight": getattr(module, letter).weight for name, letter in names.items()}

@@ -100,7 +100,7 @@ def test_the_weights_of_each_head_are_theirs():
         for project, y in ((ours.queries, x), (ours.keys, z), (ours.values, z))
     )
     _, expected = module(x, z, z, average_attn_weights=False)
-    torch.testing.assert_close(ours.attention.steps(queries, keys, values).weights, expected)
+    torch.testing.assert_close(ours.attention.intermediates(queries, keys, values).weights, expected)
 
 
 @BOTH

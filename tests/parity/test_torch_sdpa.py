@@ -64,7 +64,7 @@ def test_an_offset_is_a_triangle_further_to_the_right(backend: str, queries: int
 @BACKENDS
 def test_a_bias_is_their_float_attn_mask(backend: str):
     q, k, v = inputs()
-    bias = Distance(HEADS, DIM, reach=3).double()
+    bias = Distance(HEADS, DIM, max_distance=3).double()
     with torch.no_grad():
         bias.table.normal_()
     added = torch.empty(HEADS, QUERIES, KEYS, dtype=torch.float64)

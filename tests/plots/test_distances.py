@@ -8,7 +8,7 @@ import torch
 
 from regard import plots
 from regard.errors import RegardError
-from regard.positions import T5, Alibi, Distance, Learned, Nowhere, Rotary, Shaw, Sinusoidal
+from regard.positions import T5, Alibi, Distance, Learned, NoPosition, Rotary, Shaw, Sinusoidal
 from tests.plots.reading import assert_nothing_cut
 
 DIM, HEADS, REACH = 16, 4, 10
@@ -22,7 +22,7 @@ def mean(position, **options):
 
 
 def test_without_positions_the_score_is_the_same_everywhere():
-    assert np.allclose(mean(Nowhere()), SAME)
+    assert np.allclose(mean(NoPosition()), SAME)
 
 
 def test_rotary_sums_cosines_of_the_distance():
@@ -43,7 +43,7 @@ def test_alibi_falls_by_the_mean_slope():
 
 
 def test_distance_looks_its_table_up():
-    position = Distance(HEADS, DIM, reach=3)
+    position = Distance(HEADS, DIM, max_distance=3)
     position.table.data = torch.arange(7.0).expand(HEADS, -1).clone()
     assert np.allclose(mean(position), SAME + (np.clip(APART, -3, 3) + 3) / math.sqrt(DIM), atol=1e-5)
 
@@ -56,7 +56,7 @@ def test_t5_looks_its_buckets_up():
 
 
 def test_shaw_needs_contents():
-    position, content = Shaw(DIM, reach=2), torch.randn(1, DIM)
+    position, content = Shaw(DIM, max_distance=2), torch.randn(1, DIM)
     by_hand = content[0] @ content[0] + content[0] @ position.table.T
     expected = by_hand[np.clip(APART, -2, 2) + 2].detach().numpy() / math.sqrt(DIM)
     assert np.allclose(mean(position, contents=content), expected, atol=1e-5)
@@ -64,7 +64,7 @@ def test_shaw_needs_contents():
 
 
 def test_learned_is_the_mean_over_places():
-    position = Learned(DIM, longest=2 * REACH + 1)
+    position = Learned(DIM, max_length=2 * REACH + 1)
     table = position.table.detach().numpy()
     expected = SAME + np.array([np.diagonal(table @ table.T, r).mean() for r in APART]) / math.sqrt(DIM)
     assert np.allclose(mean(position), expected, atol=1e-5)
@@ -102,11 +102,11 @@ def test_no_two_of_many_curves_look_alike():
             "'a' must run from −reach to reach.*got 4",
         ),
         (
-            lambda: mean(Nowhere(), contents=torch.zeros(1, 3)),
+            lambda: mean(NoPosition(), contents=torch.zeros(1, 3)),
             r"contents must be .*; got shape \(1, 3\)",
         ),
         (
-            lambda: plots.mean_scores(Nowhere(), dim=2, heads=1, reach=0),
+            lambda: plots.mean_scores(NoPosition(), dim=2, heads=1, reach=0),
             "reach must be at least 1; got 0",
         ),
     ],

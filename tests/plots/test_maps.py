@@ -28,7 +28,7 @@ SHOWN = ["the₀", "man", "hit", "the₃", "car"]
 
 def steps(queries=5, keys=5, mask=causal):
     sizes = ((1, 1, n, 11) for n in (queries, keys, keys))
-    return Attention(ScaledDot(1, 11)).steps(*(torch.randn(size) for size in sizes), mask=mask)
+    return Attention(ScaledDot(1, 11)).intermediates(*(torch.randn(size) for size in sizes), mask=mask)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ SHOWN = ["the₀", "man", "hit", "the₃", "car"]
 @pytest.fixture(scope="module")
 def seen():
     queries, keys = torch.randn(3, 6, 5, 11), torch.randn(3, 6, 5, 11)
-    return Attention(ScaledDot(6, 11)).steps(queries, keys, keys, mask=causal)
+    return Attention(ScaledDot(6, 11)).intermediates(queries, keys, keys, mask=causal)
 
 
 @pytest.fixture(scope="module")

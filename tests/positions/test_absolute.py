@@ -72,7 +72,7 @@ def test_options_of_sinusoids_that_cannot_be():
 
 
 def test_learned_positions_are_rows_of_a_table():
-    learned = Learned(3, longest=5)
+    learned = Learned(3, max_length=5)
     places = torch.tensor([[4, 0], [2, 2]])
     got = learned(places)
     assert got.shape == (2, 2, 3)
@@ -86,18 +86,18 @@ def test_learned_positions_are_rows_of_a_table():
 @pytest.mark.parametrize("place", [5, 800])
 def test_a_position_past_the_table_says_what_to_do(place: int):
     with pytest.raises(RegardError) as caught:
-        Learned(3, longest=5)(torch.tensor([[0, place], [1, 2]]))
+        Learned(3, max_length=5)(torch.tensor([[0, place], [1, 2]]))
     assert str(caught.value) == (
-        f"position {place} is past the 5 that were learned; use a larger 'longest', "
+        f"position {place} is beyond the 5 learned positions; use a larger 'max_length', "
         "or an encoding that is computed, such as 'sinusoidal' or 'rotary'"
     )
 
 
 def test_a_position_before_the_table_is_an_error():
-    with pytest.raises(RegardError, match=r"^positions count from 0; got -2$"):
-        Learned(3, longest=5)(torch.tensor([0, -2, -1]))
+    with pytest.raises(RegardError, match=r"^positions start at 0; got -2$"):
+        Learned(3, max_length=5)(torch.tensor([0, -2, -1]))
 
 
 def test_no_positions_at_all_are_no_error():
-    assert Learned(3, longest=5)(torch.zeros(0, dtype=torch.long)).shape == (0, 3)
+    assert Learned(3, max_length=5)(torch.zeros(0, dtype=torch.long)).shape == (0, 3)
     assert Sinusoidal(4)(torch.zeros(0, dtype=torch.long)).shape == (0, 4)

@@ -11,14 +11,14 @@ SIZES = {"width": 24, "heads": 6, "dim": 4, "causal": True}
 @pytest.mark.parametrize(
     ("name", "place"),
     [
-        ("none", "nowhere"),
-        ("sinusoidal", "added"),
-        ("learned", "added"),
-        ("rotary", "turning"),
-        ("alibi", "biasing"),
-        ("distance", "biasing"),
-        ("t5", "biasing"),
-        ("shaw", "biasing"),
+        ("none", "none"),
+        ("sinusoidal", "additive"),
+        ("learned", "additive"),
+        ("rotary", "rotary"),
+        ("alibi", "bias"),
+        ("distance", "bias"),
+        ("t5", "bias"),
+        ("shaw", "bias"),
     ],
 )
 def test_each_acts_in_one_place(name: str, place: str):
@@ -48,11 +48,11 @@ def test_each_gets_the_sizes_it_asks_for():
 def test_options_go_through():
     made = position("rotary", **SIZES, base=500.0, pairs="neighbours")
     assert isinstance(made, Rotary)
-    assert (made.pairs, made.rates[1]) == ("neighbours", pytest.approx(500**-0.5))
-    learned, shaw = position("learned", **SIZES, longest=7), position("shaw", **SIZES, reach=3)
+    assert (made.pairs, made.frequencies[1]) == ("neighbours", pytest.approx(500**-0.5))
+    learned, shaw = position("learned", **SIZES, max_length=7), position("shaw", **SIZES, max_distance=3)
     assert isinstance(learned, Learned)
     assert isinstance(shaw, Shaw)
-    assert (learned.longest, shaw.reach) == (7, 3)
+    assert (learned.max_length, shaw.max_distance) == (7, 3)
     assert isinstance(position("sinusoidal", **SIZES, order="halves"), Sinusoidal)
 
 
@@ -67,8 +67,8 @@ def test_options_go_through():
             "'alibi', 'distance', 'learned', 'none', 'rotary', 'shaw', 'sinusoidal', 't5'",
         ),
         ("rotary", {"bas": 5.0}, "position 'rotary' has no option 'bas'; did you mean 'base'?"),
-        ("shaw", {"reech": 5}, "position 'shaw' has no option 'reech'; did you mean 'reach'?"),
-        ("alibi", {"reach": 5}, "position 'alibi' has no option 'reach'; choose from 'heads'"),
+        ("shaw", {"max_distanse": 5}, "position 'shaw' has no option 'max_distanse'; did you mean 'max_distance'?"),
+        ("alibi", {"max_distance": 5}, "position 'alibi' has no option 'max_distance'; choose from 'heads'"),
     ],
 )
 def test_unknown_names_and_options(name: str, options: dict[str, float], message: str):

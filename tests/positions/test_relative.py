@@ -8,12 +8,12 @@ import torch
 
 from regard.axes import Offset, Site
 from regard.errors import RegardError
-from regard.positions import T5, Alibi, Biasing, Distance, Shaw
+from regard.positions import T5, Alibi, BiasPosition, Distance, Shaw
 
 DIM = 4
 
 
-def table(bias: Biasing, heads: int, queries: int, keys: int, offset: Offset = 0, score: float = 0.0) -> list:
+def table(bias: BiasPosition, heads: int, queries: int, keys: int, offset: Offset = 0, score: float = 0.0) -> list:
     """What a bias makes of equal scores: for each head a row for each query."""
     q, k = torch.zeros(1, heads, queries, DIM), torch.zeros(1, heads, keys, DIM)
     scores = torch.full((1, heads, queries, keys), score)
@@ -52,7 +52,7 @@ def test_alibi_in_cached_decoding():
 
 
 def distance() -> Distance:
-    bias = Distance(2, DIM, reach=2)
+    bias = Distance(2, DIM, max_distance=2)
     with torch.no_grad():
         bias.table.copy_(torch.tensor([[2.0, 4.0, 6.0, 8.0, 10.0], [0.0, 0.0, -2.0, 20.0, 0.0]]))
     return bias
@@ -67,7 +67,7 @@ def test_distance_looks_up_key_minus_query_over_the_root_of_dim_and_clips():
 def test_distance_adds_to_the_score_and_starts_from_nothing():
     assert table(distance(), 2, 1, 2, score=7.0) == [[[10, 11]], [[6, 17]]]
     assert table(Distance(1, DIM), 1, 2, 3, score=7.0) == [[[7, 7, 7]] * 2]
-    assert Distance(3, DIM, reach=5).table.shape == (3, 11)
+    assert Distance(3, DIM, max_distance=5).table.shape == (3, 11)
 
 
 def test_distance_in_cached_decoding():
@@ -82,22 +82,22 @@ def test_each_row_of_a_cache_has_its_own_distances():
 
 def test_t5_buckets_by_hand():
     """Eight buckets for both sides: 0 and 1 exact, 2 and 3 in one, and all from 4 on in another."""
-    buckets = T5(1, buckets=8, farthest=8).bucket(torch.arange(-9, 10)).tolist()
+    buckets = T5(1, buckets=8, max_distance=8).bucket(torch.arange(-9, 10)).tolist()
     assert buckets == [3, 3, 3, 3, 3, 3, 2, 2, 1, 0, 5, 6, 6, 7, 7, 7, 7, 7, 7]
 
 
 def test_causal_t5_buckets_by_hand():
     """Eight buckets for the past alone: 0 … 3 exact, then two to an octave; what is ahead counts as here."""
-    buckets = T5(1, buckets=8, farthest=16, causal=True).bucket(torch.arange(-17, 3)).tolist()
+    buckets = T5(1, buckets=8, max_distance=16, causal=True).bucket(torch.arange(-17, 3)).tolist()
     assert buckets == [7] * 6 + [6] * 4 + [5] * 2 + [4] * 2 + [3, 2, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (10, 30), (64, 1000)])
 def test_t5_buckets_rise_with_distance_and_leave_none_out(buckets: int, farthest: int):
-    causal = T5(1, buckets=buckets, farthest=farthest, causal=True).bucket(-torch.arange(2 * farthest)).tolist()
+    causal = T5(1, buckets=buckets, max_distance=farthest, causal=True).bucket(-torch.arange(2 * farthest)).tolist()
     assert all(a <= b <= a + 1 for a, b in itertools.pairwise(causal))
     assert (causal[0], causal[-1], causal[farthest]) == (0, buckets - 1, buckets - 1)
-    both = T5(1, buckets=buckets, farthest=farthest)
+    both = T5(1, buckets=buckets, max_distance=farthest)
     before, after = (both.bucket(sign * torch.arange(1, 2 * farthest)).tolist() for sign in (-1, 1))
     assert all(a <= b for a, b in itertools.pairwise(before))
     assert after == [bucket + buckets // 2 for bucket in before]
@@ -105,7 +105,7 @@ def test_t5_buckets_rise_with_distance_and_leave_none_out(buckets: int, farthest
 
 
 def test_t5_looks_its_bucket_up_for_each_head():
-    bias = T5(2, buckets=4, farthest=4, causal=True)
+    bias = T5(2, buckets=4, max_distance=4, causal=True)
     with torch.no_grad():
         bias.table.copy_(torch.tensor([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0]]))
     first, second = table(bias, 2, 1, 7, offset=5)
@@ -114,7 +114,7 @@ def test_t5_looks_its_bucket_up_for_each_head():
 
 
 def test_shaw_is_the_query_against_the_vector_of_the_distance():
-    shaw = Shaw(DIM, reach=1)
+    shaw = Shaw(DIM, max_distance=1)
     with torch.no_grad():
         shaw.table.copy_(torch.tensor([[1.0, 0, 0, 0], [0, 2.0, 0, 0], [0, 0, 0, 4.0]]))  # before, here, after
     queries = torch.tensor([[[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]])
@@ -126,22 +126,22 @@ def test_shaw_is_the_query_against_the_vector_of_the_distance():
 
 
 def test_shaw_starts_about_as_large_as_a_scaled_product():
-    assert Shaw(64, reach=50).table.std().item() == pytest.approx(1 / math.sqrt(64), rel=0.05)
+    assert Shaw(64, max_distance=50).table.std().item() == pytest.approx(1 / math.sqrt(64), rel=0.05)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Alibi(0), "heads must be at least 1; got 0"),
-        (lambda: Distance(2, DIM, reach=0), "reach must be at least 1; got 0"),
-        (lambda: Shaw(DIM, reach=-1), "reach must be at least 1; got -1"),
+        (lambda: Distance(2, DIM, max_distance=0), "max_distance must be at least 1; got 0"),
+        (lambda: Shaw(DIM, max_distance=-1), "max_distance must be at least 1; got -1"),
         (
-            lambda: T5(2, buckets=8, farthest=2),
-            "farthest must be beyond the exact buckets; got buckets=8, farthest=2",
+            lambda: T5(2, buckets=8, max_distance=2),
+            "max_distance must exceed the exact buckets; got buckets=8, max_distance=2",
         ),
         (
-            lambda: T5(2, buckets=8, farthest=4, causal=True),
-            "farthest must be beyond the exact buckets; got buckets=8, farthest=4",
+            lambda: T5(2, buckets=8, max_distance=4, causal=True),
+            "max_distance must exceed the exact buckets; got buckets=8, max_distance=4",
         ),
     ],
 )

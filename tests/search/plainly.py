@@ -28,7 +28,7 @@ def logits(x, weight):
     return (x @ weight).float()
 
 
-def add(x, y, weight, bias, norm):
+def linear_add_norm(x, y, weight, bias, norm):
     change = linear(y, weight, bias)
     total = x + change.float()
     x.copy_(total if norm is None or norm.before else normed(total, norm))
@@ -44,19 +44,19 @@ def normed(x, norm):
     return F.layer_norm(x, shape, norm.weight.float(), norm.bias.float(), norm.eps)
 
 
-def gate(inner):
+def swiglu(inner):
     one, other = inner.float().chunk(2, 1)
     return (F.silu(one) * other).to(inner.dtype)
 
 
-def recall(asked, past, clock, ancestors, turns, line):
+def cached_attention(asked, past, clock, ancestors, turns, line):
     rows, _, length_batches, _, dim = past.shape
     beams, parts = rows // len(clock.time), asked.float().view(rows, -1, dim)
     heads = parts.shape[1] - 2 * length_batches
     out = torch.zeros(rows, heads, dim)
     for row in range(rows):
         now = int(clock.time[row // beams])
-        if not clock.going[row // beams]:
+        if not clock.active[row // beams]:
             continue
         compared, values = parts[row].split((heads + length_batches, length_batches))
         if turns is not None:
@@ -72,13 +72,13 @@ def recall(asked, past, clock, ancestors, turns, line):
     return out.flatten(1).to(asked.dtype)
 
 
-def ask(asked, memory, clock):
+def cross_attention(asked, memory, clock):
     slots, _, length_batches, _, dim = memory.shape
     queries = asked.float().view(slots, -1, asked.shape[1] // dim, dim)
     out = torch.zeros_like(queries)
     for slot in range(slots):
-        if clock.going[slot]:
-            held = memory[slot, :, :, : int(clock.length[slot])].float()
+        if clock.active[slot]:
+            held = memory[slot, :, :, : int(clock.source_length[slot])].float()
             keys, values = held.repeat_interleave(queries.shape[2] // length_batches, 1)
             weights = (torch.einsum("bhd,htd->bht", queries[slot], keys) / math.sqrt(dim)).softmax(2)
             out[slot] = torch.einsum("bht,htd->bhd", weights, values)
@@ -91,21 +91,21 @@ def permitted(logits, clock, end):
     beams, allowed = len(logps) // len(clock.time), logps.clone()
     for row in range(len(logps)):
         slot = row // beams
-        if clock.time[slot] >= clock.most[slot]:
+        if clock.time[slot] >= clock.max_length[slot]:
             allowed[row], allowed[row, end] = NEG_INF, logps[row, end]
-        if clock.time[slot] < clock.least[slot]:
+        if clock.time[slot] < clock.min_length[slot]:
             allowed[row, end] = NEG_INF
     return logps, allowed
 
 
-def likeliest(logits, clock, books, end):
+def greedy_step(logits, clock, books, end):
     logps, allowed = permitted(logits, clock, end)
     values, tokens = allowed.topk(2)
-    for slot in clock.going.nonzero()[:, 0].tolist():
+    for slot in clock.active.nonzero()[:, 0].tolist():
         now, token = int(clock.time[slot]), int(tokens[slot, 0])
-        books.said[slot, now], books.logps[slot, now], books.tokens[slot] = token, logps[slot, token], token
+        books.history[slot, now], books.logps[slot, now], books.tokens[slot] = token, logps[slot, token], token
         books.margin[slot] = min(books.margin[slot], values[slot, 0] - values[slot, 1])
-        clock.going[slot], clock.time[slot] = int(token != end), now + 1
+        clock.active[slot], clock.time[slot] = int(token != end), now + 1
 
 
 class Penalties(LengthPenalty):
@@ -118,12 +118,12 @@ class Penalties(LengthPenalty):
         return self.table[length]
 
 
-def advance(logits, clock, books, end):
-    beams, vocabulary = books.said.shape[2], logits.shape[1]
+def beam_step(logits, clock, books, end):
+    beams, vocabulary = books.history.shape[2], logits.shape[1]
     logps, allowed = (x.view(-1, beams * vocabulary) for x in permitted(logits, clock, end))
-    for slot in clock.going.nonzero()[:, 0].tolist():
+    for slot in clock.active.nonzero()[:, 0].tolist():
         now, own = int(clock.time[slot]), slice(slot * beams, slot * beams + beams)
-        board = BeamState(beams, books.top.shape[1], Penalties(books.penalties), [int(clock.most[slot])], math.inf)
+        board = BeamState(beams, books.top.shape[1], Penalties(books.penalties), [int(clock.max_length[slot])], math.inf)
         board.tokens_so_far, board.logps = np.zeros((1, beams, now), np.int64), np.zeros((1, beams, now))
         board.margins[:] = float(books.margin[slot])
         board.worst[:] = float(books.top[slot].min())
@@ -142,7 +142,7 @@ def advance(logits, clock, books, end):
         scores = sorted((answer.score for answer in board.finished[0]), reverse=True)[: books.top.shape[1]]
         books.top[slot] = torch.tensor([*scores, *[NEG_INF] * (books.top.shape[1] - len(scores))])
         books.margin[slot] = float(board.margins[0])
-        for table, new in ((books.said, tokens), (books.parents, came), (books.logps, numbers)):
+        for table, new in ((books.history, tokens), (books.parents, came), (books.logps, numbers)):
             table[slot, now] = new[on].to(table.dtype)
         books.tokens[own] = tokens[on].int()
         books.scores.view(-1)[own] = values[on]
@@ -150,4 +150,4 @@ def advance(logits, clock, books, end):
         for beam, parent in enumerate(came[on].tolist()):
             new[own.start + beam, :now] = old[own.start + parent, :now]
             new[own.start + beam, now] = own.start + parent
-        clock.going[slot], clock.time[slot] = len(board.active), now + 1
+        clock.active[slot], clock.time[slot] = len(board.active), now + 1

@@ -26,7 +26,7 @@ from regard.errors import RegardError
 from regard.models.recurrent import SourceAttention
 from regard.pipeline import Pipeline
 from regard.positions import T5, Alibi, Distance, Rotary, Shaw, Sinusoidal
-from regard.positions.position import Biasing, Turning
+from regard.positions.position import BiasPosition, RotaryPosition
 from regard.ragged import Ragged
 from regard.search import record_attention
 from regard.text import BEGIN, END
@@ -116,10 +116,10 @@ def heads_of(pipeline: Pipeline, stack: str) -> list[MultiHead]:
 
 BIASES = {
     "alibi": lambda: Alibi(4),
-    "distance": lambda: Distance(4, 3, reach=2),
-    "t5": lambda: T5(4, buckets=4, farthest=3),
-    "t5-causal": lambda: T5(4, buckets=4, farthest=3, causal=True),
-    "shaw": lambda: Shaw(3, reach=2),
+    "distance": lambda: Distance(4, 3, max_distance=2),
+    "t5": lambda: T5(4, buckets=4, max_distance=3),
+    "t5-causal": lambda: T5(4, buckets=4, max_distance=3, causal=True),
+    "shaw": lambda: Shaw(3, max_distance=2),
 }
 
 
@@ -148,14 +148,14 @@ def test_bias_with_other_scores_and_normalisers(bias, normaliser):
 def test_rotation_variants(options):
     pipeline = random_model("rotary")
     for part in (*heads_of(pipeline, "encoder"), *heads_of(pipeline, "decoder")):
-        part.turn = Rotary(part.dim, **options)
+        part.rotation = Rotary(part.dim, **options)
     assert_follows_model(pipeline)
 
 
 def test_partial_rotation():
     pipeline = random_model("rotary")
     for part in heads_of(pipeline, "decoder"):
-        part.turn = Rotary(part.dim, **{ROTATED: 2 / part.dim})
+        part.rotation = Rotary(part.dim, **{ROTATED: 2 / part.dim})
     assert_follows_model(pipeline)
 
 
@@ -215,7 +215,7 @@ class Squared(Normaliser):
         return squares / squares.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
-class Halved(Biasing):
+class Halved(BiasPosition):
     """Halves the score of keys behind the query."""
 
     heads = None
@@ -224,10 +224,10 @@ class Halved(Biasing):
         return torch.where(site.key < site.query, scores / 2, scores)
 
 
-class Flipped(Turning):
+class Flipped(RotaryPosition):
     """Changes the sign of all vectors at odd positions."""
 
-    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
         return vectors * (1 - 2 * (positions % 2))[..., None].to(vectors.dtype)
 
 
@@ -243,7 +243,7 @@ def test_unknown_parts_are_computed_by_themselves():
     for part in attentions(pipeline):
         score = Manhattan(part.heads, part.dim)
         part.attention = Attention(score, bias=Halved(), normaliser=Squared())
-        part.turn = Flipped()
+        part.rotation = Flipped()
     pipeline.model.source.position = Ramp(12)
     trace = assert_follows_model(pipeline)
     explained = trace.explain("dec.0.self.scores", (1, 2, 1))
@@ -286,7 +286,7 @@ def test_edits_without_positions_drop_unknown_parts():
     plain = record(pipeline, SOURCE, TARGET)
     for part in heads_of(pipeline, "encoder"):
         part.attention = Attention(ScaledDot(4, 3), bias=Halved())
-        part.turn = Flipped()
+        part.rotation = Flipped()
     edited = record(pipeline, SOURCE, TARGET, edits=[{"kind": "unpositioned"}])
     torch.testing.assert_close(edited["out.logits"], plain["out.logits"], rtol=1e-4, atol=1e-4)
 

@@ -36,7 +36,7 @@ class Scored(nn.Module):
 
     def __init__(self, inside: bool) -> None:
         super().__init__()
-        self.bias = Distance(1, 16, reach=3)
+        self.bias = Distance(1, 16, max_distance=3)
         if not inside:
             self.bias.scale = 1.0
         self.attention = Attention(SCORES["scaled-dot"](1, 16), bias=self.bias, backend="reference").double()

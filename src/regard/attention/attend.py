@@ -1,4 +1,4 @@
-"""attend: queries look at keys and bring back values, by any score, bias, mask and normaliser, on any backend."""
+"""attend and Attention: any score, bias, mask and normaliser, on any backend."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import backends, masks
-from regard.attention.masks import Inside, Mask, everything
+from regard.attention.masks import Mask, PaddingMask, everything
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.padded import Padded, Sequences, pad
-from regard.attention.reference import Bias, Steps, Turn, steps
+from regard.attention.reference import Bias, Intermediates, Rotation, intermediates
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
-from regard.errors import NotANumber, RegardError, ShapeError, choose, debugging
+from regard.errors import NotANumber, RegardError, ShapeError, debugging
 from regard.ragged import Ragged
 
 S = TypeVar("S", Ragged, Tensor)
@@ -39,16 +39,19 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         if backend != "auto":
-            choose(backends.BACKENDS, backend, "backend")
+            backends.BACKENDS.choose(backend)
         if not isinstance(score, Score):
-            raise RegardError(f"a score is made first, as ScaledDot(heads, dim) is; got {score!r:.40}")
-        if bias is not None and not hasattr(bias, "heads"):
-            raise RegardError(f"a bias is made first, as Alibi(heads) is; got {bias!r:.40}")
+            raise RegardError(f"score must be a Score instance such as ScaledDot(heads, dim); got {score!r:.40}")
+        if bias is not None and not isinstance(bias, Bias):
+            raise RegardError(f"bias must be a BiasPosition instance such as Alibi(heads); got {bias!r:.40}")
         if bias is not None and bias.heads not in (None, score.heads):
-            raise ShapeError(f"the bias {type(bias).__name__} is for {bias.heads} heads, the score for {score.heads}")
+            name = type(bias).__name__
+            raise ShapeError(f"the bias {name} is for {bias.heads} heads, the score for {score.heads}")
+        if not isinstance(normaliser, Normaliser):
+            normaliser = NORMALISERS.choose(normaliser)()
         self.score = score
         self.bias = bias
-        self.normaliser = normaliser if isinstance(normaliser, Normaliser) else NORMALISERS.choose(normaliser)()
+        self.normaliser = normaliser
         self.dropout = nn.Dropout(dropout)
         self.backend = backend
 
@@ -60,24 +63,25 @@ class Attention(nn.Module):
         *,
         mask: Mask = everything,
         offset: Offset = 0,
-        turn: Turn | None = None,
+        rotation: Rotation | None = None,
     ) -> S:
-        """One context for each query. `offset` is where the first query stands when earlier ones are in a cache.
+        """One context per query. `offset` is the first query's position in cached decoding.
 
-        With a `turn` (rotary) queries and keys come unturned, and the backend turns them.
+        With a `rotation` (rotary positions) the backend rotates queries and keys.
         """
-        check(queries, keys, values)
-        self._fits(queries)
-        masks.check(mask)
-        if turn is not None and (debugging() or isinstance(offset, Tensor)):
-            queries, keys, turn = backends.turned(turn, queries, offset), backends.turned(turn, keys), None
+        check_shapes(queries, keys, values)
+        self._check_queries(queries)
+        masks.check_mask(mask)
+        if rotation is not None and (debugging() or isinstance(offset, Tensor)):
+            queries = backends.rotate(rotation, queries, offset)
+            keys, rotation = backends.rotate(rotation, keys), None
         if debugging():
-            self._look_for_nan(queries, keys, values, mask, offset)
-        context: S = backends.run(self.backend, self, queries, keys, values, mask, offset, turn)
+            self._raise_on_nan(queries, keys, values, mask, offset)
+        context: S = backends.run(self.backend, self, queries, keys, values, mask, offset, rotation)
         return context
 
     @torch.no_grad()
-    def steps(
+    def intermediates(
         self,
         queries: Sequences,
         keys: Sequences,
@@ -85,34 +89,39 @@ class Attention(nn.Module):
         *,
         mask: Mask = everything,
         offset: Offset = 0,
-        turn: Turn | None = None,
-    ) -> Steps:
-        """Every intermediate of the definition, dense, without gradients and before dropout: for those who look."""
-        check(queries, keys, values)
-        self._fits(queries)
-        masks.check(mask)
-        if turn is not None:
-            queries, keys = backends.turned(turn, queries, offset), backends.turned(turn, keys)
-        known = pad(keys)
-        visible = mask if known.lengths is None else mask & Inside(known.lengths)
-        return steps(self, pad(queries).tensor, known.tensor, pad(values).tensor, visible, offset)
+        rotation: Rotation | None = None,
+    ) -> Intermediates:
+        """All intermediate results, dense, without gradients, before dropout: for inspection."""
+        check_shapes(queries, keys, values)
+        self._check_queries(queries)
+        masks.check_mask(mask)
+        if rotation is not None:
+            queries = backends.rotate(rotation, queries, offset)
+            keys = backends.rotate(rotation, keys)
+        padded = pad(keys)
+        visible = mask if padded.lengths is None else mask & PaddingMask(padded.lengths)
+        dense = pad(queries).tensor, padded.tensor, pad(values).tensor
+        return intermediates(self, *dense, visible, offset)
 
-    def _fits(self, queries: Sequences) -> None:
+    def _check_queries(self, queries: Sequences) -> None:
         _, sizes = _sizes(queries)
         heads, dim = sizes["heads"], sizes["dim"]
         if (self.score.heads, self.score.dim) != (heads, dim):
-            made = f"{self.score.heads} heads of {self.score.dim}"
-            raise ShapeError(f"{type(self.score).__name__} was made for {made}; got queries of {heads} heads of {dim}")
+            raise ShapeError(
+                f"{type(self.score).__name__} was built for {self.score.heads} heads of "
+                f"{self.score.dim}; got queries of {heads} heads of {dim}"
+            )
 
-    def _look_for_nan(self, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset) -> None:
-        seen = self.steps(queries, keys, values, mask=mask, offset=offset)
+    def _raise_on_nan(self, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset) -> None:
+        results = self.intermediates(queries, keys, values, mask=mask, offset=offset)
         for stage in ("scores", "biased", "weights"):
-            wrong = (getattr(seen, stage).isnan() & seen.allowed).nonzero()
+            wrong = (getattr(results, stage).isnan() & results.allowed).nonzero()
             if len(wrong):
                 batch, head, query, key = wrong[0].tolist()
                 raise NotANumber(
-                    f"{stage} are NaN in {len(wrong)} places, first at batch {batch}, head {head}, query {query}, "
-                    f"key {key}; look for NaN or overflow in what made these queries and keys"
+                    f"{stage} are NaN in {len(wrong)} places, first at batch {batch}, head {head}, "
+                    f"query {query}, key {key}; check for NaN or overflow in what computed these "
+                    "queries and keys"
                 )
 
 
@@ -129,72 +138,79 @@ def attend(
     dropout: float = 0.0,
     backend: str = "auto",
 ) -> S:
-    """Attention without a module: one context for each query.
+    """Attention without a module: one context per query.
 
-    Sequences are dense tensors (batch, head, time, dim) or `Ragged` batches of (token, head, dim). Keys and values
-    may have fewer heads than queries: each group of them then serves several heads.
+    Sequences are dense tensors (batch, head, time, dim) or `Ragged` batches of (token, head, dim).
+    Keys and values may have fewer heads than queries (grouped-query attention).
 
     >>> attend(queries, keys, values, mask=causal & window(64))
     """
-    check(queries, keys, values)
+    check_shapes(queries, keys, values)
     if isinstance(score, str):
         _, sizes = _sizes(queries)
         kind = SCORES.choose(score)
         score = kind(sizes["heads"], sizes["dim"])
         if next(score.parameters(), None) is not None:
-            raise RegardError(
-                f"score {kind.__name__} learns weights; make it once, {kind.__name__}(heads, dim), and pass it in"
-            )
+            name = kind.__name__
+            raise RegardError(f"score {name} has parameters; create it once, {name}(heads, dim), and pass it")
     parts = Attention(score, bias=bias, normaliser=normaliser, dropout=dropout, backend=backend)
     return parts(queries, keys, values, mask=mask, offset=offset)
 
 
-def in_columns(
-    queries: Float[Tensor, "dim query"], keys: Float[Tensor, "dim key"], values: Float[Tensor, "out key"]
+def attend_columns(
+    queries: Float[Tensor, "dim query"],
+    keys: Float[Tensor, "dim key"],
+    values: Float[Tensor, "out key"],
 ) -> Float[Tensor, "out query"]:
-    """V · softmax(Kᵀ Q / √d): the same attention for those who write vectors as columns and let matrices act from
-    the left (Phuong & Hutter 2022, algorithm 4). Inside Regard vectors are rows: this transposes on the way in and out.
+    """V · softmax(Kᵀ Q / √d): attention with vectors as columns (Phuong & Hutter 2022, alg. 4).
+
+    Everywhere else in Regard vectors are rows; this function transposes its input and output.
     """
     rows = (matrix.T[None, None] for matrix in (queries, keys, values))
     return attend(*rows)[0, 0].T
 
 
-def check(queries: Sequences, keys: Sequences, values: Sequences) -> None:
-    """Whether the three fit together; the first thing that does not is named."""
+def check_shapes(queries: Sequences, keys: Sequences, values: Sequences) -> None:
+    """Raise if the three do not fit together; the message names the first mismatch."""
     (q_kind, q), (k_kind, k), (v_kind, v) = (_sizes(x) for x in (queries, keys, values))
     if (q_kind != k_kind and not isinstance(keys, Padded)) or k_kind != v_kind:
-        raise ShapeError(f"queries, keys and values must be all dense or all ragged; got {q_kind}, {k_kind}, {v_kind}")
+        kinds = f"{q_kind}, {k_kind}, {v_kind}"
+        raise ShapeError(f"queries, keys and values must be all dense or all ragged; got {kinds}")
     if q["batch"] != k["batch"] or k["batch"] != v["batch"]:
-        raise ShapeError(f"queries come in {q['batch']} sequences, keys in {k['batch']}, values in {v['batch']}")
+        raise ShapeError(
+            f"queries have {q['batch']} sequences, keys {k['batch']}, values {v['batch']}; "
+            "they must have the same number"
+        )
     if k["time"] != v["time"]:
         raise ShapeError(f"each key needs one value; got {k['time']} keys and {v['time']} values")
     if isinstance(keys, Ragged) and isinstance(values, Ragged) and not keys.same_lengths(values):
-        raise ShapeError("keys and values must be cut into the same sequences; their offsets differ")
+        raise ShapeError("keys and values must have the same sequences; their offsets differ")
     if k["heads"] != v["heads"]:
-        raise ShapeError(f"keys come in {k['heads']} groups but values in {v['heads']}; give both the same number")
+        raise ShapeError(f"keys have {k['heads']} heads but values have {v['heads']}; give both the same number")
     if k["heads"] == 0 or q["heads"] % k["heads"]:
         raise ShapeError(
-            f"{q['heads']} heads cannot share {k['heads']} groups of keys; heads must be a multiple of groups"
+            f"{q['heads']} query heads cannot share {k['heads']} key heads; heads must be a multiple of kv_heads"
         )
     if q["dim"] != k["dim"]:
-        raise ShapeError(
-            f"queries have dim {q['dim']} but keys have dim {k['dim']}; project both into one attention space first"
-        )
+        raise ShapeError(f"queries have dim {q['dim']} but keys have dim {k['dim']}; project both to one dim first")
 
 
 def _sizes(sequences: Sequences) -> tuple[str, dict[str, int]]:
     if isinstance(sequences, Ragged):
-        shape, kind, wanted = sequences.values.shape, "ragged", "(token, head, dim)"
+        shape, kind = sequences.values.shape, "ragged"
+        axes = "(token, head, dim)"
     else:
         tensor = sequences.tensor if isinstance(sequences, Padded) else sequences
         if not isinstance(tensor, Tensor):
-            kind = type(tensor).__name__
             raise ShapeError(
-                f"sequences are tensors or Ragged batches, and this is a {kind}; torch.as_tensor makes one"
+                "sequences must be tensors or Ragged batches; "
+                f"got a {type(tensor).__name__}; convert it with torch.as_tensor"
             )
-        shape, kind, wanted = tensor.shape, "dense", "(batch, head, time, dim)"
-    if len(shape) != wanted.count(",") + 1:
-        raise ShapeError(f"{kind} sequences must be {wanted}; got a tensor of shape {tuple(shape)}")
+        shape, kind = tensor.shape, "dense"
+        axes = "(batch, head, time, dim)"
+    if len(shape) != axes.count(",") + 1:
+        raise ShapeError(f"{kind} sequences must be {axes}; got a tensor of shape {tuple(shape)}")
     if isinstance(sequences, Ragged):
-        return kind, {"batch": len(sequences), "time": shape[0], "heads": shape[1], "dim": shape[2]}
+        sizes = {"time": shape[0], "heads": shape[1], "dim": shape[2]}
+        return kind, {"batch": len(sequences), **sizes}
     return kind, {"batch": shape[0], "heads": shape[1], "time": shape[2], "dim": shape[3]}

@@ -12,7 +12,7 @@ from regard.attention.attend import Attention
 from regard.attention.cache import Cache
 from regard.attention.masks import Mask, everything
 from regard.attention.normalisers import Normaliser
-from regard.attention.reference import Bias, Steps, Turn
+from regard.attention.reference import Bias, Intermediates, Rotation
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
 from regard.errors import ShapeError
@@ -23,12 +23,12 @@ S = TypeVar("S", Ragged, Tensor)
 
 
 class MultiHead(nn.Module):
-    """concat(head₁ … headₕ) W_O, headᵢ = attention(x W_Qᵢ, z W_Kᵢ, z W_Vᵢ) (Vaswani et al. 2017, §3.2.2).
+    """concat(head₁ … headₕ) W_O, headᵢ = attention(x W_Qᵢ, z W_Kᵢ, z W_Vᵢ) (Vaswani et al. 2017).
 
-    Widths are free: queries x of `width` (d_X), context z of width `context` (d_Z), attention space `attention`
-    (d_attn, over all heads), values of width `values` over all heads, output `out` (d_out). Each defaults to
-    `width`, and `values` to `attention`.
-    With `kv_heads` below `heads`, a group of keys and values serves several heads (Ainslie et al. 2023).
+    Widths are free: queries x of `width` (d_X), context z of width `context` (d_Z), attention space
+    `attention` (d_attn, over all heads), values of width `values` over all heads, output `out`
+    (d_out). Each defaults to `width`, and `values` to `attention`. With `kv_heads` below `heads`,
+    several heads share keys and values (grouped-query attention, Ainslie et al. 2023).
 
     Sequences are `Ragged` batches of (token, width), or dense (batch, time, width).
     """
@@ -46,15 +46,16 @@ class MultiHead(nn.Module):
         biases: bool = True,
         score: str | Score = "scaled-dot",
         bias: Bias | None = None,
-        turn: Turn | None = None,
+        rotation: Rotation | None = None,
         normaliser: str | Normaliser = "softmax",
         dropout: float = 0.0,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         if heads < 1 or (kv_heads is not None and kv_heads < 1):
-            raise ShapeError(f"there must be at least 1 head and 1 group; got heads={heads}, kv_heads={kv_heads}")
-        attention, values, kv_heads = attention or width, values or attention or width, kv_heads or heads
+            raise ShapeError(f"heads and kv_heads must be at least 1; got heads={heads}, kv_heads={kv_heads}")
+        attention, kv_heads = attention or width, kv_heads or heads
+        values = values or attention
         for name, size, parts in (
             ("attention", attention, heads),
             ("values", values, heads),
@@ -62,7 +63,8 @@ class MultiHead(nn.Module):
         ):
             if size % parts:
                 raise ShapeError(f"{name} = {size} cannot be split into {parts} equal parts")
-        self.heads, self.kv_heads, self.dim = heads, kv_heads, attention // heads
+        self.heads, self.kv_heads = heads, kv_heads
+        self.dim = attention // heads
         self.queries = nn.Linear(width, attention, biases)
         self.keys = nn.Linear(context or width, kv_heads * self.dim, biases)
         self.values = nn.Linear(context or width, kv_heads * (values // heads), biases)
@@ -70,80 +72,88 @@ class MultiHead(nn.Module):
         if isinstance(score, str):
             score = SCORES.choose(score)(heads, self.dim)
         self.attention = Attention(score, bias=bias, normaliser=normaliser, dropout=dropout, backend=backend)
-        self.turn = turn
+        self.rotation = rotation
 
     def forward(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> S:
         """All positions at once: self-attention, or attention to a `context`."""
-        # On a GPU kernels turn what they read; elsewhere queries and keys are turned together, which is one pass less.
-        late = self.turn if _vectors(queries).is_cuda else None
-        given = self._asked_and_known(queries, context, turn=late is None)
-        return self._join(queries, self.attention(*given, mask=mask, turn=late))
+        # GPU kernels rotate what they read; a CPU rotates queries and keys together, in one pass.
+        late = self.rotation if _vectors(queries).is_cuda else None
+        projected = self._queries_keys_values(queries, context, rotate=late is None)
+        return self._merge(queries, self.attention(*projected, mask=mask, rotation=late))
 
-    def steps(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> Steps:
-        """Every intermediate of the attention inside, for those who look: weights are (batch, head, query, key)."""
-        return self.attention.steps(*self._asked_and_known(queries, context), mask=mask)
+    def intermediates(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> Intermediates:
+        """All intermediate results, for inspection: weights are (batch, head, query, key)."""
+        projected = self._queries_keys_values(queries, context)
+        return self.attention.intermediates(*projected, mask=mask)
 
-    def remember(self, context: Ragged | Tensor, cache: Cache | None = None) -> Cache:
-        """A cache with the keys and values of `context` at its end: once for a source, each step for a target."""
+    def extend_cache(self, context: Ragged | Tensor, cache: Cache | None = None) -> Cache:
+        """A cache with the keys and values of `context` appended."""
         cache = cache or Cache()
         return cache.append(*self._project(context, "keys", "values", offset=cache.offset))
 
-    def recall(self, queries: S, cache: Cache, *, mask: Mask = everything, offset: Offset = 0) -> S:
-        """Attend to what a cache holds; the first query of each row stands at `offset`."""
-        (asked,) = self._project(queries, "queries", offset=offset)
-        return self._join(queries, self.attention(asked, cache.keys, cache.values, mask=mask, offset=offset))
+    def attend_cached(self, queries: S, cache: Cache, *, mask: Mask = everything, offset: Offset = 0) -> S:
+        """Attend to the cached keys and values; each row's first query is at `offset`."""
+        (projected,) = self._project(queries, "queries", offset=offset)
+        context = self.attention(projected, cache.keys, cache.values, mask=mask, offset=offset)
+        return self._merge(queries, context)
 
     def step(self, queries: S, cache: Cache, *, mask: Mask = everything) -> tuple[S, Cache]:
-        """Self-attention of the next positions: remember them, then attend to all so far."""
-        asked, *known = self._project(queries, "queries", "keys", "values", offset=cache.offset)
-        grown = cache.append(*known)
-        context = self.attention(asked, grown.keys, grown.values, mask=mask, offset=cache.offset)
-        return self._join(queries, context), grown
+        """Self-attention of the next positions: append them to the cache, then attend to it."""
+        roles = "queries", "keys", "values"
+        projected, *keys_values = self._project(queries, *roles, offset=cache.offset)
+        grown = cache.append(*keys_values)
+        context = self.attention(projected, grown.keys, grown.values, mask=mask, offset=cache.offset)
+        return self._merge(queries, context), grown
 
-    def _asked_and_known(
-        self, queries: Ragged | Tensor, context: Ragged | Tensor | None, *, turn: bool = True
+    def _queries_keys_values(
+        self, queries: Ragged | Tensor, context: Ragged | Tensor | None, *, rotate: bool = True
     ) -> list[Any]:
         if context is None:
-            return self._project(queries, "queries", "keys", "values", turn=turn)
-        return [*self._project(queries, "queries", turn=turn), *self._project(context, "keys", "values", turn=turn)]
+            return self._project(queries, "queries", "keys", "values", rotate=rotate)
+        keys_values = self._project(context, "keys", "values", rotate=rotate)
+        return [*self._project(queries, "queries", rotate=rotate), *keys_values]
 
-    def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, turn: bool = True) -> list[Any]:
-        """Project vectors, split them into heads or kv_heads, and rotate queries and keys."""
+    def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, rotate: bool = True) -> list[Any]:
+        """Project to queries, keys or values, split into heads; queries and keys are rotated."""
         layers: list[nn.Linear] = [getattr(self, role) for role in roles]
         vectors = _vectors(sequences, *{layer.in_features for layer in layers})
         compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]
         flat = linear(vectors, *layers)
-        turning, still = flat.split([sum(compared), flat.shape[-1] - sum(compared)], -1)
-        made: list[Tensor] = []
+        queries_keys, values = flat.split([sum(compared), flat.shape[-1] - sum(compared)], -1)
+        projected: list[Tensor] = []
         if compared:
-            heads = turning.unflatten(-1, (-1, self.dim))
-            if self.turn is not None and turn:
-                heads = self.turn.turn(heads, _places(sequences, offset)[..., None])
-            made += heads.split([size // self.dim for size in compared], -2)
+            heads = queries_keys.unflatten(-1, (-1, self.dim))
+            if self.rotation is not None and rotate:
+                heads = self.rotation.rotate(heads, _positions(sequences, offset)[..., None])
+            projected += heads.split([size // self.dim for size in compared], -2)
         if "values" in roles:
-            made.append(still.unflatten(-1, (self.kv_heads, -1)))
-        return [sequences.like(x) if isinstance(sequences, Ragged) else x.transpose(1, 2) for x in made]
+            projected.append(values.unflatten(-1, (self.kv_heads, -1)))
+        if isinstance(sequences, Ragged):
+            return [sequences.like(x) for x in projected]
+        return [x.transpose(1, 2) for x in projected]
 
-    def _join(self, like: S, contexts: S) -> S:
+    def _merge(self, like: S, contexts: S) -> S:
+        """Concatenate the heads and apply the output projection."""
         if isinstance(like, Ragged) and isinstance(contexts, Ragged):
             return like.like(linear(contexts.values.flatten(-2), self.out))
         return self.out(contexts.transpose(1, 2).flatten(-2))
 
 
 def _vectors(sequences: Ragged | Tensor, *widths: int) -> Tensor:
-    """The vectors of some sequences, found to be of the right width for all that read them."""
+    """The vectors of the sequences, after checking their width against that of each layer."""
     if isinstance(sequences, Tensor) and sequences.ndim != 3:
         raise ShapeError(f"dense sequences must be (batch, time, width); got shape {tuple(sequences.shape)}")
     vectors = sequences.values if isinstance(sequences, Ragged) else sequences
     for width in widths:
         if vectors.shape[-1] != width:
-            raise ShapeError(f"this attention reads vectors of width {width}; got width {vectors.shape[-1]}")
+            raise ShapeError(f"this attention takes vectors of width {width}; got width {vectors.shape[-1]}")
     return vectors
 
 
-def _places(sequences: Ragged | Tensor, offset: Offset) -> Int[Tensor, ...]:
-    """Each token's position: (token,) in a ragged batch; (time,) or (batch, time) in a dense one."""
+def _positions(sequences: Ragged | Tensor, offset: Offset) -> Int[Tensor, ...]:
+    """Each token's position: (token,) if ragged, else (time,) or (batch, time)."""
     if isinstance(sequences, Ragged):
-        return sequences.positions + (offset[sequences.layout.rows] if isinstance(offset, Tensor) else offset)
+        start = offset[sequences.layout.rows] if isinstance(offset, Tensor) else offset
+        return sequences.positions + start
     time = torch.arange(sequences.shape[1], device=sequences.device)
     return time + (offset[:, None] if isinstance(offset, Tensor) else offset)

@@ -1,4 +1,7 @@
-"""Normalisers: from scores to weights. A forbidden key weighs exactly nothing; so does every key of an empty row."""
+"""Normalisers: scores → weights. A masked key has weight exactly 0, also in fully masked rows.
+
+Register your own with `@NORMALISERS.register("name")` on a subclass of `Normaliser`.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ PHI: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Normaliser(nn.Module):
-    """Turns the scores of one query into the weights of its keys."""
+    """Computes the weights of a query's keys from their scores."""
 
     formula: ClassVar[str]
     paper: ClassVar[str]
-    is_softmax: ClassVar[bool] = False  # whether it is exactly softmax, which fused kernels compute
+    is_softmax: ClassVar[bool] = False  # whether it is exactly softmax, as in fused kernels
 
     def __init_subclass__(cls) -> None:
         """A subclass of Softmax is another normaliser unless it declares otherwise."""
@@ -46,11 +49,11 @@ class Softmax(Normaliser):
     is_softmax = True
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        return _lowest(scores, allowed).softmax(-1) * allowed
+        return _mask_scores(scores, allowed).softmax(-1) * allowed
 
 
-class PlainSum(Normaliser):
-    """No normalising: the scores are the weights, as in the first step of the derivation of attention."""
+class Unnormalised(Normaliser):
+    """No normalisation: the scores are the weights."""
 
     formula = "sᵢ"
     paper = "Schmidhuber 1992"
@@ -60,7 +63,7 @@ class PlainSum(Normaliser):
 
 
 class Positive(Normaliser):
-    """Any positive, increasing phi over its sum: exp (softmax again), softplus, sigmoid, relu, elu + 1."""
+    """A positive, increasing phi over its sum: exp (softmax), softplus, sigmoid, relu, elu + 1."""
 
     formula = "φ(sᵢ) / Σⱼ φ(sⱼ)"
     paper = "Tsai et al. 2019, §3.1"
@@ -70,9 +73,10 @@ class Positive(Normaliser):
         self.name, self.phi = phi, choose(PHI, phi, "phi")
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        if self.name == "exp" and scores.shape[-1]:  # a common factor cancels, and no exponential overflows
-            scores = scores - _lowest(scores, allowed).amax(-1, keepdim=True).detach()
-        return _share(self.phi(scores.masked_fill(~allowed, 0)), allowed)
+        if self.name == "exp" and scores.shape[-1]:  # avoid overflow; the factor cancels
+            highest = _mask_scores(scores, allowed).amax(-1, keepdim=True)
+            scores = scores - highest.detach()
+        return _divide_by_sum(self.phi(scores.masked_fill(~allowed, 0)), allowed)
 
     def extra_repr(self) -> str:
         return self.name
@@ -85,46 +89,47 @@ class Boxcar(Normaliser):
     paper = "Rosenblatt 1956"
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        return _share((scores >= -0.5).to(scores.dtype), allowed)
+        return _divide_by_sum((scores >= -0.5).to(scores.dtype), allowed)
 
 
 class Epanechnikov(Normaliser):
-    """A parabola that ends at one bandwidth. Reads a score as −u²/2 (score `gaussian`)."""
+    """A parabola that reaches zero at one bandwidth. Reads a score as −u²/2 (score `gaussian`)."""
 
     formula = "max(0, 1 − u²) / Σ, where s = −u²/2"
     paper = "Epanechnikov 1969"
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        return _share((1 + 2 * scores).relu(), allowed)
+        return _divide_by_sum((1 + 2 * scores).relu(), allowed)
 
 
 class Triangular(Normaliser):
-    """A tent that ends at one bandwidth. Reads a score as −u²/2 (score `gaussian`)."""
+    """A triangle that reaches zero at one bandwidth. Reads a score as −u²/2 (score `gaussian`)."""
 
     formula = "max(0, 1 − u) / Σ, where s = −u²/2"
     paper = "Härdle 1990, §2.2"
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        # The slope of a square root at 0 is infinite; a place exactly on a key gets slope 0 instead.
+        # The gradient of a square root at 0 is infinite; a query equal to a key gets gradient 0.
         near = scores.clamp(max=-torch.finfo(scores.dtype).tiny)
-        return _share((1 - (-2 * near).sqrt()).relu(), allowed)
+        return _divide_by_sum((1 - (-2 * near).sqrt()).relu(), allowed)
 
 
 class Uniform(Normaliser):
-    """Equal weights, whatever the scores: the baseline every attention must beat."""
+    """Equal weights for all scores: a baseline."""
 
     formula = "1 / n"
     paper = "Nadaraya 1964, as the bandwidth grows"
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
-        return _share(torch.ones_like(scores), allowed)
+        return _divide_by_sum(torch.ones_like(scores), allowed)
 
 
 class Entmax(Normaliser):
-    """Softmax that can say exactly 0; alpha 1 would be softmax, alpha 2 is sparsemax.
+    """Sparse softmax: weights can be exactly 0. Alpha 1 would be softmax, alpha 2 is sparsemax.
 
-    The threshold τ makes the weights sum to 1. Newton's method finds it from the left, where the sum is convex in τ,
-    so it never overshoots; one more step with gradients on is the implicit function theorem.
+    The threshold τ makes the weights sum to 1. Newton's method finds it from the left, where the
+    sum is convex in τ, so it never overshoots. One more step with gradients enabled applies the
+    implicit function theorem.
     """
 
     formula = "max(0, (α − 1)·sᵢ − τ)^(1/(α − 1)), τ such that Σ = 1"
@@ -139,17 +144,17 @@ class Entmax(Normaliser):
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:
         if not scores.shape[-1]:
             return scores
-        lowered = _lowest(scores, allowed)
+        lowered = _mask_scores(scores, allowed)
         z = (self.alpha - 1) * (lowered - lowered.amax(-1, keepdim=True).detach())
         with torch.no_grad():
             threshold = torch.full_like(z[..., :1], -1)
-            for _ in range(60):  # measured: 4–12 suffice; sparsemax ends after as many as the support changes
+            for _ in range(60):  # measured: 4–12 suffice
                 step = self._newton(z, threshold)
                 threshold += step
                 if not (step > 2 * torch.finfo(z.dtype).eps).any():
                     break
-        weights = self._power(z - threshold - self._newton(z, threshold), 1 / (self.alpha - 1))
-        return weights * allowed
+        excess = z - threshold - self._newton(z, threshold)
+        return self._power(excess, 1 / (self.alpha - 1)) * allowed
 
     def _newton(self, z: Tensor, threshold: Tensor) -> Tensor:
         exponent = 1 / (self.alpha - 1)
@@ -158,16 +163,16 @@ class Entmax(Normaliser):
         return excess / slope
 
     @staticmethod
-    def _power(above: Tensor, exponent: float) -> Tensor:
-        inside = above > 0
-        return torch.where(inside, torch.where(inside, above, 1) ** exponent, 0)  # 0⁰ must count as 0
+    def _power(excess: Tensor, exponent: float) -> Tensor:
+        inside = excess > 0
+        return torch.where(inside, torch.where(inside, excess, 1) ** exponent, 0)  # 0⁰ = 0 here
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}"
 
 
 class Sparsemax(Entmax):
-    """The nearest point of the simplex: entmax with alpha 2."""
+    """Euclidean projection onto the simplex: entmax with alpha 2."""
 
     formula = "max(0, sᵢ − τ), τ such that Σ = 1"
     paper = "Martins & Astudillo 2016"
@@ -176,13 +181,13 @@ class Sparsemax(Entmax):
         super().__init__(2)
 
 
-def _lowest(scores: Scores, allowed: Allowed) -> Scores:
-    """Forbidden scores at the lowest finite number: −∞ would give NaN where a query may see nothing."""
+def _mask_scores(scores: Scores, allowed: Allowed) -> Scores:
+    """Masked scores become the lowest finite number; −∞ would give NaN in a fully masked row."""
     return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
 
 
-def _share(parts: Scores, allowed: Allowed) -> Weights:
-    """Each allowed part over the sum of them; a row with nothing stays nothing."""
+def _divide_by_sum(parts: Scores, allowed: Allowed) -> Weights:
+    """Each allowed part divided by their sum; a fully masked row stays zero."""
     parts = parts.masked_fill(~allowed, 0)
     total = parts.sum(-1, keepdim=True)
     return parts / torch.where(total > 0, total, 1)
@@ -192,7 +197,7 @@ NORMALISERS: Registry[type[Normaliser]] = Registry(
     "normaliser",
     {
         "softmax": Softmax,
-        "none": PlainSum,
+        "none": Unnormalised,
         "positive": Positive,
         "boxcar": Boxcar,
         "epanechnikov": Epanechnikov,

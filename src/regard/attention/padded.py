@@ -1,4 +1,4 @@
-"""Padded: dense rows of which only the first `lengths` are real. Lives inside backends and caches, nowhere else."""
+"""Padded: dense rows of which only the first `lengths` are real. Used in backends and caches."""
 
 from __future__ import annotations
 
@@ -15,36 +15,41 @@ from regard.ragged import Layout, Ragged
 
 @dataclass(frozen=True, eq=False)
 class Padded:
-    """A dense (batch, head, time, dim) tensor and how much of each row is real; no lengths = all of it."""
+    """A dense (batch, head, time, dim) tensor and each row's real length; None: no padding."""
 
     tensor: Float[Tensor, "batch head time dim"]
     lengths: Int[Tensor, " batch"] | None = None
 
 
-Sequences = Ragged | Padded | Tensor  # packed (token, head, dim); part-filled rows; dense (batch, head, time, dim)
+# Ragged (token, head, dim), padded rows, or dense (batch, head, time, dim).
+Sequences = Ragged | Padded | Tensor
 
 
 def pad(sequences: Sequences) -> Padded:
-    """Any sequences as dense rows. Free for what is dense already, and for ragged batches of one length."""
+    """Sequences as dense rows. Free for dense tensors and for ragged batches of equal lengths."""
     if isinstance(sequences, Padded):
         return sequences
     if isinstance(sequences, Tensor):
         return Padded(sequences)
     values, layout = sequences.values, sequences.layout
-    table = values if layout.is_uniform else _spread(values, layout.padded_index, len(layout) * layout.longest)
+    size = len(layout) * layout.longest
+    table = values if layout.is_uniform else _scatter(values, layout.padded_index, size)
     dense = table.view(len(layout), layout.longest, *values.shape[1:]).transpose(1, 2)
     return Padded(dense, None if layout.is_uniform else layout.lengths)
 
 
 def unpad(dense: Float[Tensor, "batch head time dim"], layout: Layout) -> Ragged:
-    """Dense rows back as a ragged batch; what stood in the padding is dropped."""
+    """Dense rows as a ragged batch; the padding is dropped."""
     table = dense.transpose(1, 2).flatten(0, 1)
-    return Ragged.from_layout(table if layout.is_uniform else _collect(table, layout.padded_index), layout)
+    return Ragged.from_layout(table if layout.is_uniform else _gather(table, layout.padded_index), layout)
 
 
-class _Spread(torch.autograd.Function):
-    """Tokens to their slots in a table of zeros. Each slot is written once, so the gradient is a plain look-up
-    (autograd's own would add into the table, many times slower on a CPU)."""
+class _Scatter(torch.autograd.Function):
+    """Copy tokens to their slots in a table of zeros.
+
+    Each slot is written once, so the gradient is a plain gather. Autograd's own gradient would add
+    into the table, many times slower on a CPU.
+    """
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, slots: Tensor, size: int) -> Tensor:
@@ -54,11 +59,11 @@ class _Spread(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (slots,) = ctx.saved_tensors
-        return _collect(gradients[0], slots), None, None
+        return _gather(gradients[0], slots), None, None
 
 
-class _Collect(torch.autograd.Function):
-    """Tokens back from their slots: the reverse of `_Spread`, and its gradient."""
+class _Gather(torch.autograd.Function):
+    """Read tokens from their slots: the inverse of `_Scatter`, and its gradient."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, slots: Tensor) -> Tensor:
@@ -69,8 +74,8 @@ class _Collect(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (slots,) = ctx.saved_tensors
-        return _spread(gradients[0], slots, ctx.size), None
+        return _scatter(gradients[0], slots, ctx.size), None
 
 
-_spread: Callable[[Tensor, Tensor, int], Tensor] = _Spread.apply
-_collect: Callable[[Tensor, Tensor], Tensor] = _Collect.apply
+_scatter: Callable[[Tensor, Tensor, int], Tensor] = _Scatter.apply
+_gather: Callable[[Tensor, Tensor], Tensor] = _Gather.apply

@@ -1,6 +1,6 @@
-"""Attention, defined: weights = normalise(score(queries, keys) + bias), output = weights · values.
+"""Definition of attention: weights = normalise(score(q, k) + bias), output = weights · values.
 
-Every backend, picture and page is held to this file.
+Every backend, plot and page is tested against this file.
 """
 
 from __future__ import annotations
@@ -29,23 +29,34 @@ from regard.axes import (
 
 @runtime_checkable
 class Bias(Protocol):
-    """A term added to scores by where query and key stand. `bind` lets it see the queries first (Shaw needs them)."""
+    """A term added to scores, computed from the positions of query and key.
+
+    `bind` gives it the queries first (Shaw needs them). The attributes declare what fused kernels
+    can rely on; `regard.positions.BiasPosition` documents them and provides defaults.
+    """
 
     heads: int | None
+    constant_beyond: int | None
+    needs_query: bool
+    has_slopes: bool
+    has_table: bool
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]: ...
 
 
 @runtime_checkable
-class Turn(Protocol):
-    """A position encoding that turns queries and keys (rotary)."""
+class Rotation(Protocol):
+    """A position encoding that rotates queries and keys (`regard.positions.RotaryPosition`)."""
 
-    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor: ...
+    rotated_dims: int
+    pairs: str
+
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor: ...
 
 
 @runtime_checkable
 class Parts(Protocol):
-    """What an attention is made of."""
+    """The parts of an attention."""
 
     score: Score
     bias: Bias | None
@@ -55,8 +66,8 @@ class Parts(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
-class Steps(NamedTuple):
-    """Every intermediate of an attention, in the order in which they arise."""
+class Intermediates(NamedTuple):
+    """Every intermediate result of an attention, in the order of computation."""
 
     scores: Scores
     biased: Scores
@@ -65,7 +76,7 @@ class Steps(NamedTuple):
     context: Contexts
 
 
-def steps(
+def intermediates(
     parts: Parts,
     queries: Queries,
     keys: GroupedKeys,
@@ -73,18 +84,18 @@ def steps(
     mask: Mask,
     offset: Offset = 0,
     drop: Callable[[Weights], Weights] = lambda weights: weights,
-) -> Steps:
-    """The definition. `weights` are those before anything is dropped."""
+) -> Intermediates:
+    """The definition. The returned `weights` are those before dropout."""
     site = Site.grid(queries, keys, offset)
-    keys, values = (spread(grouped, queries.shape[1]) for grouped in (keys, values))
+    keys, values = (expand_kv_heads(grouped, queries.shape[1]) for grouped in (keys, values))
     scores = parts.score(queries, keys)
     biased = scores if parts.bias is None else parts.bias.bind(queries)(scores, site)
     allowed = mask(site)
     weights = parts.normaliser(biased, allowed)
-    return Steps(scores, biased, allowed, weights, drop(weights).to(values.dtype) @ values)
+    return Intermediates(scores, biased, allowed, weights, drop(weights).to(values.dtype) @ values)
 
 
-def spread(grouped: GroupedKeys, heads: int) -> Keys:
-    """Each group of keys or values, once for every head it serves."""
-    groups = grouped.shape[1]
-    return grouped if groups == heads else grouped.repeat_interleave(heads // groups, dim=1)
+def expand_kv_heads(grouped: GroupedKeys, heads: int) -> Keys:
+    """Repeat each key or value head for all query heads that share it."""
+    kv_heads = grouped.shape[1]
+    return grouped if kv_heads == heads else grouped.repeat_interleave(heads // kv_heads, dim=1)

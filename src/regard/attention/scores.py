@@ -1,6 +1,7 @@
-"""Scores: how a query is compared with a key. Both come projected; a score only compares.
+"""Scores: compare projected queries with projected keys.
 
 Each score is built as `Score(heads, dim, *, options)` and called with dense queries and keys.
+Register your own with `@SCORES.register("name")` on a subclass of `Score`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Score(nn.Module):
     needs_projection: ClassVar[bool] = False  # whether it is meaningless on unprojected states
 
     def __init_subclass__(cls) -> None:
-        """A score that compares in a way of its own is no dot product, unless it says so."""
+        """A score with its own `forward` is no dot product unless it declares it."""
         super().__init_subclass__()
         if "forward" in vars(cls):
             cls.is_dot = vars(cls).get("is_dot", False)
@@ -40,14 +41,16 @@ class Score(nn.Module):
         self.heads, self.dim = heads, dim
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
-        """The scores, from the dot product the score comes down to. A score that is none overrides this."""
+        """The scores, computed from `as_dot`. A score that is no dot product overrides this."""
         queries, keys, scale = self.as_dot(queries, keys)
         return torch.einsum("bhqd,bhkd->bhqk", queries, keys) * scale
 
     def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
-        """Queries, keys and a scale whose plain dot product is this score: the way into kernels that know dot products
-        alone. Keys may still be grouped."""
-        raise RegardError(f"{type(self).__name__} is no dot product")
+        """Queries, keys and a scale whose dot product is this score, for dot-product kernels.
+
+        Keys may have fewer heads than queries.
+        """
+        raise RegardError(f"{type(self).__name__} is not a dot product")
 
 
 class Dot(Score):
@@ -72,21 +75,25 @@ class ScaledDot(Score):
 
 
 class General(Score):
-    """A learned bilinear form, one matrix a head."""
+    """A learned bilinear form, one matrix per head."""
 
     formula = "qᵀ W k"
     paper = "Luong et al. 2015, §3.1"
 
     def __init__(self, heads: int, dim: int) -> None:
         super().__init__(heads, dim)
-        self.weight = nn.Parameter(torch.eye(dim).repeat(heads, 1, 1) + torch.randn(heads, dim, dim) / dim)
+        identity = torch.eye(dim).repeat(heads, 1, 1)
+        self.weight = nn.Parameter(identity + torch.randn(heads, dim, dim) / dim)
 
     def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:
         return torch.einsum("bhqd,hde->bhqe", queries, self.weight), keys, 1.0
 
 
 class Additive(Score):
-    """A small network of one layer; Luong's concat is the same, since W[q; k] = W₁q + W₂k and q, k come projected."""
+    """A network with one hidden layer; q and k are already projected.
+
+    Luong's concat is the same score, because W[q; k] = W₁q + W₂k.
+    """
 
     formula = "v · tanh(q + k)"
     paper = "Bahdanau et al. 2015, A.1.2"
@@ -98,7 +105,8 @@ class Additive(Score):
         self.v = nn.Parameter(torch.randn(heads, dim) / math.sqrt(dim))
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
-        return torch.einsum("hd,bhqkd->bhqk", self.v, torch.tanh(queries[:, :, :, None] + keys[:, :, None]))
+        hidden = torch.tanh(queries[:, :, :, None] + keys[:, :, None])
+        return torch.einsum("hd,bhqkd->bhqk", self.v, hidden)
 
 
 class Cosine(Score):
@@ -116,9 +124,10 @@ class Cosine(Score):
 
 
 class Gaussian(Score):
-    """Minus half the squared distance in bandwidths: with softmax this is Gaussian kernel pooling.
+    """Minus half the squared distance in bandwidths; with softmax, Gaussian kernel pooling.
 
-    Written out, q · k − ‖k‖²/2 would be a dot product, but its large terms cancel when keys lie many bandwidths apart.
+    Expanding it to the dot product q · k − ‖k‖²/2 would cancel large terms when keys are many
+    bandwidths apart.
     """
 
     formula = "−‖q − k‖² / (2 · bandwidth²)"
@@ -132,8 +141,8 @@ class Gaussian(Score):
         self.bandwidth = bandwidth
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
-        apart = (queries[:, :, :, None] - keys[:, :, None]) / self.bandwidth
-        return -apart.square().sum(-1) / 2
+        difference = (queries[:, :, :, None] - keys[:, :, None]) / self.bandwidth
+        return -difference.square().sum(-1) / 2
 
 
 SCORES: Registry[type[Score]] = Registry(

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from regard.attention import BACKENDS, SCORES, Attention, Mask, causal, everything
-from regard.attention.backends import example_of, fastest
+from regard.attention.backends import choose_backend, example_tensor
 from regard.attention.backends.dispatch_table import LENGTHS
 from regard.errors import BackendError
-from regard.positions import Biasing, position
+from regard.positions import BiasPosition, position
 from regard.ragged import Ragged
 
 Timer = Callable[[Callable[[], object]], float]
@@ -54,7 +54,7 @@ class BenchCase:
             return Attention(score, backend=backend)
         sizes = {"width": self.heads * self.dim, "heads": self.heads, "dim": self.dim}
         bias = position(self.score, causal=self.mask == causal, **sizes)
-        assert isinstance(bias, Biasing)
+        assert isinstance(bias, BiasPosition)
         return Attention(score, bias=bias, backend=backend)
 
     def floor(self, *, back: bool, products: float, copies: float, size: int) -> float:
@@ -114,7 +114,7 @@ def measure(case: BenchCase, device: str, dtype: torch.dtype, *, back: bool, clo
     sequences = [queries.like(leaf) for leaf in leaves]
     with torch.set_grad_enabled(back):
         uneven, attention = not queries.layout.is_uniform, case.build("auto").to(device, dtype)
-        auto = fastest(attention, example_of(queries), case.mask, uneven=uneven)
+        auto = choose_backend(attention, example_tensor(queries), case.mask, uneven=uneven)
         found = BenchResult(case, back, auto)
         for name in BACKENDS:
             attention = case.build(name).to(device, dtype)

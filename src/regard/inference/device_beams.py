@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.inference.static_decoder import StaticDecoder
-from regard.kernels.decoding.buffers import Beamed, Walked
+from regard.kernels.decoding.buffers import BeamBuffers, GreedyBuffers
 from regard.search.beam import Beam
 from regard.search.constraints import NEG_INF
 from regard.search.hypothesis import Hypothesis, SearchResult
@@ -50,11 +50,11 @@ class DeviceGreedy(DeviceState):
         self.outputs = torch.zeros(size, dtype=torch.int32, device=decoder.device)
         self.logps = torch.zeros(size, device=decoder.device)
         self.tokens, self.margin = self.outputs.new_zeros(size[0]), self.logps.new_zeros(size[0])
-        self.buffers = Walked(self.tokens, self.outputs, self.logps, self.margin)
+        self.buffers = GreedyBuffers(self.tokens, self.outputs, self.logps, self.margin)
 
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
         """The most likely token."""
-        self.decoder.kernels.likeliest(logits, self.decoder.clock, self.buffers, END)
+        self.decoder.kernels.greedy_step(logits, self.decoder.clock, self.buffers, END)
 
     def open(self, slots: Int[Tensor, " some"]) -> None:
         """Reset the slots."""
@@ -89,14 +89,14 @@ class DeviceBeams(DeviceState):
         self.divisors = torch.tensor([1.0, *self.penalties], dtype=torch.float32, **options)
         tokens, parents, enders = self.integers
         logps, ends, end_logps = self.floats
-        self.buffers = Beamed(
+        self.buffers = BeamBuffers(
             self.tokens, self.scores, tokens, parents, logps, ends, enders, end_logps, self.top, self.margin,
             self.ancestors, self.divisors,
         )  # fmt: skip
 
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
         """Extend the best hypotheses."""
-        self.decoder.kernels.advance(logits, self.decoder.clock, self.buffers, END)
+        self.decoder.kernels.beam_step(logits, self.decoder.clock, self.buffers, END)
 
     def open(self, slots: Int[Tensor, " some"]) -> None:
         """Reset the slots to one empty hypothesis each."""

@@ -13,7 +13,7 @@ from regard.errors import RegardError, choose
 from regard.inference import fast_transformer
 from regard.inference.fast_transformer import FastTransformer
 from regard.inference.uncached import Uncached
-from regard.kernels.fused_linear import listeners
+from regard.kernels.fused_linear import active_hooks
 from regard.models.contract import Model
 from regard.models.ensemble import Ensemble
 
@@ -33,7 +33,7 @@ class Engine:
 def _hooked(model: Model) -> str | None:
     """Why a cached step may differ from a full pass."""
     for name, module in model.named_modules():
-        if listeners(module):
+        if active_hooks(module):
             return f"{name or 'the model'} has hooks, which a cached step may bypass"
     return None
 

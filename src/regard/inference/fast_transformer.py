@@ -18,18 +18,18 @@ from torch.nn import functional as F
 
 from regard.attention import Mask
 from regard.attention.backends import sdpa
-from regard.attention.masks import Inside
+from regard.attention.masks import PaddingMask
 from regard.attention.padded import Padded
-from regard.attention.reference import steps
+from regard.attention.reference import intermediates
 from regard.inference.folded_cross_attention import FoldedCrossAttention
 from regard.inference.inference_model import InferenceModel
 from regard.inference.kv_cache import CachedState, KVCache
 from regard.inference.packed_linear import PackedLinear, Vectors
-from regard.kernels.fused_linear import plain
+from regard.kernels.fused_linear import is_plain_linear
 from regard.models.contract import Model
 from regard.models.description import AttentionDescription, LayerDescription, describe, unknown_part
 from regard.models.transformer import Transformer
-from regard.positions import Added, Learned, Rotary
+from regard.positions import AdditivePosition, Learned, Rotary
 from regard.ragged import Layout, Ragged
 
 INITIAL_POSITIONS = 64  # rows of a position table that are computed at first
@@ -43,7 +43,7 @@ def cannot(model: Model) -> str | None:
     if (backend := model.settings.attention_backend) not in ("auto", "sdpa"):
         return f"model.attention_backend = {backend!r} asks for another backend"
     for name, layer in model.named_modules():
-        if isinstance(layer, nn.Linear) and not plain(layer):
+        if isinstance(layer, nn.Linear) and not is_plain_linear(layer):
             return f"{name} is a linear layer with an adapter or a hook"
     return None
 
@@ -206,7 +206,7 @@ class FastTransformer(InferenceModel[Transformer]):
         compared = block.heads + self.kv_heads
         parts = block.qkv(x).view(x.shape[0], compared + self.kv_heads, self.dim)
         if block.rotation is not None:
-            rotated = block.rotation.turn(parts[:, :compared], layout.positions[:, None])
+            rotated = block.rotation.rotate(parts[:, :compared], layout.positions[:, None])
             parts = torch.cat([rotated, parts[:, compared:]], 1)
         rows = _pad_tokens(parts, layout).transpose(1, 2)
         q, k, v = rows.split((block.heads, self.kv_heads, self.kv_heads), 1)
@@ -251,13 +251,13 @@ class FastTransformer(InferenceModel[Transformer]):
             context = _attend(cross, Padded(q), *known, cross.mask, 0)
         return context.transpose(1, 2).reshape(x.size(0), -1)
 
-    def _added(self, position: Added, start: int, count: int) -> Float[Tensor, "time width"]:
+    def _added(self, position: AdditivePosition, start: int, count: int) -> Float[Tensor, "time width"]:
         """The vectors of `count` positions from `start`, from a table that doubles on demand."""
         table, end = self.position_tables.get(id(position)), start + count
         if table is None or len(table) < end:
             size = max(INITIAL_POSITIONS, 1 << (end - 1).bit_length())
             if isinstance(position, Learned):  # past its table, the encoding itself raises the error
-                size = max(end, min(size, position.longest))
+                size = max(end, min(size, position.max_length))
             places = torch.arange(size, device=self.tables[0].device)
             table = position(places).detach().to(self.tables[0].dtype)
             self.position_tables[id(position)] = table
@@ -267,11 +267,11 @@ class FastTransformer(InferenceModel[Transformer]):
         """Queries and keys at position `time`, rotated. RoPE is one matrix for all heads."""
         rotation = block.rotation
         if type(rotation) is not Rotary:
-            return rotation.turn(vectors, torch.tensor([time], device=vectors.device))
+            return rotation.rotate(vectors, torch.tensor([time], device=vectors.device))
         matrix = self.rotations.get((id(rotation), time))
         if matrix is None:
             unit = torch.eye(self.dim, device=vectors.device, dtype=vectors.dtype)
-            matrix = rotation.turn(unit, torch.tensor([time], device=unit.device))
+            matrix = rotation.rotate(unit, torch.tensor([time], device=unit.device))
             self.rotations[id(rotation), time] = matrix
         return (vectors.reshape(-1, self.dim) @ matrix).view(vectors.shape)
 
@@ -287,9 +287,9 @@ def _attend(
     """Attention with any parts: fused where torch's kernel can represent them."""
     if sdpa.cannot(attention.parts) is None:
         return sdpa.run(attention.parts, queries, keys, values, mask, offset)
-    visible = mask if keys.lengths is None else mask & Inside(keys.lengths)
+    visible = mask if keys.lengths is None else mask & PaddingMask(keys.lengths)
     dense = queries.tensor, keys.tensor, values.tensor
-    return steps(attention.parts, *dense, visible, offset).context
+    return intermediates(attention.parts, *dense, visible, offset).context
 
 
 def _pad_tokens(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Tensor, "source time ..."]:

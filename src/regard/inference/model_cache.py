@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.inference.engines import inference_model
-from regard.kernels.fused_linear import HOOKS, listeners
+from regard.kernels.fused_linear import HOOKS, active_hooks
 from regard.models.contract import Model
 
 
@@ -52,7 +52,7 @@ def _version(model: nn.Module) -> tuple[list[Any], list[Any]]:
     for module in modules:  # grows during the loop
         own = module.__dict__
         if any(map(own.__getitem__, HOOKS)):
-            version += [(id(module), id(hook)) for hook in listeners(module)]
+            version += [(id(module), id(hook)) for hook in active_hooks(module)]
         if own["_modules"]:
             modules += [child for child in own["_modules"].values() if child is not None]
         if own["_parameters"]:

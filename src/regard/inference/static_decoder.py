@@ -23,7 +23,7 @@ from regard.inference.static_encoder import (
     norms,
     position_table,
 )
-from regard.kernels.decoding.buffers import Clock, Turns
+from regard.kernels.decoding.buffers import RotaryTable, SlotState
 from regard.positions import T5, Alibi, Distance, Learned, Rotary
 
 MAX_DIM = 128  # dims of a head
@@ -93,7 +93,7 @@ class StaticDecoder:
         table, depth, rows = model.tables[1], len(model.decoder), slots * beams
         self.device = table.device
         self.counts = torch.zeros(5, slots, dtype=torch.int32, device=self.device)
-        self.clock = Clock(*self.counts)
+        self.clock = SlotState(*self.counts)
         self.past = table.new_zeros(depth, rows, 2, model.kv_heads, capacity, model.dim)
         self.memory = table.new_zeros(depth, slots, 2, model.kv_heads, memory, model.dim)
         position, block = model.original.target.position, model.decoder[0]
@@ -101,7 +101,7 @@ class StaticDecoder:
         rotation, bias = block.rotation, block.self_attention.parts.bias
         self.rotations = None
         if rotation is not None:
-            self.rotations = Turns.of(rotation, model.dim, capacity, self.device)
+            self.rotations = RotaryTable.of(rotation, model.dim, capacity, self.device)
         self.bias = None if bias is None else _bias_by_distance(block, capacity, self.device)
         layers = [(layer.residual1, layer.residual2, layer.residual3) for layer in model.original.decoder]
         self.norms = norms(layers, model.original.decoder_norm)
@@ -113,12 +113,12 @@ class StaticDecoder:
         x, y = kernels.embed(tokens, model.tables[1], self.positions, clock.time, next(norms))
         for block, past, memory in zip(model.decoder, self.past, self.memory, strict=True):
             qkv = linear(kernels, block.qkv, y)
-            context = kernels.recall(qkv, past, clock, ancestors, self.rotations, self.bias)
-            y = kernels.add(x, context, block.out.batched, block.out.bias, next(norms))
-            context = kernels.ask(linear(kernels, block.cross_queries, y), memory, clock)
-            y = kernels.add(x, context, block.cross_out.batched, block.cross_out.bias, next(norms))
+            context = kernels.cached_attention(qkv, past, clock, ancestors, self.rotations, self.bias)
+            y = kernels.linear_add_norm(x, context, block.out.batched, block.out.bias, next(norms))
+            context = kernels.cross_attention(linear(kernels, block.cross_queries, y), memory, clock)
+            y = kernels.linear_add_norm(x, context, block.cross_out.batched, block.cross_out.bias, next(norms))
             inner = feed_forward(kernels, block, y)
-            y = kernels.add(x, inner, block.outer.batched, block.outer.bias, next(norms))
+            y = kernels.linear_add_norm(x, inner, block.outer.batched, block.outer.bias, next(norms))
         return kernels.logits(y, model.logits.batched)
 
     def encode(
@@ -145,5 +145,5 @@ def _bias_by_distance(block: Block, capacity: int, device: torch.device) -> Floa
     """What a bias adds to the score of a key at each distance before the query."""
     heads = torch.empty(0, block.heads, device=device)
     with torch.no_grad():
-        line = triton.line(block.self_attention.parts.bias, capacity - 1, heads)
+        line = triton.bias_by_distance(block.self_attention.parts.bias, capacity - 1, heads)
     return line[:, :capacity].flip(1).float().contiguous()

@@ -19,7 +19,7 @@ from regard.axes import Site
 from regard.inference.cuda_graph import GraphedFunction
 from regard.inference.fast_transformer import Block, FastTransformer
 from regard.inference.packed_linear import PackedLinear
-from regard.kernels.decoding.buffers import Norm, Turns
+from regard.kernels.decoding.buffers import NormWeights, RotaryTable
 from regard.models.layers import Sublayer
 
 
@@ -38,7 +38,7 @@ class StaticEncoder:
         self.positions = None if position is None else position_table(position, capacity, self.device)
         self.rotations = None
         if block.rotation is not None:
-            self.rotations = Turns.of(block.rotation, model.dim, capacity, self.device)
+            self.rotations = RotaryTable.of(block.rotation, model.dim, capacity, self.device)
         biased = block.self_attention.parts.bias is not None
         self.bias = self._dense_bias(block) if biased else None
         layers = [(layer.residual1, layer.residual2) for layer in model.original.encoder]
@@ -65,9 +65,9 @@ class StaticEncoder:
         x, y = kernels.embed(ids, model.tables[0], self.positions, self.times, next(norms))
         for block in model.encoder:
             context = self._attend(block, y, mask)
-            y = kernels.add(x, context, block.out.batched, block.out.bias, next(norms))
+            y = kernels.linear_add_norm(x, context, block.out.batched, block.out.bias, next(norms))
             inner = feed_forward(kernels, block, y)
-            y = kernels.add(x, inner, block.outer.batched, block.outer.bias, next(norms))
+            y = kernels.linear_add_norm(x, inner, block.outer.batched, block.outer.bias, next(norms))
         depth, heads, dim = len(model.decoder), model.kv_heads, model.dim
         memory = linear(kernels, model.memory_kv, y).view(*shape, depth, 2, heads, dim)
         return memory.permute(2, 0, 3, 4, 1, 5)
@@ -110,20 +110,20 @@ def feed_forward(kernels: Any, block: Block, y: Tensor) -> Tensor:
     """The feed-forward up to its last product."""
     inner = linear(kernels, block.inner, y, relu=block.activation == "relu")
     if block.activation == "swiglu":
-        inner = kernels.gate(inner)
+        inner = kernels.swiglu(inner)
     return F.gelu(inner) if block.activation == "gelu" else inner
 
 
-def norms(layers: Sequence[Sequence[Sublayer]], last: nn.Module) -> list[Norm | None]:
+def norms(layers: Sequence[Sequence[Sublayer]], last: nn.Module) -> list[NormWeights | None]:
     """The norm after the embedding and after each residual sum. With pre-norm, that is the norm of the
     next sublayer, and finally the stack's own."""
     own = [_norm(sublayer.norm, sublayer.pre_norm) for layer in layers for sublayer in layer]
     return [*own, _norm(last, pre_norm=True)] if layers[0][0].pre_norm else [None, *own]
 
 
-def _norm(norm: nn.Module, pre_norm: bool) -> Norm | None:
+def _norm(norm: nn.Module, pre_norm: bool) -> NormWeights | None:
     if isinstance(norm, nn.Identity):
         return None
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
     bias = norm.bias.detach() if isinstance(norm, nn.LayerNorm) else None
-    return Norm(norm.weight.detach(), bias, norm.eps or 1e-6, pre_norm)
+    return NormWeights(norm.weight.detach(), bias, norm.eps or 1e-6, pre_norm)

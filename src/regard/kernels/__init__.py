@@ -1,6 +1,7 @@
-"""Kernels for what lies between the matrix products of a model, which on a GPU costs as much as the products.
+"""Triton kernels for training and decoding: the operations between matrix products.
 
-Each is one pass over the numbers where torch takes several. Triton itself is imported when a CUDA tensor first asks.
+Each kernel makes one pass over the data where torch makes several. Triton is imported when a CUDA
+tensor first needs a kernel.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ from torch import Tensor
 
 _INSTALLED = find_spec("triton") is not None
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-WIDEST = 8192
+MAX_WIDTH = 8192
 LOG2E = 1.4426950408889634
+IGNORE_INDEX = -100  # a target position without a loss
 _allowed = True
-IGNORED = -100  # a place in what is to be said where nothing is to be learned
 
 
-def fusible(x: Tensor) -> bool:
-    """Whether these kernels take such rows."""
-    return _allowed and _INSTALLED and (x.is_cuda or _INTERPRETED) and x.shape[-1] <= WIDEST and x.element_size() <= 4
+def can_fuse(x: Tensor) -> bool:
+    """Whether these kernels support such rows."""
+    supported = x.shape[-1] <= MAX_WIDTH and x.element_size() <= 4
+    return _allowed and _INSTALLED and (x.is_cuda or _INTERPRETED) and supported
 
 
 @contextmanager
-def unfused() -> Iterator[None]:
-    """Inside, all is computed by torch's own operations: the plain definition, which these kernels are held to."""
+def disable_fusion() -> Iterator[None]:
+    """Use torch's own operations inside this block: the reference for these kernels."""
     global _allowed
     before, _allowed = _allowed, False
     try:
@@ -37,12 +39,12 @@ def unfused() -> Iterator[None]:
         _allowed = before
 
 
-def computing(x: Tensor) -> torch.dtype:
-    """The type in which matrix products are computed here."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+def compute_dtype(x: Tensor) -> torch.dtype:
+    """The dtype of matrix products with this tensor, under autocast or not."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
-def width(size: int) -> int:
-    """The smallest tile side that holds `size`: a power of two, and no less than a tensor core takes."""
+def tile_size(size: int) -> int:
+    """The smallest tile side for `size`: a power of two, at least what a tensor core needs."""
     return max(16, 1 << (size - 1).bit_length())

@@ -1,4 +1,4 @@
-"""Columns: the sums of a tall matrix's columns, which torch's own kernel takes several times too long for."""
+"""column_sum: the column sums of a tall matrix, several times faster than torch's kernel."""
 
 # mypy: ignore-errors
 # ruff: noqa: N803
@@ -13,13 +13,13 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS, COLUMNS = 64, 64  # of a tile
-STRIPS = 128  # of rows that are added up side by side, at most
+STRIPS = 128  # maximum number of row blocks summed in parallel
 
 
 @triton.jit
 @no_type_check
-def column_sums(X, Sums, rows, strip, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Some columns of a strip of rows."""
+def column_sum_kernel(X, Sums, rows, strip, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """A block of columns of a strip of rows."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     first = tl.program_id(1) * strip
     last = tl.minimum(first + strip, rows)
@@ -31,15 +31,15 @@ def column_sums(X, Sums, rows, strip, WIDTH: tl.constexpr, ROWS: tl.constexpr, C
     tl.store(Sums + tl.program_id(1) * WIDTH + column, tl.sum(sums, 0), mask=column < WIDTH)
 
 
-def columns(x: Tensor) -> Tensor:
-    """Σ over rows, in float32; always added up in the same order."""
+def column_sum(x: Tensor) -> Tensor:
+    """Σ over rows, in float32, in a fixed order (deterministic)."""
     rows, width = x.shape
     x = x.contiguous()
     while True:
         strips = min(STRIPS, triton.cdiv(rows, 4 * ROWS)) if rows > 8 * ROWS else 1
         strip = triton.cdiv(rows, strips)
         sums = torch.empty(strips, width, dtype=torch.float32, device=x.device)
-        column_sums[(triton.cdiv(width, COLUMNS), strips)](x, sums, rows, strip, width, ROWS, COLUMNS)
+        column_sum_kernel[(triton.cdiv(width, COLUMNS), strips)](x, sums, rows, strip, width, ROWS, COLUMNS)
         if strips == 1:
             return sums[0]
         x, rows = sums, strips

@@ -1,4 +1,4 @@
-"""Gate: silu(a) ⊙ b of vectors (a, b) that lie side by side, in one pass forward and one back."""
+"""swiglu: silu(a) ⊙ b for rows (a, b), in one pass forward and one back."""
 
 # mypy: ignore-errors
 # ruff: noqa: N803
@@ -18,8 +18,8 @@ COLUMNS = 1024
 
 @triton.jit
 @no_type_check
-def gate_forward(Both, Out, HALF: tl.constexpr, COLUMNS: tl.constexpr):
-    """Some columns of a row."""
+def swiglu_forward(Both, Out, HALF: tl.constexpr, COLUMNS: tl.constexpr):
+    """A block of columns of one row."""
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < HALF
     a = tl.load(Both + row * (2 * HALF) + column, mask=inside, other=0.0).to(tl.float32)
@@ -29,21 +29,21 @@ def gate_forward(Both, Out, HALF: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def gate_backward(Both, dOut, dBoth, HALF: tl.constexpr, COLUMNS: tl.constexpr):
-    """Some columns of a row, and the gradients of both halves."""
+def swiglu_backward(Both, dOut, dBoth, HALF: tl.constexpr, COLUMNS: tl.constexpr):
+    """The gradients of both halves, for a block of columns of one row."""
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < HALF
     first, second = row * (2 * HALF) + column, row * (2 * HALF) + HALF + column
     a = tl.load(Both + first, mask=inside, other=0.0).to(tl.float32)
     b = tl.load(Both + second, mask=inside, other=0.0).to(tl.float32)
     d_out = tl.load(dOut + row * HALF + column, mask=inside, other=0.0).to(tl.float32)
-    open_ = tl.sigmoid(a)
-    tl.store(dBoth + first, d_out * b * open_ * (1 + a * (1 - open_)), mask=inside)
-    tl.store(dBoth + second, d_out * a * open_, mask=inside)
+    gate = tl.sigmoid(a)
+    tl.store(dBoth + first, d_out * b * gate * (1 + a * (1 - gate)), mask=inside)
+    tl.store(dBoth + second, d_out * a * gate, mask=inside)
 
 
-class Gate(torch.autograd.Function):
-    """silu of the first half times the second."""
+class SwiGLU(torch.autograd.Function):
+    """silu of the first half, times the second half."""
 
     @staticmethod
     def forward(ctx: Any, both: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Gate(torch.autograd.Function):
         rows, half = both.shape[0], both.shape[1] // 2
         out = both.new_empty(rows, half)
         if rows:
-            gate_forward[(rows, triton.cdiv(half, COLUMNS))](both, out, HALF=half, COLUMNS=COLUMNS)
+            swiglu_forward[(rows, triton.cdiv(half, COLUMNS))](both, out, HALF=half, COLUMNS=COLUMNS)
         return out
 
     @staticmethod
@@ -62,12 +62,12 @@ class Gate(torch.autograd.Function):
         rows, half = both.shape[0], both.shape[1] // 2
         d_both = torch.empty_like(both)
         if rows:
-            gate_backward[(rows, triton.cdiv(half, COLUMNS))](
+            swiglu_backward[(rows, triton.cdiv(half, COLUMNS))](
                 both, gradients[0].contiguous(), d_both, HALF=half, COLUMNS=COLUMNS
             )
         return d_both
 
 
-def gate(both: Tensor) -> Tensor:
+def swiglu(both: Tensor) -> Tensor:
     """silu(a) ⊙ b for rows (a, b)."""
-    return Gate.apply(both)
+    return SwiGLU.apply(both)

@@ -44,7 +44,7 @@ class AttentionDescription:
     @property
     def rotation(self) -> Any:
         """The encoding that rotates queries and keys, if there is one."""
-        return self.projections.turn
+        return self.projections.rotation
 
     @property
     def is_scaled_dot_softmax(self) -> bool:

@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.axes import Offset
-from regard.kernels import fusible
+from regard.kernels import can_fuse
 from regard.models.dropout import Dropout
-from regard.positions import Added, Position
+from regard.positions import AdditivePosition, Position
 from regard.ragged import Ragged
 
 
@@ -24,7 +24,7 @@ class Embedding(nn.Module):
     def __init__(self, vocabulary: int, width: int, *, position: Position | None = None, dropout: float = 0.0) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
-        self.position = position if isinstance(position, Added) else None
+        self.position = position if isinstance(position, AdditivePosition) else None
         self.scale = math.sqrt(width)
         self.dropout = Dropout(dropout)
 
@@ -38,19 +38,19 @@ class Embedding(nn.Module):
 
 def _looked_up(ids: Int[Tensor, " token"], table: nn.Parameter, scale: float) -> Float[Tensor, "token width"]:
     """The rows of a table, scaled."""
-    if torch.is_grad_enabled() and fusible(table):
-        from regard.kernels.embedding_lookup import lookup
+    if torch.is_grad_enabled() and can_fuse(table):
+        from regard.kernels.embedding_lookup import embedding_lookup
 
-        return lookup(ids, table, scale)
+        return embedding_lookup(ids, table, scale)
     return nn.functional.embedding(ids, table) * scale
 
 
-def _placed(position: Added, ids: Ragged, offset: Offset) -> Float[Tensor, "token width"]:
+def _placed(position: AdditivePosition, ids: Ragged, offset: Offset) -> Float[Tensor, "token width"]:
     """What each token's position adds. Where all sequences start at one place, each position is computed once."""
     if isinstance(offset, Tensor):
         added: Tensor = position(ids.positions + offset[ids.layout.rows])
         return added
-    position.within(offset + ids.longest - 1)
+    position.check_position(offset + ids.longest - 1)
     places = torch.arange(offset, offset + ids.longest, device=ids.values.device)
     return nn.functional.embedding(ids.positions, position(places))
 

@@ -10,12 +10,12 @@ from torch.nn import functional as F
 
 from regard.attention import Cache, Mask, MultiHead
 from regard.config import TransformerSettings
-from regard.kernels import computing, fusible
+from regard.kernels import can_fuse, compute_dtype
 from regard.kernels.fused_linear import linear
 from regard.models.dropout import Dropout
 from regard.models.parts import make_normaliser, make_score, self_attention_mask
 from regard.models.residual_stream import ResidualStream
-from regard.positions import Biasing, Position, Turning
+from regard.positions import BiasPosition, Position, RotaryPosition
 from regard.ragged import Ragged
 
 
@@ -44,10 +44,10 @@ class FeedForward(nn.Module):
 
 def _swiglu(halves: Tensor) -> Tensor:
     """silu(a) ⊙ b for the two halves [a, b] of each row."""
-    if fusible(halves) and halves.ndim == 2:
-        from regard.kernels.swiglu import gate
+    if can_fuse(halves) and halves.ndim == 2:
+        from regard.kernels.swiglu import swiglu
 
-        return gate(halves)
+        return swiglu(halves)
     a, b = halves.chunk(2, -1)
     return F.silu(a) * b
 
@@ -66,9 +66,9 @@ class Sublayer(nn.Module):
 
     def forward(self, stream: ResidualStream, act: Callable[[Ragged], Ragged]) -> ResidualStream:
         if self.pre_norm:
-            x, normed = stream.normed(self.norm, self.dropout, computing(stream.x.values))
+            x, normed = stream.normed(self.norm, self.dropout, compute_dtype(stream.x.values))
             return ResidualStream(x, act(normed).values)
-        kind = computing(stream.x.values)
+        kind = compute_dtype(stream.x.values)
         return ResidualStream(ResidualStream(stream.x, act(stream.x).values).normed(self.norm, self.dropout, kind)[1])
 
 
@@ -79,8 +79,8 @@ def multi_head(settings: TransformerSettings, position: Position | None = None) 
         settings.heads,
         kv_heads=settings.kv_heads,
         score=make_score(settings.score, settings.heads, settings.width // settings.heads),
-        bias=position if isinstance(position, Biasing) else None,
-        turn=position if isinstance(position, Turning) else None,
+        bias=position if isinstance(position, BiasPosition) else None,
+        rotation=position if isinstance(position, RotaryPosition) else None,
         normaliser=make_normaliser(settings.normaliser),
         backend=settings.attention_backend,
     )
@@ -135,7 +135,7 @@ class DecoderLayer(nn.Module):
         return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values))), grown
 
     def _attend_memory(self, queries: Ragged, memory: Cache) -> Ragged:
-        return self.cross_attention.recall(Ragged.uniform(queries.values, memory.rows), memory)
+        return self.cross_attention.attend_cached(Ragged.uniform(queries.values, memory.rows), memory)
 
 
 def initialise(module: nn.Module, depth: int) -> None:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels import computing, fusible
+from regard.kernels import can_fuse, compute_dtype
 from regard.models.dropout import Dropout
 from regard.ragged import Ragged
 
@@ -31,19 +31,19 @@ class ResidualStream(NamedTuple):
         """What leaves the stack: normed, unless each sublayer ended with a norm."""
         if isinstance(norm, nn.Identity):
             return self.x
-        return self.normed(norm, dropout, computing(self.x.values))[1]
+        return self.normed(norm, dropout, compute_dtype(self.x.values))[1]
 
 
 def _joined(
     x: Vectors, latest: Vectors | None, norm: nn.Module, dropout: Dropout, dtype: torch.dtype | None
 ) -> tuple[Vectors, Vectors]:
-    if fusible(x) and len(x) and isinstance(norm, nn.LayerNorm | nn.RMSNorm):
-        from regard.kernels.add_norm import join
+    if can_fuse(x) and len(x) and isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+        from regard.kernels.add_norm import add_norm
 
         share = dropout.share if dropout.training else 0.0
         bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
         centre, eps = isinstance(norm, nn.LayerNorm), norm.eps or 0.0
-        return join(x, latest, norm.weight, bias, eps=eps, share=share, centre=centre, dtype=dtype or x.dtype)
+        return add_norm(x, latest, norm.weight, bias, eps=eps, dropout=share, centre=centre, dtype=dtype or x.dtype)
     if latest is not None:
         x = x + dropout(latest)
     return x, norm(x)

@@ -118,7 +118,7 @@ class Transformer(Model):
 
     def start(self, memory: Ragged) -> TransformerState:
         """The state before the first token; computes the memory's keys and values once."""
-        cross = tuple(layer.cross_attention.remember(memory) for layer in self.decoder)
+        cross = tuple(layer.cross_attention.extend_cache(memory) for layer in self.decoder)
         return TransformerState(tuple(Cache() for _ in self.decoder), cross)
 
     def step(

@@ -19,7 +19,7 @@ from regard.errors import RegardError, ShapeError
 from regard.plots.figures import Numbers, Table, blank, numbers, owner, place, trim
 from regard.plots.maps import check_weights
 from regard.plots.palette import HEADS, INK, PALE, head_colour
-from regard.positions import Added, Biasing, Position, Turning
+from regard.positions import AdditivePosition, BiasPosition, Position, RotaryPosition
 
 CURVE, WEIGHT = head_colour(0), head_colour(1)
 
@@ -155,16 +155,16 @@ def mean_scores(
     elif contents.ndim != 2 or not len(contents) or contents.shape[1] != dim:
         raise ShapeError(f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}")
     places = torch.arange(2 * reach + 1, device=device)  # so each distance is met at least reach + 1 times
-    if isinstance(position, Added) and (width := position(places[:1]).shape[-1]) != dim:
+    if isinstance(position, AdditivePosition) and (width := position(places[:1]).shape[-1]) != dim:
         raise ShapeError(f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the same")
-    attention = Attention(ScaledDot(heads, dim), bias=position if isinstance(position, Biasing) else None)
+    attention = Attention(ScaledDot(heads, dim), bias=position if isinstance(position, BiasPosition) else None)
     total = torch.zeros(len(places), len(places), device=device)
     for content in contents.to(device):
         tokens = content.expand(1, heads, len(places), dim)
-        if isinstance(position, Added):
+        if isinstance(position, AdditivePosition):
             tokens = tokens + position(places)
-        if isinstance(position, Turning):
-            tokens = position.turn(tokens, places)
+        if isinstance(position, RotaryPosition):
+            tokens = position.rotate(tokens, places)
         total += attention.steps(tokens, tokens, tokens).biased.mean((0, 1))
     mean = total / len(contents)
     return torch.stack([mean.diagonal(apart).mean() for apart in range(-reach, reach + 1)])

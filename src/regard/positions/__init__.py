@@ -1,4 +1,8 @@
-"""Positions: where tokens stand, told to a model in one of three places (see `position.py`)."""
+"""Position encodings by name. Each acts in one of three places (see `position.py`).
+
+Register your own with `@POSITIONS.register("name")` on a subclass of `AdditivePosition`,
+`RotaryPosition` or `BiasPosition`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,13 @@ from typing import Any
 
 from regard.errors import UnknownName, suggestion
 from regard.positions.absolute import Learned, Sinusoidal
-from regard.positions.position import Added, Biasing, Nowhere, Position, Turning
+from regard.positions.position import (
+    AdditivePosition,
+    BiasPosition,
+    NoPosition,
+    Position,
+    RotaryPosition,
+)
 from regard.positions.relative import T5, Alibi, Distance, Shaw
 from regard.positions.rotary import Rotary
 from regard.registry import Registry
@@ -15,7 +25,7 @@ from regard.registry import Registry
 POSITIONS: Registry[type[Position]] = Registry(
     "position",
     {
-        "none": Nowhere,
+        "none": NoPosition,
         "sinusoidal": Sinusoidal,
         "learned": Learned,
         "rotary": Rotary,
@@ -28,29 +38,30 @@ POSITIONS: Registry[type[Position]] = Registry(
 
 
 def position(name: str, *, width: int, heads: int, dim: int, causal: bool, **options: Any) -> Position:
-    """The position encoding called `name`, given those of the model's sizes that it asks for."""
+    """Build the position encoding `name`; it gets those model sizes that its constructor takes."""
     kind = POSITIONS.choose(name)
-    asked = inspect.signature(kind).parameters
+    accepted = inspect.signature(kind).parameters
     for option in options:
-        if option not in asked:
-            raise UnknownName(f"position {name!r} has no option {option!r}; {suggestion(option, asked)}")
+        if option not in accepted:
+            known = suggestion(option, accepted)
+            raise UnknownName(f"position {name!r} has no option {option!r}; {known}")
     sizes = {"width": width, "heads": heads, "dim": dim, "causal": causal}
-    return kind(**{size: value for size, value in sizes.items() if size in asked}, **options)
+    return kind(**{size: value for size, value in sizes.items() if size in accepted}, **options)
 
 
 __all__ = [
     "POSITIONS",
     "T5",
-    "Added",
+    "AdditivePosition",
     "Alibi",
-    "Biasing",
+    "BiasPosition",
     "Distance",
     "Learned",
-    "Nowhere",
+    "NoPosition",
     "Position",
     "Rotary",
+    "RotaryPosition",
     "Shaw",
     "Sinusoidal",
-    "Turning",
     "position",
 ]

@@ -1,4 +1,4 @@
-"""Absolute positions: a vector for each place, added to the embeddings."""
+"""Absolute positions: a vector for each position, added to the embeddings."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import RegardError, ShapeError
-from regard.positions.position import Added
-from regard.positions.waves import waves
+from regard.positions.position import AdditivePosition
+from regard.positions.sinusoids import cos_sin
 
 
-class Sinusoidal(Added):
-    """Sines and cosines of falling frequency; computed, so any length will do.
+class Sinusoidal(AdditivePosition):
+    """Sines and cosines of decreasing frequency; computed, so any length is supported.
 
-    `order` is how they lie in the vector: "paired" (sin, cos, sin, cos …, as the paper writes) or "halves" (all sines,
-    then all cosines, as Marian and Tensor2Tensor do). Attention cannot tell the difference; loading weights can.
+    `order` is their order in the vector: "paired" (sin, cos, sin, cos …, as in the paper) or
+    "halves" (all sines, then all cosines, as in Marian and Tensor2Tensor). The two are equivalent
+    for a model trained from scratch, but imported weights need the right one.
     """
 
     formula = "P[p, 2i] = sin(p / base^(2i/width)), P[p, 2i+1] = cos(p / base^(2i/width))"
@@ -27,35 +28,37 @@ class Sinusoidal(Added):
             raise RegardError(f"order must be 'paired' or 'halves'; got {order!r}")
         if width < 1:
             raise ShapeError(f"width must be at least 1; got {width}")
-        self.width, self.base, self.order = width, base, order
-        self.rates = tuple(base ** (-2 * pair / width) for pair in range((width + 1) // 2))
+        self.width, self.base = width, base
+        self.order = order
+        self.frequencies = tuple(base ** (-2 * pair / width) for pair in range((width + 1) // 2))
 
     def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
-        cos, sin = waves(positions, self.rates, torch.get_default_dtype())
-        return torch.stack([sin, cos], -1 if self.order == "paired" else -2).flatten(-2)[..., : self.width]
+        cos, sin = cos_sin(positions, self.frequencies, torch.get_default_dtype())
+        axis = -1 if self.order == "paired" else -2
+        return torch.stack([sin, cos], axis).flatten(-2)[..., : self.width]
 
 
-class Learned(Added):
-    """A table with a learned vector for each of the first `longest` positions."""
+class Learned(AdditivePosition):
+    """A table with a learned vector for each of the first `max_length` positions."""
 
     formula = "P[p], a row of a learned table"
     paper = "Gehring et al. 2017, §3.1"
 
-    def __init__(self, width: int, *, longest: int = 1024) -> None:
+    def __init__(self, width: int, *, max_length: int = 1024) -> None:
         super().__init__()
-        self.longest = longest
-        self.table = nn.Parameter(torch.randn(longest, width) * 0.02)
+        self.max_length = max_length
+        self.table = nn.Parameter(torch.randn(max_length, width) * 0.02)
 
-    def within(self, last: int) -> None:
-        if last >= self.longest:
+    def check_position(self, last: int) -> None:
+        if last >= self.max_length:
             raise RegardError(
-                f"position {last} is past the {self.longest} that were learned; use a larger "
-                "'longest', or an encoding that is computed, such as 'sinusoidal' or 'rotary'"
+                f"position {last} is beyond the {self.max_length} learned positions; use a larger "
+                "'max_length', or an encoding that is computed, such as 'sinusoidal' or 'rotary'"
             )
 
     def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
         if positions.numel() and not positions.is_cuda:
-            self.within(int(positions.max()))
+            self.check_position(int(positions.max()))
             if int(positions.min()) < 0:
-                raise RegardError(f"positions count from 0; got {int(positions.min())}")
+                raise RegardError(f"positions start at 0; got {int(positions.min())}")
         return self.table[positions]

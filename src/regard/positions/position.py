@@ -1,4 +1,4 @@
-"""A position encoding acts in one of three places: added to embeddings, turning queries and keys, biasing scores."""
+"""Position encodings act in one of three places: embeddings, queries and keys, or scores."""
 
 from __future__ import annotations
 
@@ -12,51 +12,63 @@ from regard.axes import Queries, Site
 
 
 class Position(nn.Module):
-    """Tells a model where its tokens stand. A kind of position overrides the one place where it acts."""
+    """A position encoding. Subclass the class below that fits the place where it acts."""
 
-    place: ClassVar[Literal["nowhere", "added", "turning", "biasing"]] = "nowhere"
+    place: ClassVar[Literal["none", "additive", "rotary", "bias"]] = "none"
     formula: ClassVar[str]
     paper: ClassVar[str]
 
 
-class Nowhere(Position):
-    """No position at all: tokens are a set. The baseline, and right for a causal decoder that can count by itself."""
+class NoPosition(Position):
+    """No position encoding: tokens are a set. Useful as a baseline and in causal decoders."""
 
     formula = "–"
     paper = "Haviv et al. 2022"
 
 
-class Added(Position):
-    """A vector for each position, added to the embedding of the token that stands there."""
+class AdditivePosition(Position):
+    """A vector for each position, added to the embedding of the token at that position."""
 
-    place = "added"
+    place = "additive"
 
-    def within(self, last: int) -> None:
-        """Raise if it does not know this position: a GPU that is asked for it could only abort."""
+    def check_position(self, last: int) -> None:
+        """Raise if it has no vector for this position; on a GPU the lookup itself would abort."""
 
     def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
         raise NotImplementedError
 
 
-class Turning(Position):
-    """Turns queries and keys by their positions, so that their dot product knows the distance."""
+class RotaryPosition(Position):
+    """Rotates queries and keys by their positions, so that q · k depends on their distance.
 
-    place = "turning"
+    Fused kernels read `rotated_dims` (how many leading dims are rotated in pairs; 0 = unknown, so
+    kernels call `rotate`) and `pairs` (which dims form a pair, as in `Rotary`).
+    """
 
-    def turn(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
-        """The vectors turned; `positions` broadcast against all axes but the last."""
+    place = "rotary"
+    rotated_dims: int = 0
+    pairs: str = "halves"
+
+    def rotate(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
+        """The rotated vectors; `positions` broadcast against all axes but the last."""
         raise NotImplementedError
 
 
-class Biasing(Position):
-    """Adds to a score by where query and key stand."""
+class BiasPosition(Position):
+    """A term added to each score, computed from the positions of query and key.
 
-    place = "biasing"
-    heads: int | None = None  # how many heads it was made for; None: any number
-    settles: int | None = None  # from this distance on it is one number a side; None: it never is
+    The attributes declare what fused kernels can rely on.
+    """
+
+    place = "bias"
+    heads: int | None = None  # the number of heads it was built for; None: any
+    constant_beyond: int | None = None  # from this distance on it is constant on each side
+    needs_query: ClassVar[bool] = False  # whether it also depends on the query vector (Shaw)
+    has_slopes: ClassVar[bool] = False  # whether it is −slopes[head] · |distance|
+    has_table: ClassVar[bool] = False  # whether it is linear in its parameter `table` (head, …)
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
-        """The bias as a function of score and Site, for these queries. Only Shaw's looks at them."""
+        """The bias as a function of score and Site, for these queries."""
         return self.forward
 
     def forward(self, scores: Tensor, site: Site) -> Tensor:

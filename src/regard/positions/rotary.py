@@ -1,4 +1,4 @@
-"""Rotary positions: each pair of coordinates turned by an angle that grows with the position."""
+"""Rotary positions: each pair of dims is rotated by an angle proportional to the position."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import RegardError, ShapeError
-from regard.positions.position import Turning
-from regard.positions.waves import waves
+from regard.positions.position import RotaryPosition
+from regard.positions.sinusoids import cos_sin
 
 
-class Rotary(Turning):
-    """Turns pair i of a query or key by p · base^(−2i/turned), so that q · k depends on the distance alone.
+class Rotary(RotaryPosition):
+    """Rotates pair i of a query or key by p · base^(−2i/d), so q · k depends on the distance only.
 
-    `part` is the share of the dimensions that turn (the rest carry no position). `pairs` is which coordinates make a
-    pair: "halves" (i with i + d/2, as Llama) or "neighbours" (2i with 2i + 1, as the paper). For texts longer than
-    those trained on, `scaling` stretches by `factor`: "linear" divides positions by it (Chen et al. 2023), "ntk"
-    raises the base so that only slow pairs stretch (bloc97 2023).
+    `fraction` is the fraction of the dims that is rotated (the rest carry no position). `pairs`
+    selects which dims form a pair: "halves" (i with i + d/2, as in Llama) or "neighbours" (2i with
+    2i + 1, as in the paper). For texts longer than those seen in training, `scaling` stretches
+    positions by `factor`: "linear" divides positions by it (Chen et al. 2023), "ntk" raises the
+    base so that only low frequencies are stretched (bloc97 2023).
     """
 
-    formula = "(q R_p) · (k R_m) = q R_(p−m) · k, R_p turning pair i by p · base^(−2i/d)"
+    formula = "(q R_p) · (k R_m) = q R_(p−m) · k, R_p rotating pair i by p · base^(−2i/d)"
     paper = "Su et al. 2021, §3.2"
 
     def __init__(
@@ -28,41 +29,49 @@ class Rotary(Turning):
         dim: int,
         *,
         base: float = 10000.0,
-        part: float = 1.0,
+        fraction: float = 1.0,
         pairs: str = "halves",
         scaling: str = "none",
         factor: float = 1.0,
     ) -> None:
         super().__init__()
-        for name, value, known in (
-            ("pairs", pairs, ("halves", "neighbours")),
-            ("scaling", scaling, ("none", "linear", "ntk")),
-        ):
-            if value not in known:
-                raise RegardError(f"{name} must be one of {known}; got {value!r}")
-        turned = int(dim * part)
-        if not 0 < part <= 1 or turned % 2 or not turned:
-            raise ShapeError(f"rotary turns pairs, so part · dim must be even and above 0; got {part} · {dim}")
-        if factor < 1 or (scaling == "ntk" and turned < 4 and factor > 1):
-            raise RegardError(f"scaling needs a factor of at least 1 (and ntk at least 4 turned dims); got {factor}")
-        if scaling == "none" and factor != 1:
-            raise RegardError(f"factor = {factor} does nothing without a scaling; choose scaling='linear' or 'ntk'")
+        rotated = int(dim * fraction)
+        _check(pairs, scaling, factor, rotated)
+        if not 0 < fraction <= 1 or rotated % 2 or not rotated:
+            raise ShapeError(
+                f"rotary rotates pairs, so fraction · dim must be even and above 0; got {fraction} · {dim}"
+            )
         if scaling == "ntk" and factor > 1:
-            base = base * factor ** (turned / (turned - 2))
-        self.dim, self.turned, self.pairs = dim, turned, pairs
-        slower = factor if scaling == "linear" else 1.0
-        self.rates = tuple(base ** (-i / turned) / slower for i in range(0, turned, 2))
+            base = base * factor ** (rotated / (rotated - 2))
+        self.dim, self.rotated_dims = dim, rotated
+        self.pairs = pairs
+        divisor = factor if scaling == "linear" else 1.0
+        self.frequencies = tuple(base ** (-i / rotated) / divisor for i in range(0, rotated, 2))
 
-    def turn(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
-        """The vectors turned; `positions` broadcast against all axes but the last."""
+    def rotate(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
+        """The rotated vectors; `positions` broadcast against all axes but the last."""
         if vectors.shape[-1] != self.dim:
-            raise ShapeError(f"Rotary was made for dim {self.dim}; got vectors of dim {vectors.shape[-1]}")
-        cos, sin = waves(positions, self.rates, vectors.dtype)
-        turning, still = vectors.split((self.turned, self.dim - self.turned), -1)
+            raise ShapeError(f"Rotary was built for dim {self.dim}; got vectors of dim {vectors.shape[-1]}")
+        cos, sin = cos_sin(positions, self.frequencies, vectors.dtype)
+        paired, rest = vectors.split((self.rotated_dims, self.dim - self.rotated_dims), -1)
         if self.pairs == "halves":
-            a, b = turning.chunk(2, -1)
-            turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+            a, b = paired.chunk(2, -1)
+            rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
         else:
-            a, b = turning[..., 0::2], turning[..., 1::2]
-            turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
-        return turned if self.turned == self.dim else torch.cat([turned, still], -1)
+            a, b = paired[..., 0::2], paired[..., 1::2]
+            rotated = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        return rotated if self.rotated_dims == self.dim else torch.cat([rotated, rest], -1)
+
+
+def _check(pairs: str, scaling: str, factor: float, rotated: int) -> None:
+    """Raise for options that are unknown or have no effect."""
+    for name, value, known in (
+        ("pairs", pairs, ("halves", "neighbours")),
+        ("scaling", scaling, ("none", "linear", "ntk")),
+    ):
+        if value not in known:
+            raise RegardError(f"{name} must be one of {known}; got {value!r}")
+    if factor < 1 or (scaling == "ntk" and rotated < 4 and factor > 1):
+        raise RegardError(f"factor must be at least 1 (and ntk needs at least 4 rotated dims); got {factor}")
+    if scaling == "none" and factor != 1:
+        raise RegardError(f"factor = {factor} has no effect without scaling; use scaling='linear' or 'ntk'")

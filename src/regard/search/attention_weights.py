@@ -27,7 +27,7 @@ def record_attention(model: Model, source: Ragged, prefix: Ragged) -> dict[str, 
     def watcher(name: str) -> Any:
         def watch(attention: Attention, arguments: Any, options: Any = None) -> None:
             if get_ident() == here:  # other threads may run the same model
-                seen.setdefault(name, []).append(attention.steps(*arguments, **options).weights[0])
+                seen.setdefault(name, []).append(attention.intermediates(*arguments, **options).weights[0])
 
         watch.harmless = True  # type: ignore[attr-defined]  # concurrent searches may ignore it
         return watch

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from regard.kernels import IGNORED
+from regard.kernels import IGNORE_INDEX
 from regard.ragged import Layout, Ragged
 from regard.text.batching import Batch, with_begin, with_end
 from regard.text.tokenizers import END
@@ -81,7 +81,7 @@ def pack_batch(batch: Batch, shape: StaticShape, *, pinned: bool = False) -> Int
     for section, values, fill in (
         (source, with_end(batch.source).values, END),
         (prefix, with_begin(batch.target).values, END),
-        (labels, with_end(batch.target).values, IGNORED),
+        (labels, with_end(batch.target).values, IGNORE_INDEX),
     ):
         section[: len(values)] = values
         section[len(values) :] = fill

@@ -89,7 +89,7 @@ class TransformerBuilder(ProgramBuilder):
         where, weights = (f"{short}.positions",), self.parameters(part)
         if isinstance(part, Sinusoidal) and type(part) is Sinusoidal:
             halves = part.order == "halves"
-            return element_wise.SinusoidalWave(where, (), part.rates, part.width, halves)
+            return element_wise.SinusoidalWave(where, (), part.frequencies, part.width, halves)
         if type(part) is Learned:
             return element_wise.EmbeddingLookup(where, weights)
         return positional.ComputedPosition(where, weights, in_float32(part))

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.kernels import IGNORED, fusible
+from regard.kernels import IGNORE_INDEX, can_fuse
 from regard.models import Model
 from regard.models.embedding import Output
 from regard.text import Batch, TrainingBatch
@@ -36,11 +36,11 @@ class Objective(nn.Module):
         else:
             vectors = (self.model.read(training_batch.source, training_batch.prefix).values,)
         output = getattr(self.model, "output", None)
-        if fusible(vectors[0]) and isinstance(output, Output):  # never materialises all logits
-            from regard.kernels.linear_cross_entropy import surprise
+        if can_fuse(vectors[0]) and isinstance(output, Output):  # never materialises all logits
+            from regard.kernels.linear_cross_entropy import linear_cross_entropy
 
             options = {"label_smoothing": self.label_smoothing, "rdrop": self.rdrop}
-            return surprise(
+            return linear_cross_entropy(
                 list(vectors),
                 output.table,
                 training_batch.labels,
@@ -51,7 +51,7 @@ class Objective(nn.Module):
         losses = [self._cross_entropy(some, training_batch.labels) for some in logits]
         total = sum(losses, start=losses[0].new_zeros(())) / len(losses)
         if len(logits) == 2:
-            counted = training_batch.labels != IGNORED
+            counted = training_batch.labels != IGNORE_INDEX
             total = total + self.rdrop / 4 * symmetric_kl(logits[0], logits[1], counted)
         return total * training_batch.token_weight
 
@@ -62,7 +62,7 @@ class Objective(nn.Module):
             targets,
             reduction="sum",
             label_smoothing=self.label_smoothing,
-            ignore_index=IGNORED,
+            ignore_index=IGNORE_INDEX,
         )
 
 

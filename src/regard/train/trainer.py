@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.config import TrainSettings
 from regard.device import resolve_precision
 from regard.errors import RegardError
-from regard.kernels import fusible, unfused
-from regard.kernels.weight_cast import Halves
+from regard.kernels import can_fuse, disable_fusion
+from regard.kernels.weight_cast import WeightCast
 from regard.models import Model
 from regard.onednn import bypass_onednn
 from regard.ragged import Ragged
@@ -58,7 +58,7 @@ class Trainer:
         self.length = RunLength(total, total)
         self.bfloat16 = resolve_precision(settings.precision, world.device)[0] == "bfloat16"
         # The reference backend turns off all fused kernels: it is the definition they must match.
-        self.unfused = model.attention_backend == "reference"
+        self.disable_fusion = model.attention_backend == "reference"
         self.peak_rate, self.warmup = rate, round(settings.warmup * total)
         objective = Objective(model, label_smoothing=settings.label_smoothing, rdrop=settings.rdrop or 0.0)
         self.objective = world.parallelize(objective, settings.parallel)
@@ -71,7 +71,7 @@ class Trainer:
         self.average = WeightAverage(model, settings.weight_average, count=count, window=count * total // 200)
         self.step, self.epoch, self.epoch_step = 0, 0, 0
         self.halvings = settings.gradient_accumulation.bit_length() - 1
-        self.weight_casts = Halves()
+        self.weight_casts = WeightCast()
         self.graph_step = self._build_graph_step()
         self.prefetcher = Prefetcher(batches, self.graph_step.pack if self.graph_step else None)
         self.updating = False  # whether this step has begun to change weights
@@ -117,7 +117,7 @@ class Trainer:
     def _kernels(self) -> Iterator[None]:
         """The kernels of this run: oneDNN only for bfloat16, fused ones unless turned off."""
         products = nullcontext() if self.bfloat16 else bypass_onednn()
-        with products, unfused() if self.unfused else nullcontext():
+        with products, disable_fusion() if self.disable_fusion else nullcontext():
             yield
 
     def _advance(self) -> tuple[Tensor, int]:
@@ -269,7 +269,7 @@ class Trainer:
             return None
         if not self.model.static_shapes or backend not in ("auto", "triton"):
             return None
-        if not fusible(self.weights[0]):
+        if not can_fuse(self.weights[0]):
             return None
         return GraphStep(
             self._update_from,

@@ -1,4 +1,7 @@
-"""Backends: machines that run the one definition of attention. Each says what it cannot do, and why."""
+"""Backends: implementations of the one definition of attention. Each declares what it cannot run.
+
+Register your own with `BACKENDS.register("name", Backend(run, cannot))`; select it by its name.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.backends import dispatch_table as measured
 from regard.attention.backends import flex, sdpa, triton
-from regard.attention.masks import Inside, Mask, everything
+from regard.attention.backends.dispatch_table import backend_order
+from regard.attention.masks import Mask, PaddingMask, everything
 from regard.attention.padded import Padded, Sequences, pad, unpad
-from regard.attention.reference import Parts, Turn, steps
+from regard.attention.reference import Parts, Rotation, intermediates
 from regard.attention.scores import Additive
 from regard.axes import Offset
-from regard.errors import BackendError, choose
+from regard.errors import BackendError
 from regard.ragged import Ragged
+from regard.registry import Registry
 
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to run an attention, and `cannot`, the reason it will not, if there is one.
+    """One way to run an attention; `cannot` returns the reason why it cannot run one, or None.
 
-    `run` takes padded rows; that of a `packed` backend takes sequences as they come, so nothing is padded for it.
-    Without an example tensor `cannot` judges the parts alone, on the device the backend is made for. The first example
+    `run` takes padded rows; a `packed` backend takes any sequences, without padding. Without an
+    example tensor, `cannot` checks the parts only, for the backend's own device. The first example
     is of the queries; those of keys and values come last.
     """
 
@@ -35,19 +39,33 @@ class Backend:
 
 
 def _reference(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Tensor:
-    visible = mask if keys.lengths is None else mask & Inside(keys.lengths)
-    return steps(parts, queries.tensor, keys.tensor, values.tensor, visible, offset, parts.dropout).context
+    visible = mask if keys.lengths is None else mask & PaddingMask(keys.lengths)
+    dense = queries.tensor, keys.tensor, values.tensor
+    return intermediates(parts, *dense, visible, offset, parts.dropout).context
 
 
-BACKENDS: dict[str, Backend] = {
-    "reference": Backend(_reference, lambda parts, example=None, mask=everything, offset=0, *others: None),
-    "sdpa": Backend(sdpa.run, sdpa.cannot),
-    "flex": Backend(flex.run, flex.cannot),
-    "triton": Backend(triton.run, triton.cannot, packed=True),
-}
+def _never(
+    parts: Parts,
+    example: Tensor | None = None,
+    mask: Mask = everything,
+    offset: Offset = 0,
+    *others: Tensor,
+) -> None:
+    """The reference runs everything."""
 
 
-def fastest(
+BACKENDS: Registry[Backend] = Registry(
+    "backend",
+    {
+        "reference": Backend(_reference, _never),
+        "sdpa": Backend(sdpa.run, sdpa.cannot),
+        "flex": Backend(flex.run, flex.cannot),
+        "triton": Backend(triton.run, triton.cannot, packed=True),
+    },
+)
+
+
+def choose_backend(
     parts: Parts,
     example: Tensor,
     mask: Mask = everything,
@@ -55,14 +73,16 @@ def fastest(
     *others: Tensor,
     uneven: bool = False,
 ) -> str:
-    """What `auto` takes: the first backend that can, in the order measured for such a case (`measured.py`).
+    """The backend of `auto`: the first in the dispatch table that can run this attention.
 
-    `uneven` rows differ in length, so that a backend on padded ones has more to do.
+    `uneven`: rows differ in length, so a backend that pads has more work.
     """
-    score = "additive" if isinstance(parts.score, Additive) else "plain" if parts.bias is None else "biased"
-    device = "cuda" if example.is_cuda else "cpu"  # what nobody measured is taken for a CPU
-    order = measured.order(device, score, "uneven" if uneven else "even", example.shape[2])
-    return next(name for name in order if BACKENDS[name].cannot(parts, example, mask, offset, *others) is None)
+    biased = "plain" if parts.bias is None else "biased"
+    score = "additive" if isinstance(parts.score, Additive) else biased
+    device = "cuda" if example.is_cuda else "cpu"  # devices that were not measured count as CPUs
+    order = backend_order(device, score, "uneven" if uneven else "even", example.shape[2])
+    arguments = parts, example, mask, offset, *others
+    return next(name for name in order if BACKENDS[name].cannot(*arguments) is None)
 
 
 def run(
@@ -73,50 +93,51 @@ def run(
     values: Sequences,
     mask: Mask,
     offset: Offset,
-    turn: Turn | None = None,
+    rotation: Rotation | None = None,
 ) -> Any:
-    """Attend on the backend called `name` (or "auto"); an explicit one never falls back. A packed one also turns."""
-    example, *others = (example_of(given) for given in (queries, keys, values))
+    """Attend on the backend `name` (or "auto"); an explicit request never falls back."""
+    example, *others = (example_tensor(sequences) for sequences in (queries, keys, values))
     if name == "auto":
         uneven = isinstance(queries, Ragged) and not queries.layout.is_uniform
-        backend = BACKENDS[fastest(parts, example, mask, offset, *others, uneven=uneven)]
+        backend = BACKENDS[choose_backend(parts, example, mask, offset, *others, uneven=uneven)]
     else:
-        backend = choose(BACKENDS, name, "backend")
+        backend = BACKENDS.choose(name)
         if reason := backend.cannot(parts, example, mask, offset, *others):
             raise BackendError(
                 f"backend {name!r} cannot run this attention: {reason}. Use backend='reference' or 'auto'."
             )
-    if 0 in (*example.shape[:3], others[0].shape[2]):  # nobody asks, or there is nothing to see
-        return _nothing(queries, others[1].shape[3])
+    if 0 in (*example.shape[:3], others[0].shape[2]):  # no queries, or no keys
+        return _zeros(queries, others[1].shape[3])
     if backend.packed:
-        return backend.run(parts, queries, keys, values, mask, offset, turn)
-    if turn is not None:
-        queries, keys = turned(turn, queries, offset), turned(turn, keys)
+        return backend.run(parts, queries, keys, values, mask, offset, rotation)
+    if rotation is not None:
+        queries, keys = rotate(rotation, queries, offset), rotate(rotation, keys)
     context = backend.run(parts, pad(queries), pad(keys), pad(values), mask, offset)
     return unpad(context, queries.layout) if isinstance(queries, Ragged) else context
 
 
-def turned(turn: Turn, sequences: Any, first: Offset = 0) -> Any:
-    """Sequences turned by their positions, the first of each standing at `first`."""
+def rotate(rotation: Rotation, sequences: Any, offset: Offset = 0) -> Any:
+    """Sequences rotated by their positions, each starting at position `offset`."""
     if isinstance(sequences, Ragged):
-        start = first[sequences.layout.rows] if isinstance(first, Tensor) else first
-        return sequences.like(turn.turn(sequences.values, (sequences.positions + start)[:, None]))
+        start = offset[sequences.layout.rows] if isinstance(offset, Tensor) else offset
+        positions = (sequences.positions + start)[:, None]
+        return sequences.like(rotation.rotate(sequences.values, positions))
     tensor: Tensor = sequences.tensor if isinstance(sequences, Padded) else sequences
-    start = first[:, None, None] if isinstance(first, Tensor) else first
-    made = turn.turn(tensor, torch.arange(tensor.shape[2], device=tensor.device) + start)
-    return Padded(made, sequences.lengths) if isinstance(sequences, Padded) else made
+    start = offset[:, None, None] if isinstance(offset, Tensor) else offset
+    rotated = rotation.rotate(tensor, torch.arange(tensor.shape[2], device=tensor.device) + start)
+    return Padded(rotated, sequences.lengths) if isinstance(sequences, Padded) else rotated
 
 
-def example_of(sequences: Sequences) -> Tensor:
-    """A tensor of the device, dtype and (batch, head, time, dim) of some sequences, with nothing padded to make it."""
+def example_tensor(sequences: Sequences) -> Tensor:
+    """A tensor with the device, dtype and (batch, head, time, dim) of the sequences, not padded."""
     if isinstance(sequences, Ragged):
         rows = sequences.values[: sequences.longest].transpose(0, 1)
         return rows.expand(len(sequences), *rows.shape)
     return sequences.tensor if isinstance(sequences, Padded) else sequences
 
 
-def _nothing(queries: Sequences, dim: int) -> Any:
-    """A context of zeros for each query, to which gradients still flow."""
+def _zeros(queries: Sequences, dim: int) -> Any:
+    """A context of zeros per query, connected to the graph so that gradients exist."""
     if isinstance(queries, Ragged):
         return queries.like(0 * queries.values.sum(-1, keepdim=True).expand(-1, -1, dim))
-    return 0 * example_of(queries).sum(-1, keepdim=True).expand(-1, -1, -1, dim)
+    return 0 * example_tensor(queries).sum(-1, keepdim=True).expand(-1, -1, -1, dim)

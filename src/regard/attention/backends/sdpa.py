@@ -1,6 +1,6 @@
-"""Backend `sdpa`: torch's fused scaled_dot_product_attention, fed so that it can stay fused.
+"""Backend `sdpa`: torch's fused scaled_dot_product_attention.
 
-A query × key map is built only when a bias or an unusual mask asks for one.
+A query × key map is built only for a bias or a mask that torch's kernel does not know.
 """
 
 from __future__ import annotations
@@ -9,44 +9,48 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.masks import Causal, Everything, Inside, Mask, everything
+from regard.attention.masks import Causal, Everything, Mask, PaddingMask, everything
 from regard.attention.padded import Padded
 from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
 
 
 def cannot(
-    parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0, *others: Tensor
+    parts: Parts,
+    example: Tensor | None = None,
+    mask: Mask = everything,
+    offset: Offset = 0,
+    *others: Tensor,
 ) -> str | None:
-    """Why this attention is beyond sdpa."""
+    """Why sdpa cannot run this attention, or None."""
     if not parts.score.is_dot:
-        return f"it compares by dot products only, and {type(parts.score).__name__} is none"
+        return f"it supports dot-product scores only, not {type(parts.score).__name__}"
     if not parts.normaliser.is_softmax:
         return f"it normalises with softmax only, not {type(parts.normaliser).__name__}"
     return None
 
 
 def run(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Contexts:
-    """The attention of the reference, through torch's kernel."""
+    """Run the attention with torch's kernel."""
     q, k, scale = parts.score.as_dot(queries.tensor, keys.tensor)
     v, out = values.tensor, values.tensor.shape[-1]
     width = max(q.shape[-1], out)
     q, k, v = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
-    triangle = parts.bias is None and mask == Causal() and _aligned(queries, keys, offset)
-    allowed = None if triangle else _map(parts, queries, keys, mask, offset)
+    is_causal = parts.bias is None and mask == Causal() and _aligned(queries, keys, offset)
+    allowed = None if is_causal else _attention_mask(parts, queries, keys, mask, offset)
     empty = None
     if allowed is not None and allowed.is_cuda:
-        # Kernels disagree about a row that may see nothing. It sees all here, and is set to zero after.
-        seen = (allowed if allowed.dtype == torch.bool else allowed > float("-inf")).any(-1, keepdim=True)
-        allowed = (allowed | ~seen) if allowed.dtype == torch.bool else allowed.masked_fill(~seen, 0)
-        empty = ~seen
+        # torch's kernels disagree about a fully masked row: let it attend to all, zero it later.
+        seen = allowed if allowed.dtype == torch.bool else allowed > float("-inf")
+        empty = ~seen.any(-1, keepdim=True)
+        allowed = allowed | empty if allowed.dtype == torch.bool else allowed.masked_fill(empty, 0)
     context = F.scaled_dot_product_attention(
         q,
         k,
         v,
         attn_mask=allowed,
         dropout_p=parts.dropout.p if parts.dropout.training else 0.0,
-        is_causal=triangle,
+        is_causal=is_causal,
         scale=scale,
         enable_gqa=k.shape[1] != q.shape[1],
     )[..., :out]
@@ -54,19 +58,22 @@ def run(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask,
 
 
 def _aligned(queries: Padded, keys: Padded, offset: Offset) -> bool:
-    """Whether query i stands at key i in every row. Then causality hides the padding too: it comes after."""
+    """Whether query i and key i have the same position in every row.
+
+    The causal mask then hides the padding as well, because padding comes last.
+    """
     same = queries.lengths is keys.lengths and queries.tensor.shape[2] == keys.tensor.shape[2]
     return same and isinstance(offset, int) and offset == 0
 
 
-def _map(parts: Parts, queries: Padded, keys: Padded, mask: Mask, offset: Offset) -> Tensor | None:
-    """What must be added to or hidden from the scores, in the smallest shape that says it; None = nothing."""
+def _attention_mask(parts: Parts, queries: Padded, keys: Padded, mask: Mask, offset: Offset) -> Tensor | None:
+    """`attn_mask` for torch in the smallest shape that broadcasts; None: nothing to add or hide."""
     q, k = queries.tensor, keys.tensor
     last = isinstance(offset, int) and q.shape[2] == 1 and offset == k.shape[2] - 1
     if mask == Causal() and last and keys.lengths is None:
-        mask = Everything()  # one query after all keys: the step of a decoder
+        mask = Everything()  # one query after all keys: a decoding step
     if keys.lengths is not None:
-        mask = mask & Inside(keys.lengths)
+        mask = mask & PaddingMask(keys.lengths)
     if parts.bias is None and mask == Everything():
         return None
     site = Site.grid(q, k, offset)
@@ -74,6 +81,7 @@ def _map(parts: Parts, queries: Padded, keys: Padded, mask: Mask, offset: Offset
     if parts.bias is None:
         return allowed.expand(-1, -1, -1, k.shape[2])
     bias = parts.bias.bind(q)(q.new_zeros(()), site)
-    kind = torch.promote_types(bias.dtype, q.dtype)  # torch misreads a float32 map beside float64 queries,
-    bias = bias.to(torch.float32 if kind == torch.float64 != q.dtype else kind)  # and refuses the opposite
+    # torch misreads a float32 mask with float64 queries, and refuses the opposite.
+    dtype = torch.promote_types(bias.dtype, q.dtype)
+    bias = bias.to(torch.float32 if dtype == torch.float64 != q.dtype else dtype)
     return torch.where(allowed, bias, float("-inf"))

@@ -1,7 +1,7 @@
-"""Backend `triton`: kernels of our own where the libraries have none that is fast: short ragged sentences, learned
-biases by distance, additive scores. It reads ragged batches as they are.
+"""Backend `triton`: our own kernels for cases where no library kernel is fast.
 
-Triton itself is imported when a CUDA tensor first asks for a kernel.
+These are short ragged sentences, learned biases by distance, and additive scores. It reads ragged
+batches without padding. Triton is imported when a CUDA tensor first needs a kernel.
 """
 
 from __future__ import annotations
@@ -14,130 +14,126 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from regard.attention.backends.kernels.launch import LONGEST, fits, reached, width
-from regard.attention.masks import Both, Causal, Everything, Inside, Mask, Prefix, Window, everything
+from regard.attention.backends.kernels.launch import (
+    MAX_TILE,
+    distances_in_tile,
+    fits_one_tile,
+    tile_size,
+)
+from regard.attention.masks import Mask, PaddingMask, everything
 from regard.attention.padded import Sequences, pad, unpad
 from regard.attention.reference import Parts
 from regard.attention.scores import Additive, Dot, ScaledDot
 from regard.axes import Offset, Site
 from regard.ragged import Ragged
 
-_WIDEST = 256
+_MAX_DIM = 256
 _INSTALLED = find_spec("triton") is not None
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-Span = tuple[int | None, int | None, int | Tensor | None]  # least and greatest key − query, and the first key not seen
 
 
 def cannot(
-    parts: Parts, example: Tensor | None = None, mask: Mask = everything, offset: Offset = 0, *others: Tensor
+    parts: Parts,
+    example: Tensor | None = None,
+    mask: Mask = everything,
+    offset: Offset = 0,
+    *others: Tensor,
 ) -> str | None:
-    """Why this attention is beyond these kernels; `others` are examples of its keys and values."""
+    """Why these kernels cannot run this attention, or None; `others`: examples of keys, values."""
     additive = isinstance(parts.score, Additive)
     if not (parts.score.is_dot or additive):
-        return f"it compares by dot products and additive scores only, and {type(parts.score).__name__} is neither"
-    if not additive:
-        if not parts.normaliser.is_softmax:
-            return f"it normalises dot products with softmax only, not {type(parts.normaliser).__name__}"
-        if reason := _strange(parts):
-            return reason
-        if parts.dropout.p and parts.dropout.training:
-            return f"it knows no dropout on weights, and dropout is {parts.dropout.p}"
-        if span(mask) is None:
-            return f"it hides keys by bounds on their distance only, and {mask} is no such mask"
-        if isinstance(offset, Tensor):
-            return "it knows one offset for all sequences only, and each has its own"
+        name = type(parts.score).__name__
+        return f"it supports dot-product and additive scores only, not {name}"
+    if not additive and (reason := _cannot_dot(parts, mask, offset)):
+        return reason
     if example is None:
         return None
-    return _unfit(example, *others) or (None if additive else _too_large(parts.bias, offset, example, *others))
+    if reason := _cannot_tensors(example, *others):
+        return reason
+    return None if additive else _too_large(parts.bias, offset, example, *others)
 
 
-def _strange(parts: Parts) -> str | None:
-    """What no kernel knows of a bias."""
+def _cannot_dot(parts: Parts, mask: Mask, offset: Offset) -> str | None:
+    """Why the dot-product kernels cannot run these parts, or None."""
+    if not parts.normaliser.is_softmax:
+        name = type(parts.normaliser).__name__
+        return f"it normalises dot products with softmax only, not {name}"
+    if reason := _cannot_bias(parts):
+        return reason
+    if parts.dropout.p and parts.dropout.training:
+        return f"it supports attention without dropout only, and dropout is {parts.dropout.p}"
+    if mask.bounds() is None:
+        return f"it supports masks that bound the distance of keys only, not {mask}"
+    if isinstance(offset, Tensor):
+        return "it supports one offset for all sequences only, and each has its own"
+    return None
+
+
+def _cannot_bias(parts: Parts) -> str | None:
+    """Why the kernels cannot add this bias, or None."""
     bias, score = parts.bias, parts.score
-    if by_query(bias):
+    if bias is None:
+        return None
+    name = type(bias).__name__
+    if bias.needs_query:
         if not isinstance(score, Dot | ScaledDot):
-            name, other = type(bias).__name__, type(score).__name__
-            return f"it knows {name} beside a plain dot product only, and the score is {other}"
-    elif bias is not None and settles(bias) is None and not hasattr(bias, "slopes"):
-        return f"it knows biases by distance only, and {type(bias).__name__} is none"
+            other = type(score).__name__
+            return f"it supports {name} with a plain dot product only, and the score is {other}"
+    elif bias.constant_beyond is None and not bias.has_slopes:
+        return f"it supports biases by distance only, not {name}"
     return None
 
 
 def _too_large(bias: Any, offset: Any, *examples: Tensor) -> str | None:
-    """What keeps a bias by the query off its one kernel."""
-    if not by_query(bias):
+    """Why a bias that needs the query does not fit its only kernel, or None."""
+    if bias is None or not bias.needs_query:
         return None
     longest = max(example.shape[2] for example in examples)
-    spots = width(2 * reached(bias.reach, longest, offset) + 1)
-    if fits(longest, *examples, spots=spots):
+    distances = tile_size(2 * distances_in_tile(bias.max_distance, longest, offset) + 1)
+    if fits_one_tile(longest, *examples, distances=distances):
         return None
-    most = f"sentences that are one tile only (at most {LONGEST} tokens, fewer where heads are wide)"
     dim = max(example.shape[-1] for example in examples)
-    return f"it knows {type(bias).__name__} over {most}, and the longest has {longest} tokens of dim {dim}"
+    return (
+        f"it supports {type(bias).__name__} for sentences of one tile only (at most {MAX_TILE} "
+        f"tokens, fewer for wide heads), and the longest has {longest} tokens of dim {dim}"
+    )
 
 
-def _unfit(example: Tensor, *others: Tensor) -> str | None:
-    """What keeps these tensors off the kernels."""
-    if not example.is_cuda and not interpreted():
+def _cannot_tensors(example: Tensor, *others: Tensor) -> str | None:
+    """Why the kernels cannot take these tensors, or None."""
+    if not example.is_cuda and not is_interpreted():
         return f"it runs on a CUDA device only, and these tensors are on {example.device.type}"
     if not _INSTALLED:
         return "it needs the package triton, which is not installed"
     if example.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        return f"it computes in float32, bfloat16 and float16 only, and these are {str(example.dtype)[6:]}"
-    widest = max(one.shape[-1] for one in (example, *others))  # values may be wider than keys
-    if widest > _WIDEST:
-        return f"it takes heads of at most {_WIDEST} dims only, and dim is {widest}"
+        name = str(example.dtype)[6:]
+        return f"it computes in float32, bfloat16 and float16 only, and these are {name}"
+    largest = max(one.shape[-1] for one in (example, *others))  # values may be wider than keys
+    if largest > _MAX_DIM:
+        return f"it supports heads of at most {_MAX_DIM} dims only, and dim is {largest}"
     return None
 
 
-def interpreted() -> bool:
-    """Whether Triton runs on a CPU, by its own interpreter: slow, for tests."""
+def is_interpreted() -> bool:
+    """Whether Triton runs in its own CPU interpreter: slow, for tests."""
     return _INTERPRETED
 
 
-def settles(bias: Any) -> int | None:
-    """The distance from which on a bias is one number a side; None where it has none or is no bias by distance."""
-    return getattr(bias, "settles", None)
-
-
-def by_query(bias: Any) -> bool:
-    """Whether a bias compares the query with a vector for each distance (Shaw), as it does with its keys."""
-    return hasattr(bias, "vectors")
-
-
-def span(mask: Mask) -> Span | None:
-    """What a mask leaves: bounds on key − query, and the first key that is hidden; None if it is not of that kind."""
-    if isinstance(mask, Everything):
-        return None, None, None
-    if isinstance(mask, Causal):
-        return None, 0, None
-    if isinstance(mask, Window):
-        return 1 - mask.width, mask.width - 1, None
-    if isinstance(mask, Prefix | Inside):
-        return None, None, mask.length if isinstance(mask, Prefix) else mask.lengths
-    if not isinstance(mask, Both):
-        return None
-    one, other = span(mask.one), span(mask.other)
-    if one is None or other is None:
-        return None
-    stops = [stop for stop in (one[2], other[2]) if stop is not None]
-    stop = stops[0] if len(stops) == 1 else torch.minimum(*map(torch.as_tensor, stops)) if stops else None
-    return _tighter(one[0], other[0], max), _tighter(one[1], other[1], min), stop
-
-
-def _tighter(one: int | None, other: int | None, choose: Any) -> int | None:
-    return choose(one, other) if one is not None and other is not None else other if one is None else one
-
-
 def run(
-    parts: Parts, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset, turn: Any = None
+    parts: Parts,
+    queries: Sequences,
+    keys: Sequences,
+    values: Sequences,
+    mask: Mask,
+    offset: Offset,
+    rotation: Any = None,
 ) -> Any:
-    """The attention of the reference, through a kernel; ragged in, ragged out."""
+    """Run the attention with a Triton kernel; ragged in, ragged out."""
     if isinstance(parts.score, Additive):
         return _additive(parts, queries, keys, values, mask, offset)
-    from regard.attention.backends.kernels.dot import dot
+    from regard.attention.backends.kernels.dot_attention import dot_attention
 
-    context = dot(parts, queries, keys, values, span(mask), offset, turn)
+    context = dot_attention(parts, queries, keys, values, mask.bounds(), offset, rotation)
     if isinstance(queries, Ragged):
         return queries.like(context)
     tensor: Tensor = queries if isinstance(queries, Tensor) else queries.tensor
@@ -145,47 +141,53 @@ def run(
 
 
 def _additive(
-    parts: Parts, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset
+    parts: Parts,
+    queries: Sequences,
+    keys: Sequences,
+    values: Sequences,
+    mask: Mask,
+    offset: Offset,
 ) -> Ragged | Tensor:
-    from regard.attention.backends.kernels.attend_additive import additive
+    from regard.attention.backends.kernels.additive_attention import additive_attention
 
-    asked, known = pad(queries), pad(keys)
-    seen = mask if known.lengths is None else mask & Inside(known.lengths)
-    context = additive(parts, asked.tensor, known.tensor, pad(values).tensor, seen, offset)
+    q, k = pad(queries), pad(keys)
+    visible = mask if k.lengths is None else mask & PaddingMask(k.lengths)
+    dense = q.tensor, k.tensor, pad(values).tensor
+    context = additive_attention(parts, *dense, visible, offset)
     return unpad(context, queries.layout) if isinstance(queries, Ragged) else context
 
 
-def line(bias: Any, reach: int, like: Tensor, first: int = 0) -> Tensor:
-    """A bias by distance, written out for each head from −reach to +reach, seen from a query at `first`.
+def bias_by_distance(bias: Any, max_distance: int, like: Tensor, position: int = 0) -> Tensor:
+    """A bias as a (head, key) table, for keys from −max_distance to +max_distance.
 
-    Its definition is asked once; a learned one is linear in its table, so it is asked what a table of unit rows gives.
+    `position` is that of the query. A learned bias is linear in its table, so it is evaluated once
+    for a table of unit rows, and that result is multiplied by the table.
     """
-    table = getattr(bias, "table", None)
-    if table is None:
-        return _written(bias, like.shape[1], reach, first, like.device)
+    if not bias.has_table:
+        return _evaluate(bias, like.shape[1], max_distance, position, like.device)
     known = _UNITS.setdefault(bias, {})
-    place = (reach, first, like.device)
-    if place not in known:
-        with torch.inference_mode(False), torch.no_grad():  # who asks next may be learning
-            rows = torch.eye(table.shape[1], dtype=torch.float32, device=like.device)
-            known[place] = torch.func.functional_call(
-                bias, {"table": rows}, _places(len(rows), reach, first, like.device)
-            )
-    return table.float() @ known[place]
+    key = (max_distance, position, like.device)
+    if key not in known:
+        with torch.inference_mode(False), torch.no_grad():  # the cache also serves training
+            rows = torch.eye(bias.table.shape[1], dtype=torch.float32, device=like.device)
+            sites = _sites(len(rows), max_distance, position, like.device)
+            known[key] = torch.func.functional_call(bias, {"table": rows}, sites)
+    return bias.table.float() @ known[key]
 
 
-_UNITS: WeakKeyDictionary[Any, dict[Any, Tensor]] = WeakKeyDictionary()  # what each bias gave, by reach and first
+# The result for unit rows per bias, by max_distance, position and device.
+_UNITS: WeakKeyDictionary[Any, dict[Any, Tensor]] = WeakKeyDictionary()
 
 
-def _written(bias: Any, heads: int, reach: int, first: int, device: torch.device) -> Tensor:
-    zero, site = _places(heads, reach, first, device)
-    written: Tensor = bias(zero, site)
-    return written.float()
+def _evaluate(bias: Any, heads: int, max_distance: int, position: int, device: torch.device) -> Tensor:
+    zero, site = _sites(heads, max_distance, position, device)
+    table: Tensor = bias(zero, site)
+    return table.float()
 
 
-def _places(heads: int, reach: int, first: int, device: torch.device) -> tuple[Tensor, Site]:
+def _sites(heads: int, max_distance: int, position: int, device: torch.device) -> tuple[Tensor, Site]:
     """A score of zero, and every head at every distance."""
-    none = torch.zeros((), dtype=torch.long, device=device)
-    key = torch.arange(-reach, reach + 1, device=device)
-    site = Site(none, torch.arange(heads, device=device)[:, None], none + first, key[None, :], none)
-    return torch.zeros((), device=device), site
+    zero = torch.zeros((), dtype=torch.long, device=device)
+    key = torch.arange(-max_distance, max_distance + 1, device=device)
+    head = torch.arange(heads, device=device)[:, None]
+    return torch.zeros((), device=device), Site(zero, head, zero + position, key[None, :], zero)

@@ -1,2 +1,6 @@
-"""Kernels of a decoder's step, gathered in `operations`: `recall` (to what was said and read), `residual`, `product`,
-`survey` and `advance` (what is said next). `books` is what they read and write; it alone needs no Triton."""
+"""Kernels of a decoding step; `operations` lists them.
+
+`cached_attention`: self-attention over the KV cache and cross-attention; `linear_norm`: linear
+layers, residual sums and norms; `topk` and `beam_step`: the search. `buffers` defines what they
+read and write and needs no Triton.
+"""

@@ -1,6 +1,6 @@
-"""One step of beam search on the device: which beginnings go on, which ends count, and whether a slot is over.
+"""One step of beam search on the device: which beams continue and which slots are finished.
 
-The rules are those of search/board.py; a test holds the two together.
+The rules are those of search/beam_state.py; a test compares the two.
 """
 
 # mypy: ignore-errors
@@ -15,167 +15,198 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.decoding.buffers import Beamed, Clock
-from regard.kernels.decoding.topk import NOTHING, few, ordered, place_of, survey
+from regard.kernels.decoding.buffers import BeamBuffers, SlotState
+from regard.kernels.decoding.topk import LOWEST_KEY, chunk_maxima, index_of, sort_key, top_k
 
-BLOCK = 64  # positions of a past that are copied at once
+BLOCK = 64  # positions of ancestors that are copied at once
 
 
-def advance(logits: Tensor, clock: Clock, books: Beamed, end: int) -> None:
-    """One more token in each beam."""
-    slots, room, beams = books.said.shape
-    few_, rows = 2 * beams + 1, slots * beams
-    places = triton.next_power_of_2(few_)
-    ids = torch.empty(rows, places, device=logits.device, dtype=torch.int32)
-    logps = torch.empty(rows, places, device=logits.device)
-    surveyed = survey(logits, clock, end)
-    shortlist_rows[(rows,)](
-        time=clock.time, going=clock.going, ids=ids, logps=logps, FEW=few_, PLACES=places, BEAMS=beams, **surveyed,
+def beam_step(logits: Tensor, state: SlotState, buffers: BeamBuffers, end: int) -> None:
+    """Append one token to each beam."""
+    slots, capacity, beams = buffers.history.shape
+    k, rows = 2 * beams + 1, slots * beams
+    k_padded = triton.next_power_of_2(k)
+    ids = torch.empty(rows, k_padded, device=logits.device, dtype=torch.int32)
+    logps = torch.empty(rows, k_padded, device=logits.device)
+    top_k_rows[(rows,)](
+        time=state.time, active=state.active, ids=ids, logps=logps, K=k, K_PADDED=k_padded,
+        BEAMS=beams, **chunk_maxima(logits, state, end),
     )  # fmt: skip
-    advance_slots[(slots,)](
-        ids, logps, *clock[:3], *books, room, rows, END=end, BEAMS=beams, SIDES=triton.next_power_of_2(beams),
-        BEST=books.top.shape[1], BESTS=triton.next_power_of_2(books.top.shape[1]), FEW=few_, PLACES=places,
+    beam_step_slots[(slots,)](
+        ids, logps, *state[:3], *buffers, capacity, rows, END=end, BEAMS=beams,
+        BEAMS_PADDED=triton.next_power_of_2(beams), BEST=buffers.top.shape[1],
+        BEST_PADDED=triton.next_power_of_2(buffers.top.shape[1]), K=k, K_PADDED=k_padded,
         BLOCK=BLOCK, num_warps=1,
     )  # fmt: skip
 
 
 @triton.jit
 @no_type_check
-def shortlist_rows(
-    logits, peaks, tops, sums, time, going, most, least, ids, logps, vocabulary, chunks, parts,
-    END: tl.constexpr, CHUNK: tl.constexpr, PEAKS: tl.constexpr, FEW: tl.constexpr, PLACES: tl.constexpr,
-    BEAMS: tl.constexpr,
+def top_k_rows(
+    logits, maxima, tops, sums, time, active, max_length, min_length, ids, logps, vocabulary,
+    chunks, parts,
+    END: tl.constexpr, CHUNK: tl.constexpr, MAXIMA: tl.constexpr, K: tl.constexpr,
+    K_PADDED: tl.constexpr, BEAMS: tl.constexpr,
 ):  # fmt: skip
-    """The best few of one row."""
+    """The top K of one row."""
     row = tl.program_id(0)
     slot = row // BEAMS
-    if tl.load(going + slot) == 0:
+    if tl.load(active + slot) == 0:
         return
-    id, logp = few(
-        logits, peaks, tops, sums, row, tl.load(time + slot), tl.load(most + slot), tl.load(least + slot), vocabulary,
-        chunks, parts, END, CHUNK, PEAKS, FEW, PLACES,
+    id, logp = top_k(
+        logits, maxima, tops, sums, row, tl.load(time + slot), tl.load(max_length + slot),
+        tl.load(min_length + slot), vocabulary, chunks, parts, END, CHUNK, MAXIMA, K, K_PADDED,
     )  # fmt: skip
-    place = row * PLACES + tl.arange(0, PLACES)
-    tl.store(ids + place, id)
-    tl.store(logps + place, logp)
+    index = row * K_PADDED + tl.arange(0, K_PADDED)
+    tl.store(ids + index, id)
+    tl.store(logps + index, logp)
 
 
 @triton.jit
 @no_type_check
-def chosen(which, x):
-    """The one number that is marked."""
+def select(which, x):
+    """The one selected element."""
     return tl.sum(tl.where(which, x, 0.0), 0)
 
 
 @triton.jit
 @no_type_check
-def narrower(margin, gap):
-    """The smaller; −∞ from −∞ is no gap."""
-    return tl.where(gap < margin, gap, margin)
+def smaller_gap(margin, other_gap):
+    """The smaller margin; the NaN of −∞ − (−∞) is ignored."""
+    return tl.where(other_gap < margin, other_gap, margin)
 
 
 @triton.jit
 @no_type_check
-def answered(top, scores, rank, BEAMS: tl.constexpr, BEST: tl.constexpr, BESTS: tl.constexpr):
-    """The best answers' scores after some more, −∞ for none; in no order."""
-    place = tl.arange(0, BESTS)
+def update_top(top, scores, rank, BEAMS: tl.constexpr, BEST: tl.constexpr, BEST_PADDED: tl.constexpr):
+    """The scores of the best hypotheses after new ones are added, unordered; −∞: none."""
+    index = tl.arange(0, BEST_PADDED)
     for i in range(BEAMS):
-        score, held = chosen(rank == i, scores), tl.where(place < BEST, top, float("inf"))
-        worst = tl.min(held, 0)
-        first = tl.min(tl.where(held == worst, place, BESTS), 0)
-        top = tl.where(place == tl.where(score > worst, first, BESTS), score, top)
+        score, best_scores = select(rank == i, scores), tl.where(index < BEST, top, float("inf"))
+        worst = tl.min(best_scores, 0)
+        first = tl.min(tl.where(best_scores == worst, index, BEST_PADDED), 0)
+        top = tl.where(index == tl.where(score > worst, first, BEST_PADDED), score, top)
     return top
 
 
 @triton.jit
 @no_type_check
-def best_few(
-    ids, listed, scores, row, BEAMS: tl.constexpr, SIDES: tl.constexpr, FEW: tl.constexpr, PLACES: tl.constexpr
+def top_candidates(
+    ids,
+    candidates,
+    scores,
+    row,
+    BEAMS: tl.constexpr,
+    BEAMS_PADDED: tl.constexpr,
+    K: tl.constexpr,
+    K_PADDED: tl.constexpr,
 ):
-    """The best few of all beams of a slot, by their sums: which beam, which token, its log-probability, the sum."""
-    side, rank = tl.arange(0, SIDES), tl.arange(0, PLACES)
-    place = side[:, None] * PLACES + rank[None, :]
-    inside = (side < BEAMS)[:, None] & (rank < FEW)[None, :]
-    sums = tl.load(listed + row * PLACES + place, mask=inside, other=float("-inf"))
-    sums += tl.load(scores + row + side, mask=side < BEAMS, other=float("-inf"))[:, None]
-    keys = ordered(sums, tl.where(inside, place, place + (1 << 20)))
-    picked = tl.zeros([PLACES], tl.int32)
-    for i in range(FEW):
+    """The top K of all beams of a slot by their sums: beam, token, log-probability and sum."""
+    beam_index, rank = tl.arange(0, BEAMS_PADDED), tl.arange(0, K_PADDED)
+    index = beam_index[:, None] * K_PADDED + rank[None, :]
+    inside = (beam_index < BEAMS)[:, None] & (rank < K)[None, :]
+    sums = tl.load(candidates + row * K_PADDED + index, mask=inside, other=float("-inf"))
+    sums += tl.load(scores + row + beam_index, mask=beam_index < BEAMS, other=float("-inf"))[:, None]
+    keys = sort_key(sums, tl.where(inside, index, index + (1 << 20)))
+    chosen = tl.zeros([K_PADDED], tl.int32)
+    for i in range(K):
         best = tl.max(tl.max(keys, 1), 0)
-        picked = tl.where(rank == i, place_of(best), picked)
-        keys = tl.where(keys == best, NOTHING, keys)
-    beam, real = picked // PLACES, rank < FEW
-    logp = tl.load(listed + row * PLACES + picked, mask=real, other=float("-inf"))
-    token = tl.load(ids + row * PLACES + picked, mask=real, other=0)
+        chosen = tl.where(rank == i, index_of(best), chosen)
+        keys = tl.where(keys == best, LOWEST_KEY, keys)
+    beam, real = chosen // K_PADDED, rank < K
+    logp = tl.load(candidates + row * K_PADDED + chosen, mask=real, other=float("-inf"))
+    token = tl.load(ids + row * K_PADDED + chosen, mask=real, other=0)
     return beam, token, logp, logp + tl.load(scores + row + beam, mask=real, other=float("-inf"))
 
 
 @triton.jit
 @no_type_check
-def descend(
-    ancestors, kept, after, beam, row, now, room, rows, BEAMS: tl.constexpr, SIDES: tl.constexpr, BLOCK: tl.constexpr
+def update_ancestors(
+    ancestors,
+    continues,
+    new_beam,
+    beam,
+    row,
+    now,
+    capacity,
+    rows,
+    BEAMS: tl.constexpr,
+    BEAMS_PADDED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """Each beam's past is that of the one it came from, and that one's latest position."""
-    side = tl.arange(0, SIDES)
-    mine = kept[None, :] & (after[None, :] == side[:, None])
-    parent = tl.sum(tl.where(mine, beam[None, :], 0), 1)
-    old, new = ((now % 2) * rows + row) * room, (((now + 1) % 2) * rows + row) * room
+    """Each beam's past is that of its parent, plus the parent's latest position."""
+    beam_index = tl.arange(0, BEAMS_PADDED)
+    is_parent = continues[None, :] & (new_beam[None, :] == beam_index[:, None])
+    parent = tl.sum(tl.where(is_parent, beam[None, :], 0), 1)
+    old, new = ((now % 2) * rows + row) * capacity, (((now + 1) % 2) * rows + row) * capacity
     for first in range(0, now + 1, BLOCK):
-        when = first + tl.arange(0, BLOCK)
-        wanted = (side < BEAMS)[:, None] & (when <= now)[None, :]
-        holder = tl.load(ancestors + old + parent[:, None] * room + when[None, :], mask=wanted, other=0)
-        holder = tl.where((when == now)[None, :], row + parent[:, None], holder)
-        tl.store(ancestors + new + side[:, None] * room + when[None, :], holder, mask=wanted)
+        time = first + tl.arange(0, BLOCK)
+        inside = (beam_index < BEAMS)[:, None] & (time <= now)[None, :]
+        row_of_position = tl.load(ancestors + old + parent[:, None] * capacity + time[None, :], mask=inside, other=0)
+        row_of_position = tl.where((time == now)[None, :], row + parent[:, None], row_of_position)
+        tl.store(
+            ancestors + new + beam_index[:, None] * capacity + time[None, :],
+            row_of_position,
+            mask=inside,
+        )
 
 
 @triton.jit
 @no_type_check
-def advance_slots(
-    ids, listed, time, going, most, tokens, scores, said, parents, logps, ends, enders, end_logps, top, margin,
-    ancestors, penalties, room, rows,
-    END: tl.constexpr, BEAMS: tl.constexpr, SIDES: tl.constexpr, BEST: tl.constexpr, BESTS: tl.constexpr,
-    FEW: tl.constexpr, PLACES: tl.constexpr, BLOCK: tl.constexpr,
+def beam_step_slots(
+    ids, candidates, time, active, max_length, tokens, scores, history, parents, logps, ends,
+    enders, end_logps, top, margin, ancestors, penalties, capacity, rows,
+    END: tl.constexpr, BEAMS: tl.constexpr, BEAMS_PADDED: tl.constexpr, BEST: tl.constexpr,
+    BEST_PADDED: tl.constexpr, K: tl.constexpr, K_PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One slot: the best few of all its beams, in the order of their sums."""
+    """One slot: the top K of all its beams, in the order of their sums."""
     slot = tl.program_id(0)
-    if tl.load(going + slot) == 0:
+    if tl.load(active + slot) == 0:
         return
-    now, limit, row = tl.load(time + slot), tl.load(most + slot), slot * BEAMS
-    rank = tl.arange(0, PLACES)
-    beam, token, logp, total = best_few(ids, listed, scores, row, BEAMS, SIDES, FEW, PLACES)
-    real = rank < FEW
+    now, limit, row = tl.load(time + slot), tl.load(max_length + slot), slot * BEAMS
+    rank = tl.arange(0, K_PADDED)
+    beam, token, logp, total = top_candidates(ids, candidates, scores, row, BEAMS, BEAMS_PADDED, K, K_PADDED)
+    real = rank < K
 
     end = (token == END) & (total > float("-inf")) & real
     accepted, late = end & (rank < BEAMS), end & (rank >= BEAMS)
-    apart = tl.load(margin + slot)
-    apart = narrower(apart, tl.min(tl.where(accepted, total, float("inf")), 0) - chosen(rank == BEAMS, total))
-    apart = narrower(apart, chosen(rank == BEAMS - 1, total) - tl.max(tl.where(late, total, float("-inf")), 0))
-    here = (slot * room + now) * BEAMS
+    gap = tl.load(margin + slot)
+    gap = smaller_gap(gap, tl.min(tl.where(accepted, total, float("inf")), 0) - select(rank == BEAMS, total))
+    gap = smaller_gap(gap, select(rank == BEAMS - 1, total) - tl.max(tl.where(late, total, float("-inf")), 0))
+    here = (slot * capacity + now) * BEAMS
     tl.store(ends + here + rank, tl.where(accepted, total, float("-inf")), mask=rank < BEAMS)
     tl.store(enders + here + rank, beam, mask=rank < BEAMS)
     tl.store(end_logps + here + rank, logp, mask=rank < BEAMS)
-    held = tl.load(top + slot * BEST + tl.arange(0, BESTS), mask=tl.arange(0, BESTS) < BEST, other=float("inf"))
+    best_scores = tl.load(
+        top + slot * BEST + tl.arange(0, BEST_PADDED),
+        mask=tl.arange(0, BEST_PADDED) < BEST,
+        other=float("inf"),
+    )
     ranked = tl.where(accepted, tl.div_rn(total, tl.load(penalties + now + 1)), float("-inf"))
-    held = answered(held, ranked, rank, BEAMS, BEST, BESTS)
-    tl.store(top + slot * BEST + tl.arange(0, BESTS), held, mask=tl.arange(0, BESTS) < BEST)
-    worst = tl.min(held, 0)
+    best_scores = update_top(best_scores, ranked, rank, BEAMS, BEST, BEST_PADDED)
+    tl.store(
+        top + slot * BEST + tl.arange(0, BEST_PADDED),
+        best_scores,
+        mask=tl.arange(0, BEST_PADDED) < BEST,
+    )
+    worst = tl.min(best_scores, 0)
 
-    rest = real & (end == 0)
-    after = tl.cumsum(rest.to(tl.int32), 0) - 1  # the place of those that go on among themselves
-    last = chosen(rest & (after == BEAMS - 1), total)
-    apart = narrower(apart, last - chosen(rest & (after == BEAMS), total))
-    farthest = tl.maximum(tl.load(penalties + limit + 1), tl.load(penalties + now + 2))
-    reach = tl.div_rn(chosen(rest & (after == 0), total), farthest)
-    apart = narrower(apart, tl.where(reach > worst, float("inf"), worst - reach))
-    tl.store(margin + slot, apart)
-    tl.store(going + slot, tl.where(reach > worst, tl.where(now < limit, 1, 0), 0))
+    unfinished = real & (end == 0)
+    new_beam = tl.cumsum(unfinished.to(tl.int32), 0) - 1  # the new index of beams that continue
+    last = select(unfinished & (new_beam == BEAMS - 1), total)
+    gap = smaller_gap(gap, last - select(unfinished & (new_beam == BEAMS), total))
+    best_penalty = tl.maximum(tl.load(penalties + limit + 1), tl.load(penalties + now + 2))
+    best_possible = tl.div_rn(select(unfinished & (new_beam == 0), total), best_penalty)
+    gap = smaller_gap(gap, tl.where(best_possible > worst, float("inf"), worst - best_possible))
+    tl.store(margin + slot, gap)
+    tl.store(active + slot, tl.where(best_possible > worst, tl.where(now < limit, 1, 0), 0))
     tl.store(time + slot, now + 1)
 
-    kept = rest & (after < BEAMS)
-    tl.store(said + here + after, token, mask=kept)
-    tl.store(parents + here + after, beam, mask=kept)
-    tl.store(logps + here + after, logp, mask=kept)
-    tl.debug_barrier()  # all have read the old scores
-    tl.store(tokens + row + after, token, mask=kept)
-    tl.store(scores + row + after, total, mask=kept)
-    descend(ancestors, kept, after, beam, row, now, room, rows, BEAMS, SIDES, BLOCK)
+    continues = unfinished & (new_beam < BEAMS)
+    tl.store(history + here + new_beam, token, mask=continues)
+    tl.store(parents + here + new_beam, beam, mask=continues)
+    tl.store(logps + here + new_beam, logp, mask=continues)
+    tl.debug_barrier()  # all threads have read the old scores
+    tl.store(tokens + row + new_beam, token, mask=continues)
+    tl.store(scores + row + new_beam, total, mask=continues)
+    update_ancestors(ancestors, continues, new_beam, beam, row, now, capacity, rows, BEAMS, BEAMS_PADDED, BLOCK)

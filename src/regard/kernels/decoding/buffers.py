@@ -1,7 +1,7 @@
-"""What the kernels of a decoder's step read and write: clocks, norms, turns, and the books of a search.
+"""Buffers that the kernels of a decoding step read and write.
 
-All of it lies on the device and never moves, so that a captured graph stays true. Rows come in slots, one source each,
-with as many beams beside each other.
+They stay at fixed device addresses, so that captured CUDA graphs remain valid. Rows are grouped in
+slots: one source per slot, with `beams` rows each.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 
-class Clock(NamedTuple):
-    """For each slot: how many tokens it has said, whether it is going, and how long its source is. At `most` tokens it
-    may only end, before `least` it may not."""
+class SlotState(NamedTuple):
+    """Per slot: tokens generated so far (`time`), whether it is active, its length limits, and its
+    source length. At `max_length` tokens only the end is allowed, before `min_length` it is not."""
 
     time: Tensor
-    going: Tensor
-    most: Tensor
-    least: Tensor
-    length: Tensor
+    active: Tensor
+    max_length: Tensor
+    min_length: Tensor
+    source_length: Tensor
 
 
-class Norm(NamedTuple):
-    """LayerNorm, or RMSNorm where there is no bias; `before` a sublayer, or after its sum."""
+class NormWeights(NamedTuple):
+    """LayerNorm, or RMSNorm without a bias; `before` a sublayer (pre-norm) or after its sum."""
 
     weight: Tensor
     bias: Tensor | None
@@ -32,49 +32,53 @@ class Norm(NamedTuple):
     before: bool
 
 
-class Turns(NamedTuple):
-    """x turned at position p is x · cos[p] + x[partner] · sin[p]."""
+class RotaryTable(NamedTuple):
+    """x rotated at position p is x · cos[p] + x[partner] · sin[p]."""
 
     cos: Tensor
     sin: Tensor
     partner: Tensor
 
     @classmethod
-    def of(cls, turn: Any, dim: int, room: int, device: torch.device) -> Turns:
-        """Read from the definition, by turning unit vectors; what does not turn is its own partner."""
-        half, halves = turn.turned // 2, turn.pairs == "halves"
+    def of(cls, rotation: Any, dim: int, capacity: int, device: torch.device) -> RotaryTable:
+        """Built by rotating unit vectors; dims that are not rotated are their own partners."""
+        half, halves = rotation.rotated_dims // 2, rotation.pairs == "halves"
         first = torch.arange(half, device=device) * (1 if halves else 2)
         second = first + (half if halves else 1)
         unit = torch.zeros(dim, device=device).index_fill_(0, first, 1)
-        turned = turn.turn(unit.expand(room, dim), torch.arange(room, device=device))
-        cos, sin = torch.ones(room, dim, device=device), torch.zeros(room, dim, device=device)
-        cos[:, first] = cos[:, second] = turned[:, first]
-        sin[:, second], sin[:, first] = turned[:, second], -turned[:, second]
+        rotated = rotation.rotate(unit.expand(capacity, dim), torch.arange(capacity, device=device))
+        cos = torch.ones(capacity, dim, device=device)
+        sin = torch.zeros(capacity, dim, device=device)
+        cos[:, first] = cos[:, second] = rotated[:, first]
+        sin[:, second], sin[:, first] = rotated[:, second], -rotated[:, second]
         partner = torch.arange(dim, device=device)
         partner[first], partner[second] = second, first
         return cls(cos, sin, partner.int())
 
 
-class Walked(NamedTuple):
-    """The books of greedy search: the token that each slot says next, what it said (slot, time) and how likely that
-    was, and by how little it was decided."""
+class GreedyBuffers(NamedTuple):
+    """Greedy search: each slot's next token, its history and log-probabilities (slot, time), and
+    the smallest margin by which a token was chosen."""
 
     tokens: Tensor
-    said: Tensor
+    history: Tensor
     logps: Tensor
     margin: Tensor
 
 
-class Beamed(NamedTuple):
-    """The books of beam search. `tokens` and `scores` are the beams'. `said`, `parents` and `logps` (slot, time, beam)
-    tell what each beam said at each step and which beam it came from; `ends`, `enders` and `end_logps` the same of the
-    ends that counted (−∞: none). `top` are the scores of a slot's best answers. `ancestors` (2, row, time) tells which
-    row holds each position of a beam's past, at even and at odd times; `penalties` what a score of each length is
-    divided by."""
+class BeamBuffers(NamedTuple):
+    """Beam search.
+
+    `tokens` and `scores` are those of the beams. `history`, `parents` and `logps` (slot, time,
+    beam) are the token of each beam at each step, its parent beam and its log-probability; `ends`,
+    `enders` and `end_logps` are the same for accepted ends (−∞: none). `top` are the scores of a
+    slot's best hypotheses. `ancestors` (2, row, time) is the row that stores each past position of
+    a beam, at even and odd times. `penalties` are the divisors of scores by length.
+    """
 
     tokens: Tensor
     scores: Tensor
-    said: Tensor
+    history: Tensor
     parents: Tensor
     logps: Tensor
     ends: Tensor

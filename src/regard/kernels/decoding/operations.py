@@ -1,10 +1,19 @@
-"""The operations of a decoder's step, each one kernel or few: what models/steady.py and search/flight.py ask for."""
+"""The operations of a decoding step: what `inference/static_decoder.py` calls."""
 
-from regard.kernels.decoding.beam_step import advance
-from regard.kernels.decoding.cached_attention import ask, recall
-from regard.kernels.decoding.decode_linear import linear, logits
-from regard.kernels.decoding.residual_norm import add, embed
-from regard.kernels.decoding.topk import likeliest
-from regard.kernels.swiglu import gate
+from regard.kernels.decoding.beam_step import beam_step
+from regard.kernels.decoding.cached_attention import cached_attention, cross_attention
+from regard.kernels.decoding.linear_norm import embed, linear, linear_add_norm, logits
+from regard.kernels.decoding.topk import greedy_step
+from regard.kernels.swiglu import swiglu
 
-__all__ = ["add", "advance", "ask", "embed", "gate", "likeliest", "linear", "logits", "recall"]
+__all__ = [
+    "beam_step",
+    "cached_attention",
+    "cross_attention",
+    "embed",
+    "greedy_step",
+    "linear",
+    "linear_add_norm",
+    "logits",
+    "swiglu",
+]

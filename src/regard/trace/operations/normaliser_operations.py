@@ -163,7 +163,7 @@ def entmax_threshold(scaled: Sequence[float], alpha: float) -> float:
 
 NORMALISER_OPERATIONS: dict[type[Normaliser], type[NormalisedWeights]] = {
     parts.Softmax: SoftmaxWeights,
-    parts.PlainSum: UnnormalisedWeights,
+    parts.Unnormalised: UnnormalisedWeights,
     **dict.fromkeys(KERNELS, KernelWeights),
     parts.Entmax: EntmaxWeights,
     parts.Sparsemax: EntmaxWeights,

@@ -35,21 +35,21 @@ class RotatedVectors(Operation):
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         assert self.rotary is not None
-        return self.rotary.turn(store[self.inputs[0]][:, rows], store[self.inputs[1]][rows])
+        return self.rotary.rotate(store[self.inputs[0]][:, rows], store[self.inputs[1]][rows])
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         assert self.rotary is not None
         head, row, i = index
-        if i >= self.rotary.turned:
+        if i >= self.rotary.rotated_dims:
             operand = store.one(self.inputs[0], *index)
             return copied(operand)
-        half = self.rotary.turned // 2
+        half = self.rotary.rotated_dims // 2
         if self.rotary.pairs == "halves":
-            pair, second, other = i % half, i >= half, (i + half) % self.rotary.turned
+            pair, second, other = i % half, i >= half, (i + half) % self.rotary.rotated_dims
         else:
             pair, second, other = i // 2, i % 2 == 1, i + 1 - 2 * (i % 2)
         position = int(store[self.inputs[1]][row])
-        angle = position * self.rotary.rates[pair]
+        angle = position * self.rotary.frequencies[pair]
         cos, sin = math.cos(angle), math.sin(angle) if second else -math.sin(angle)
         products = [
             (store.one(self.inputs[0], head, row, i), constant("cos", cos)),
@@ -61,7 +61,7 @@ class RotatedVectors(Operation):
         terms, total = product_sum(products)
         stages = [
             Stage("position", position),
-            Stage("rate", self.rotary.rates[pair]),
+            Stage("rate", self.rotary.frequencies[pair]),
             Stage("angle", angle),
         ]
         return Computation(total, ("product",), terms, stages)
@@ -115,7 +115,7 @@ class TableBias(Operation):
     def bucket(self, ahead: Tensor) -> tuple[Tensor, float]:
         """The column of the table for a distance, and what the number there is multiplied by."""
         if isinstance(self.bias, Distance):
-            return ahead.clamp(-self.bias.reach, self.bias.reach) + self.bias.reach, self.bias.scale
+            return ahead.clamp(-self.bias.max_distance, self.bias.max_distance) + self.bias.max_distance, self.bias.scale
         assert isinstance(self.bias, T5)
         return self.bias.bucket(ahead), 1.0
 
@@ -158,7 +158,7 @@ class ShawBias(Operation):
     def place(self, ahead: Tensor) -> Tensor:
         """The row of the table for a distance."""
         assert self.bias is not None
-        return ahead.clamp(-self.bias.reach, self.bias.reach) + self.bias.reach
+        return ahead.clamp(-self.bias.max_distance, self.bias.max_distance) + self.bias.max_distance
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,12 @@ class ComputedRotation(PartOperation):
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         vectors, positions = (store[name] for name in self.inputs)
-        rotated: Tensor = self.part.turn(vectors[:, rows], positions[rows])
+        rotated: Tensor = self.part.rotate(vectors[:, rows], positions[rows])
         return rotated
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         vectors, positions = (store[name] for name in self.inputs)
-        value = float(in_float64(self.part).turn(vectors.double(), positions)[index])
+        value = float(in_float64(self.part).rotate(vectors.double(), positions)[index])
         operands = store.along(self.inputs[0], *index[:-1], ALL)
         terms = [Term((one,), (one.value,), None, i == index[-1]) for i, one in enumerate(operands)]
         stages = [Stage("position", int(positions[index[1]])), self.stage(value)]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Mask, Score
-from regard.attention.masks import Both, Either, everything
+from regard.attention.masks import Intersection, Union, everything
 from regard.axes import Site
 from regard.trace.explanation import Computation, Index, Operand, Stage, Term, product_sum
 from regard.trace.operations.element_wise import Addition
@@ -269,10 +269,10 @@ def site(heads: int, queries: Tensor, keys: Tensor) -> Site:
 
 def condition(mask: Mask) -> str:
     """A mask as a formula, with the values of its parameters."""
-    if isinstance(mask, Both):
-        return f"({condition(mask.one)}) and ({condition(mask.other)})"
-    if isinstance(mask, Either):
-        return f"({condition(mask.one)}) or ({condition(mask.other)})"
+    if isinstance(mask, Intersection):
+        return f"({condition(mask.left)}) and ({condition(mask.right)})"
+    if isinstance(mask, Union):
+        return f"({condition(mask.left)}) or ({condition(mask.right)})"
     formula = getattr(mask, "formula", repr(mask))  # a user's mask may have none
     names: list[str] = [one.name for one in fields(mask)] if is_dataclass(mask) else []
     for name in names:

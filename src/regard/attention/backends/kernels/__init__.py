@@ -1,6 +1,6 @@
-"""Triton kernels of attention: `short` (a sentence a tile), `shaw` (its vectors by distance), `forward` and `backward`
-(any length), `near` (the gradient of a learned bias near the diagonal), `additive` (Bahdanau's score), `turning`
-(rotary).
+"""Triton kernels for attention.
 
-Nothing here but `settings` is imported before a CUDA tensor asks for it.
+`short_*`: sentences that fit one tile; `long_attention`, `forward` and `backward_*`: any length;
+`additive_attention`: Bahdanau's score; `rotary_tiles`: rotary positions. Only `launch` is imported
+before a CUDA tensor needs a kernel.
 """

@@ -1,4 +1,4 @@
-"""Attention of any length, backward: a block of queries walks over its keys for the gradients of the queries."""
+"""Attention of any length, backward: each block of queries loops over its keys for dQ."""
 
 # mypy: ignore-errors
 # ruff: noqa: N803, N806
@@ -8,53 +8,62 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from regard.attention.backends.kernels.bands import LINE, SLOPE, key_bands, near_scores
-from regard.attention.backends.kernels.tiles import places, read, read_whole, write
+from regard.attention.backends.kernels.tiles import (
+    SLOPE,
+    TABLE,
+    key_bands,
+    near_scores,
+    pointers,
+    read,
+    read_whole,
+    write,
+)
 
 LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
 @no_type_check
-def walk_keys(
-    dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full, end, keys,
-    k_time, v_time, scale, low, high, left, right,
-    NEAR: tl.constexpr, SUM: tl.constexpr, STAGES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr,
-    WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr, LOW: tl.constexpr,
-    HIGH: tl.constexpr, PRECISION: tl.constexpr,
+def loop_keys(
+    dq, delta, total, q, d_out, row_lse, K, V, bias_table, slope, left_bias, right_bias, query,
+    left_end, right_start, right_end, end, keys, k_time, v_time, scale, low, high, left, right,
+    NEAR: tl.constexpr, SUM: tl.constexpr, STAGES: tl.constexpr, KEYS: tl.constexpr,
+    DIM: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr,
+    BIAS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries over its far keys, or its NEAR ones: dq += dS · k; or (SUM) delta += Σ P · dP alone."""
-    near = resumed - settled
-    steps = near + end - full if NEAR else settled + full - resumed
-    k_places = places(K, tl.arange(0, KEYS), k_time, WIDTH)
-    v_places = places(V, tl.arange(0, KEYS), v_time, OUT_WIDTH)
-    for step in tl.range(0, steps, KEYS, num_stages=STAGES if not NEAR else 1 if BIAS == LINE else 2):
+    """Loop over the far or the NEAR keys: dq += dS · k; with SUM only delta += Σ P · dP."""
+    near = right_start - left_end
+    steps = near + end - right_end if NEAR else left_end + right_end - right_start
+    k_pointers = pointers(K, tl.arange(0, KEYS), k_time, WIDTH)
+    v_pointers = pointers(V, tl.arange(0, KEYS), v_time, OUT_WIDTH)
+    for step in tl.range(0, steps, KEYS, num_stages=STAGES if not NEAR else 1 if BIAS == TABLE else 2):
         if NEAR:
-            start = tl.where(step < near, settled + step, full + step - near)
+            start = tl.where(step < near, left_end + step, right_end + step - near)
         else:
-            start = tl.where(step < settled, step, resumed + step - settled)
+            start = tl.where(step < left_end, step, right_start + step - left_end)
         key = start + tl.arange(0, KEYS)
         if NEAR:
             k = read(K, key, keys, k_time, DIM, WIDTH)
             v = read(V, key, keys, v_time, OUT, OUT_WIDTH)
         else:
-            k = read_whole(k_places, start.to(tl.int64) * k_time, DIM, WIDTH)
-            v = read_whole(v_places, start.to(tl.int64) * v_time, OUT, OUT_WIDTH)
+            k = read_whole(k_pointers, start.to(tl.int64) * k_time, DIM, WIDTH)
+            v = read_whole(v_pointers, start.to(tl.int64) * v_time, OUT, OUT_WIDTH)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         if NEAR:
             ahead = key[None, :] - query[:, None]
             scores = near_scores(
-                scores, ahead, key[None, :], keys, line, slope, scale, low, high, left, right, BIAS, LOW, HIGH
+                scores, ahead, key[None, :], keys, bias_table, slope, scale, low, high, left, right,
+                BIAS, LOW, HIGH,
             )  # fmt: skip
-            weights = tl.exp2(scores - peak[:, None])
+            weights = tl.exp2(scores - row_lse[:, None])
         elif BIAS == SLOPE:
-            incline = slope if HIGH else tl.where(step < settled, slope, -slope)
-            shift = incline * (start - query - left).to(tl.float32)
-            scores = scores * scale + (incline * tl.arange(0, KEYS).to(tl.float32))[None, :]
-            weights = tl.exp2(scores - (peak - shift)[:, None])
+            signed_slope = slope if HIGH else tl.where(step < left_end, slope, -slope)
+            shift = signed_slope * (start - query - left).to(tl.float32)
+            scores = scores * scale + (signed_slope * tl.arange(0, KEYS).to(tl.float32))[None, :]
+            weights = tl.exp2(scores - (row_lse - shift)[:, None])
         else:
-            shift = tl.where(step < settled, level, other_level)
-            weights = tl.exp2(scores * scale - (peak - shift)[:, None])
+            shift = tl.where(step < left_end, left_bias, right_bias)
+            weights = tl.exp2(scores * scale - (row_lse - shift)[:, None])
         d_weights = tl.dot(d_out, tl.trans(v), input_precision=PRECISION)
         if SUM:
             delta += tl.sum(weights * d_weights, 1)
@@ -67,23 +76,24 @@ def walk_keys(
 
 @triton.jit
 @no_type_check
-def walk_all_keys(
-    dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full, end, keys,
-    k_time, v_time, scale, low, high, left, right,
-    SUM: tl.constexpr, STAGES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr,
-    OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
-    PRECISION: tl.constexpr,
+def loop_all_keys(
+    dq, delta, total, q, d_out, row_lse, K, V, bias_table, slope, left_bias, right_bias, query,
+    left_end, right_start, right_end, end, keys, k_time, v_time, scale, low, high, left, right,
+    SUM: tl.constexpr, STAGES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr,
+    WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The far keys, then the near ones."""
+    """Loop over the far keys, then over the near ones."""
     if not LOW:
-        dq, delta, total = walk_keys(
-            dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full,
-            end, keys, k_time, v_time, scale, low, high, left, right,
-            False, SUM, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
+        dq, delta, total = loop_keys(
+            dq, delta, total, q, d_out, row_lse, K, V, bias_table, slope, left_bias, right_bias,
+            query, left_end, right_start, right_end, end, keys, k_time, v_time, scale, low, high,
+            left, right, False, SUM, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH,
+            PRECISION,
         )  # fmt: skip
-    return walk_keys(
-        dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full,
-        end, keys, k_time, v_time, scale, low, high, left, right,
+    return loop_keys(
+        dq, delta, total, q, d_out, row_lse, K, V, bias_table, slope, left_bias, right_bias, query,
+        left_end, right_start, right_end, end, keys, k_time, v_time, scale, low, high, left, right,
         True, SUM, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
     )  # fmt: skip
 
@@ -91,19 +101,23 @@ def walk_all_keys(
 @triton.jit
 @no_type_check
 def long_queries(
-    Q, K, V, Out, dO, dQ, peaks, deltas, line, slopes, q_starts, q_lengths, k_starts, k_lengths, tokens,
-    q_time, q_head, k_time, k_head, v_time, v_head, low, high, left, right, scale,
-    HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, STAGES: tl.constexpr,
-    DIM: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr,
-    LOW: tl.constexpr, HIGH: tl.constexpr, PRECISION: tl.constexpr,
+    Q, K, V, Out, dO, dQ, lse, deltas, bias_table, slopes, q_starts, q_lengths, k_starts, k_lengths,
+    tokens, q_time, q_head, k_time, k_head, v_time, v_head, low, high, left, right, scale,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    STAGES: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
+    OUT_WIDTH: tl.constexpr, BIAS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a block of queries; on the way, Σ dO · O of each row (`deltas`) for the kernel after.
+    """Gradients of a block of queries, and Σ dO · O of each row (`deltas`) for the next kernel.
 
-    In float32 that sum is Σ P · dP by the very numbers the gradients are made of, in a walk of its own: as by the
-    definition, a row's gradients then add up to nothing but their own rounding.
+    In float32 a separate loop computes that sum as Σ P · dP, from the same numbers as the
+    gradients, so that a row's gradients sum to zero up to their own rounding.
     """
     first, head, sequence = tl.program_id(0) * ROWS, tl.program_id(1), tl.program_id(2)
-    queries, keys = tl.load(q_lengths + sequence).to(tl.int32), tl.load(k_lengths + sequence).to(tl.int32)
+    queries, keys = (
+        tl.load(q_lengths + sequence).to(tl.int32),
+        tl.load(k_lengths + sequence).to(tl.int32),
+    )
     if HIGH:
         first = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS
     if first < queries:
@@ -111,36 +125,38 @@ def long_queries(
         K += k_start * k_time + (head // GROUP) * k_head
         V += k_start * v_time + (head // GROUP) * v_head
         query = first + tl.arange(0, ROWS)
-        place = q_start * (HEADS * OUT) + head * OUT
+        index = q_start * (HEADS * OUT) + head * OUT
         q = read(Q + q_start * q_time + head * q_head, query, queries, q_time, DIM, WIDTH)
-        d_out = read(dO + place, query, queries, HEADS * OUT, OUT, OUT_WIDTH)
+        d_out = read(dO + index, query, queries, HEADS * OUT, OUT, OUT_WIDTH)
         row = head.to(tl.int64) * tokens + q_start + query
-        peak = tl.load(peaks + row, mask=query < queries, other=float("inf"))
-        level, other_level, slope = 0.0, 0.0, 0.0
-        if BIAS == LINE:
-            line += head * (right - left + 1)
-            level, other_level = tl.load(line), tl.load(line + right - left)
+        row_lse = tl.load(lse + row, mask=query < queries, other=float("inf"))
+        left_bias, right_bias, slope = 0.0, 0.0, 0.0
+        if BIAS == TABLE:
+            bias_table += head * (right - left + 1)
+            left_bias, right_bias = tl.load(bias_table), tl.load(bias_table + right - left)
         if BIAS == SLOPE:
             slope = tl.load(slopes + head).to(tl.float32) * LOG2E
-        settled, resumed, full, end = key_bands(
-            first, keys, low, high, left, right, ROWS, KEYS, BIAS, LOW, HIGH
+        left_end, right_start, right_end, end = key_bands(
+            first, keys, low, high, left, right, ROWS, KEYS, BIAS, LOW, HIGH,
         )  # fmt: skip
         dq, total = tl.zeros([ROWS, WIDTH], tl.float32), tl.zeros([ROWS], tl.float32)
         if PRECISION == "ieee":
-            dq, delta, total = walk_all_keys(
-                dq, tl.zeros([ROWS], tl.float32), total, q, d_out, peak, K, V, line, slope, level, other_level, query,
-                settled, resumed, full, end, keys, k_time, v_time, scale, low, high, left, right,
-                True, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
+            dq, delta, total = loop_all_keys(
+                dq, tl.zeros([ROWS], tl.float32), total, q, d_out, row_lse, K, V, bias_table, slope,
+                left_bias, right_bias, query, left_end, right_start, right_end, end, keys, k_time,
+                v_time, scale, low, high, left, right, True, STAGES, KEYS, DIM, WIDTH, OUT,
+                OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
             )  # fmt: skip
             delta /= tl.where(total == 0.0, 1.0, total)
         else:
-            out = read(Out + place, query, queries, HEADS * OUT, OUT, OUT_WIDTH)
+            out = read(Out + index, query, queries, HEADS * OUT, OUT, OUT_WIDTH)
             delta = tl.sum(out.to(tl.float32) * d_out.to(tl.float32), 1)
         tl.store(deltas + row, delta, mask=query < queries)
-        dq, delta, total = walk_all_keys(
-            dq, delta, total, q, d_out, peak, K, V, line, slope, level, other_level, query, settled, resumed, full, end,
-            keys, k_time, v_time, scale, low, high, left, right,
-            False, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH, PRECISION,
+        dq, delta, total = loop_all_keys(
+            dq, delta, total, q, d_out, row_lse, K, V, bias_table, slope, left_bias, right_bias,
+            query, left_end, right_start, right_end, end, keys, k_time, v_time, scale, low, high,
+            left, right, False, STAGES, KEYS, DIM, WIDTH, OUT, OUT_WIDTH, BIAS, LOW, HIGH,
+            PRECISION,
         )  # fmt: skip
         dQ += q_start * (HEADS * DIM) + head * DIM
         write(dQ, dq * (scale * LN2), query, queries, HEADS * DIM, DIM, WIDTH)

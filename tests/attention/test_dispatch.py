@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from regard.attention import BACKENDS, NORMALISERS, SCORES, Attention, causal, prefix
+from regard.attention.backends import choose_backend, triton
 from regard.attention.backends import dispatch_table as measured
-from regard.attention.backends import fastest, triton
-from regard.positions import Biasing, position
+from regard.positions import BiasPosition, position
 
 HEADS, DIM = 2, 16
 BIASES = ("alibi", "distance", "t5", "shaw")
@@ -26,24 +26,27 @@ def on_gpu(time: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
 
 def attention(score: str = "scaled-dot", bias: str | None = None, normaliser: str = "softmax") -> Attention:
     made = None if bias is None else position(bias, width=HEADS * DIM, heads=HEADS, dim=DIM, causal=False)
-    assert made is None or isinstance(made, Biasing)
+    assert made is None or isinstance(made, BiasPosition)
     return Attention(SCORES[score](HEADS, DIM), bias=made, normaliser=normaliser)
 
 
 def test_the_table_has_a_row_for_every_case_and_the_reference_at_its_end():
     wanted = set(product(("cuda", "cpu"), ("plain", "biased", "additive"), ("even", "uneven")))
-    assert set(measured.MEASURED) == wanted
+    assert set(measured.DISPATCH) == wanted
     for case, longest in product(wanted, (1, 128, 129, 255, 256, 10_000)):
-        names = measured.order(*case, longest)
+        names = measured.backend_order(*case, longest)
         assert set(names) <= set(BACKENDS)
         assert len(set(names)) == len(names)
         assert names[-1] == "reference"
 
 
 def test_lengths_change_at_128_and_256():
-    orders = [measured.order("cuda", "plain", "even", longest)[0] for longest in (128, 129)]
+    orders = [measured.backend_order("cuda", "plain", "even", longest)[0] for longest in (128, 129)]
     assert orders == ["triton", "sdpa"]
-    assert ["flex" in measured.order("cuda", "biased", "even", longest) for longest in (255, 256)] == [False, True]
+    assert ["flex" in measured.backend_order("cuda", "biased", "even", longest) for longest in (255, 256)] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -56,7 +59,7 @@ def test_what_auto_takes_can_run(score: str, bias: str | None, mask, monkeypatch
     ):
         parts = attention(score, bias, normaliser)
         for example in (on_gpu(time, dtype), torch.zeros(1, HEADS, time, DIM)):
-            taken = fastest(parts, example, mask, uneven=uneven)
+            taken = choose_backend(parts, example, mask, uneven=uneven)
             assert BACKENDS[taken].cannot(parts, example, mask, 0) is None
 
 
@@ -82,7 +85,7 @@ def test_what_auto_takes_can_run(score: str, bias: str | None, mask, monkeypatch
 @torch.no_grad()
 def test_on_a_gpu_auto_takes_what_was_measured(parts, time, uneven, taken, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", True)
-    assert fastest(attention(**parts), on_gpu(time), uneven=uneven) == taken
+    assert choose_backend(attention(**parts), on_gpu(time), uneven=uneven) == taken
 
 
 @torch.no_grad()
@@ -90,17 +93,17 @@ def test_shaw_is_taken_where_keys_and_values_fit_a_tile_too(monkeypatch: pytest.
     monkeypatch.setattr(triton, "_INSTALLED", True)
     parts, short, many = attention(bias="shaw"), on_gpu(60), on_gpu(129)
     wide = torch.zeros(1, HEADS, 60, 256).as_subclass(Elsewhere)
-    assert fastest(parts, short, causal, 0, short, short) == "triton"
-    assert fastest(parts, short, causal, 0, many, many) == "sdpa"
-    assert fastest(parts, short, causal, 0, short, wide) == "sdpa"
-    reason = "it knows Shaw over sentences that are one tile only (at most 128 tokens, fewer where heads are wide)"
+    assert choose_backend(parts, short, causal, 0, short, short) == "triton"
+    assert choose_backend(parts, short, causal, 0, many, many) == "sdpa"
+    assert choose_backend(parts, short, causal, 0, short, wide) == "sdpa"
+    reason = "it supports Shaw for sentences of one tile only (at most 128 tokens, fewer for wide heads)"
     assert triton.cannot(parts, short, causal, 0, many) == f"{reason}, and the longest has 129 tokens of dim 16"
     parts.score = SCORES["cosine"](HEADS, DIM)
-    assert triton.cannot(parts) == "it knows Shaw beside a plain dot product only, and the score is Cosine"
+    assert triton.cannot(parts) == "it supports Shaw with a plain dot product only, and the score is Cosine"
 
 
 def test_without_triton_a_gpu_has_the_next_best(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", False)
-    assert fastest(attention(), on_gpu(60), uneven=True) == "sdpa"
+    assert choose_backend(attention(), on_gpu(60), uneven=True) == "sdpa"
     with torch.no_grad():
-        assert fastest(attention(bias="distance"), on_gpu(300)) == "flex"
+        assert choose_backend(attention(bias="distance"), on_gpu(300)) == "flex"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.positions import Rotary, Sinusoidal
-from regard.positions.waves import LARGEST_TABLE, waves
+from regard.positions.sinusoids import LARGEST_TABLE, cos_sin
 
 RATES = (1.0, 0.3, 1e-4)
 EDGES = [0, 1, 63, 64, 65, LARGEST_TABLE - 1, LARGEST_TABLE, LARGEST_TABLE + 1, 10**6]
@@ -15,7 +15,7 @@ EDGES = [0, 1, 63, 64, 65, LARGEST_TABLE - 1, LARGEST_TABLE, LARGEST_TABLE + 1, 
 @pytest.mark.parametrize("place", EDGES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_every_position_by_the_mathematics_of_python(place: int, dtype: torch.dtype):
-    cos, sin = waves(torch.tensor([place]), RATES, dtype)
+    cos, sin = cos_sin(torch.tensor([place]), RATES, dtype)
     assert cos.dtype == sin.dtype == dtype
     exact = 1e-9 if dtype == torch.float64 else 1e-7
     assert cos[0].tolist() == pytest.approx([math.cos(place * rate) for rate in RATES], abs=exact)
@@ -23,15 +23,15 @@ def test_every_position_by_the_mathematics_of_python(place: int, dtype: torch.dt
 
 
 def test_positions_before_the_first():
-    cos, sin = waves(torch.tensor([-3, 2]), RATES, torch.float64)
+    cos, sin = cos_sin(torch.tensor([-3, 2]), RATES, torch.float64)
     assert sin[0].tolist() == pytest.approx([-math.sin(3 * rate) for rate in RATES], abs=1e-12)
     assert cos[1].tolist() == pytest.approx([math.cos(2 * rate) for rate in RATES], abs=1e-12)
 
 
 @pytest.mark.parametrize("company", [100, LARGEST_TABLE + 5])
 def test_a_position_is_the_same_in_any_company(company: int):
-    alone = waves(torch.tensor([7]), RATES, torch.float32)
-    together = waves(torch.tensor([[7, company], [0, 3]]), RATES, torch.float32)
+    alone = cos_sin(torch.tensor([7]), RATES, torch.float32)
+    together = cos_sin(torch.tensor([[7, company], [0, 3]]), RATES, torch.float32)
     for one, many in zip(alone, together, strict=True):
         assert many.shape == (2, 2, 3)
         assert torch.equal(many[0, 0], one[0])
@@ -40,7 +40,7 @@ def test_a_position_is_the_same_in_any_company(company: int):
 def test_what_is_looked_up_may_be_written_on():
     """The table serves every later caller."""
     for _ in range(2):
-        cos, sin = waves(torch.arange(5), RATES, torch.float32)
+        cos, sin = cos_sin(torch.arange(5), RATES, torch.float32)
         assert cos[0].tolist() == [1, 1, 1]
         assert sin[0].tolist() == [0, 0, 0]
         cos.zero_()
@@ -48,7 +48,7 @@ def test_what_is_looked_up_may_be_written_on():
 
 
 def test_no_positions():
-    cos, sin = waves(torch.zeros(0, dtype=torch.long), RATES, torch.float32)
+    cos, sin = cos_sin(torch.zeros(0, dtype=torch.long), RATES, torch.float32)
     assert cos.shape == sin.shape == (0, 3)
 
 
@@ -58,13 +58,13 @@ def test_casting_a_model_leaves_its_rates_exact(dtype: torch.dtype):
     places = torch.tensor([1, 1000, 100_000])
     assert torch.equal(Sinusoidal(6).to(dtype)(places), Sinusoidal(6)(places))
     vectors = torch.randn(3, 6)
-    assert torch.equal(Rotary(6).to(dtype).turn(vectors, places), Rotary(6).turn(vectors, places))
+    assert torch.equal(Rotary(6).to(dtype).rotate(vectors, places), Rotary(6).rotate(vectors, places))
 
 
 def test_a_table_made_for_inference_serves_training_too():
     rotary, places = Rotary(6, base=123.0), torch.arange(4)
     with torch.inference_mode():
-        rotary.turn(torch.randn(4, 6), places)
+        rotary.rotate(torch.randn(4, 6), places)
     vectors = torch.randn(4, 6, requires_grad=True)
-    rotary.turn(vectors, places).square().sum().backward()
+    rotary.rotate(vectors, places).square().sum().backward()
     torch.testing.assert_close(vectors.grad, 2 * vectors.detach())  # turning keeps lengths
