@@ -168,7 +168,7 @@ def test_used_pipeline_can_be_pickled(held):
 
 def test_device_may_be_a_torch_device(tmp_path):
     assert regard.load("spelling", device=torch.device("cpu")).device.type == "cpu"
-    with pytest.raises(RegardError, match=r"^device 'bogus' is not here"):
+    with pytest.raises(RegardError, match=r"^device 'bogus' is not available"):
         regard.bundle.load(regard.pretrained.resolve_model("spelling"), "bogus")
 
 
