@@ -8,7 +8,7 @@ from regard.models import build
 from regard.ragged import Ragged
 from regard.search import Beam, Greedy, LengthPenalty
 from regard.text import BEGIN, END, train_tokenizer
-from tests.contracts.model_cases import CASES, SOURCE, TARGET, USER_PARTS, make
+from tests.contracts.model_cases import CASES, SOURCE, USER_PARTS, make
 
 
 @pytest.fixture(autouse=True)

@@ -219,7 +219,9 @@ def test_weights_are_turned_anew_for_each_step():
     assert again.data_ptr() == first.data_ptr()  # a recording finds it where it was
     assert torch.equal(again, torch.cat(weights).bfloat16())
     weights[0].add_(1)
-    assert torch.equal(cast_and_concat(weights, torch.bfloat16), torch.cat(weights).bfloat16())  # outside, nothing is kept
+    assert torch.equal(
+        cast_and_concat(weights, torch.bfloat16), torch.cat(weights).bfloat16()
+    )  # outside, nothing is kept
 
 
 @GPU

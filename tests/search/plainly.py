@@ -123,7 +123,9 @@ def beam_step(logits, clock, books, end):
     logps, allowed = (x.view(-1, beams * vocabulary) for x in permitted(logits, clock, end))
     for slot in clock.active.nonzero()[:, 0].tolist():
         now, own = int(clock.time[slot]), slice(slot * beams, slot * beams + beams)
-        board = BeamState(beams, books.top.shape[1], Penalties(books.penalties), [int(clock.max_length[slot])], math.inf)
+        board = BeamState(
+            beams, books.top.shape[1], Penalties(books.penalties), [int(clock.max_length[slot])], math.inf
+        )
         board.tokens_so_far, board.logps = np.zeros((1, beams, now), np.int64), np.zeros((1, beams, now))
         board.margins[:] = float(books.margin[slot])
         board.worst[:] = float(books.top[slot].min())

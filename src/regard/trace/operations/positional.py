@@ -115,7 +115,9 @@ class TableBias(Operation):
     def bucket(self, ahead: Tensor) -> tuple[Tensor, float]:
         """The column of the table for a distance, and what the number there is multiplied by."""
         if isinstance(self.bias, Distance):
-            return ahead.clamp(-self.bias.max_distance, self.bias.max_distance) + self.bias.max_distance, self.bias.scale
+            return ahead.clamp(
+                -self.bias.max_distance, self.bias.max_distance
+            ) + self.bias.max_distance, self.bias.scale
         assert isinstance(self.bias, T5)
         return self.bias.bucket(ahead), 1.0
 
