@@ -6,7 +6,7 @@ Every backend, plot and page is tested against this file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -37,9 +37,9 @@ class Bias(Protocol):
 
     heads: int | None
     constant_beyond: int | None
-    needs_query: bool
-    has_slopes: bool
-    has_table: bool
+    needs_query: ClassVar[bool]
+    has_slopes: ClassVar[bool]
+    has_table: ClassVar[bool]
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]: ...
 

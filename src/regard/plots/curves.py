@@ -165,7 +165,7 @@ def mean_scores(
             tokens = tokens + position(places)
         if isinstance(position, RotaryPosition):
             tokens = position.rotate(tokens, places)
-        total += attention.steps(tokens, tokens, tokens).biased.mean((0, 1))
+        total += attention.intermediates(tokens, tokens, tokens).biased.mean((0, 1))
     mean = total / len(contents)
     return torch.stack([mean.diagonal(apart).mean() for apart in range(-reach, reach + 1)])
 

@@ -133,7 +133,9 @@ def run(
         return _additive(parts, queries, keys, values, mask, offset)
     from regard.attention.backends.kernels.dot_attention import dot_attention
 
-    context = dot_attention(parts, queries, keys, values, mask.bounds(), offset, rotation)
+    bounds = mask.bounds()
+    assert bounds is not None  # the gate has checked it
+    context = dot_attention(parts, queries, keys, values, bounds, offset, rotation)
     if isinstance(queries, Ragged):
         return queries.like(context)
     tensor: Tensor = queries if isinstance(queries, Tensor) else queries.tensor
