@@ -49,7 +49,8 @@ def compare(name: str, lengths: list[int], heads: int, dim: int, mask: Mask, rat
     ]
     slow, fast, ratio = ratios(*steps)
     ceiling = slow / (operations(lengths, heads, dim, mask) / rate)
-    print(f"{name:42} reference {slow * 1e3:8.1f} ms   auto {fast * 1e3:8.1f} ms   {ratio:5.2f} × of {ceiling:.1f}")
+    times = f"reference {slow * 1e3:8.1f} ms   auto {fast * 1e3:8.1f} ms"
+    print(f"{name:42} {times}   {ratio:5.2f} × of {ceiling:.1f}")
     return ratio, ceiling
 
 

@@ -77,10 +77,8 @@ def compare(name: str, trained: bundle.Bundle, words: list[str]) -> list[Check]:
     for kind, search in SEARCHES.items():
         start = time.perf_counter()
         alone = decode(trained, words, 1, search, batch_invariant)
-        print(
-            f"\n{name}, {kind}: {len(words):,} words one by one in {time.perf_counter() - start:.0f} s",
-            flush=True,
-        )
+        seconds = time.perf_counter() - start
+        print(f"\n{name}, {kind}: {len(words):,} words one by one in {seconds:.0f} s", flush=True)
         shuffled = random.Random(2).sample(range(len(words)), len(words))
         for size, order in [
             *((size, list(range(len(words)))) for size in SIZES[1:]),

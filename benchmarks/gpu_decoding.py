@@ -234,7 +234,8 @@ def profile(model: RegardTransformer) -> None:
             side.run(batch)
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
                 side.run(batch)
-            print(f"\nbeam {beam}, {name}: 64 sources, {64e3 * LETTERS / speed(side, batch, repeats=5):.2f} ms")
+            milliseconds = 64e3 * LETTERS / speed(side, batch, repeats=5)
+            print(f"\nbeam {beam}, {name}: 64 sources, {milliseconds:.2f} ms")
             print(seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=14, max_name_column_width=70))
 
 

@@ -229,7 +229,8 @@ def main() -> None:
         options.batch_tokens = round(
             tokens * (source + target - 2) / (source + target)
         )  # batch_tokens excludes begin and end tokens
-        print(f"{len(task.pairs):,} pairs of {source:.1f} and {target:.1f} tokens, {tokens:,} per step")
+        pair = f"{source:.1f} and {target:.1f} tokens"
+        print(f"{len(task.pairs):,} pairs of {pair}, {tokens:,} per step")
         limit = ceiling(task, settings, rate)
         plain, checks = against(task, settings, options, limit)
         if "positions" in options.parts:

@@ -145,7 +145,8 @@ def compare(
     found = speeds({name: step for name, (step, _) in made.items()}, options.steps)
     limit = ceiling(task, settings, rate)
     print(f"\n{title}, dropout {settings.dropout}, {options.batch_tokens:,} tokens per step")
-    print(f"{'':16} {'parameters':>10} {'tokens/s':>10} {'of ceiling':>10} {'regard is':>10} {'peak MB':>8}")
+    columns = f"{'tokens/s':>10} {'of ceiling':>10} {'regard is':>10} {'peak MB':>8}"
+    print(f"{'':16} {'parameters':>10} {columns}")
     ratios = {}
     for name in NAMES:
         speed = statistics.median(found[name])
@@ -252,7 +253,8 @@ def main() -> None:
         wasted = [
             table.wasted for table in padded_batches(task.pairs, options.batch_tokens, count=200, order=options.peers)
         ]
-        print(f"the peers' batches ({options.peers}): {statistics.mean(wasted):.1%} padding; Regard's: none")
+        padding = statistics.mean(wasted)
+        print(f"padding of the peers' batches ({options.peers}): {padding:.1%}; of Regard's: none")
         checks = [check for t, settings in wanted for check in compare(t, task, settings, options, rate)]
     return report("training", checks)
 

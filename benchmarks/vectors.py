@@ -103,7 +103,8 @@ def main() -> None:
     checks = queries(arguments.words, arguments.dim) + files(arguments.file_words, arguments.dim)
     print(f"{'':42}{'seconds':>10}{'ceiling':>10}{'target':>10}")
     for row in checks:
-        print(f"{row.name:42}{row.value:10.4f}{row.ceiling:10.4f}{row.target:10.2f}  {'ok' if row.ok else 'TOO SLOW'}")
+        verdict = "ok" if row.ok else "TOO SLOW"
+        print(f"{row.name:42}{row.value:10.4f}{row.ceiling:10.4f}{row.target:10.2f}  {verdict}")
     print(
         json.dumps(
             {
