@@ -140,7 +140,7 @@ def check_outputs(known: dict[str, System], size: Size, beam: int, count: int) -
     print(f"Regard searches {alone:.1%} again alone")
     wrong = [name for name in EXACT if equal.get(name, 1) < 0.9]
     if beam == 1 and wrong:
-        raise SystemExit(f"{\', \'.join(wrong)}: outputs differ from Regard\'s; nothing was timed")
+        raise SystemExit(f"{', '.join(wrong)}: outputs differ from Regard's; nothing was timed")
 
 
 def speeds(known: dict[str, System], case: Case, budget: float) -> tuple[dict[str, list[float]], int]:

@@ -55,7 +55,10 @@ PARTS = {  # name: test file, selected tests, whether torch keeps its memory poo
 }
 # The project's own pytest options are left out: type checks only take time here.
 PYTEST = "-m pytest -q --tb=line -p no:cacheprovider -o addopts=--import-mode=importlib"
-PYTEST += " -o filterwarnings="def run_sanitizer(command: Sequence[str], tool: str, *, pool: bool) -> tuple[int, str]:
+PYTEST += " -o filterwarnings="
+
+
+def run_sanitizer(command: Sequence[str], tool: str, *, pool: bool) -> tuple[int, str]:
     """Exit code and output of a command under the sanitizer."""
     sanitizer = [
         "compute-sanitizer",
