@@ -35,7 +35,7 @@ def test_seeds_are_whole_numbers():
 
 def test_steps_are_as_strict_as_the_way_itself():
     x = torch.randn(1, 2, 3, 4)
-    with pytest.raises(ShapeError, match="ScaledDot was made for 2 heads of 16"):
+    with pytest.raises(ShapeError, match="ScaledDot was built for 2 heads of 16"):
         Attention(ScaledDot(2, 16)).intermediates(x, x, x)
 
 

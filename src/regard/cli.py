@@ -295,7 +295,3 @@ def _without_gc() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-if __name__ == "__main__":
-    main()

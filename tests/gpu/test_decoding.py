@@ -119,8 +119,8 @@ def test_greedy_step(kernels, vocabulary):
     kernels.greedy_step(moved(logits), times, ours, END)
     for one, other in zip((*ours, *times), (*known, *time), strict=True):
         close(one, other)
-    assert int(known.said[3, 66]) == END
-    assert int(known.said[0, 37]) != END
+    assert int(known.history[3, 66]) == END
+    assert int(known.history[0, 37]) != END
 
 
 def _tables():
@@ -152,12 +152,12 @@ def test_beam_step(kernels, vocabulary, beams, best):
     for step in range(4):
         logits = 2 * torch.randn(rows, vocabulary)
         logits[:, END] += 2 + step
-        went, now = time.going.bool(), time.time.long()
+        went, now = time.active.bool(), time.time.long()
         plainly.beam_step(logits, time, known, END)
         kernels.beam_step(moved(logits), times, ours, END)
         for name, one, other in zip(SlotState._fields, times, time, strict=True):
             assert one.tolist() == other.tolist(), name
-        heard = (known.scores > NEVER) & time.going.bool()[:, None]  # nobody hears of beams that are nothing
+        heard = (known.scores > NEVER) & time.active.bool()[:, None]  # nobody hears of beams that are nothing
         ended = known.ends[went, now[went]] > NEVER
         for name, one, other in zip(BeamBuffers._fields, ours, known, strict=True):
             one = one.cpu()

@@ -20,7 +20,7 @@ class Few(Batches):
 
     def __init__(self, count: int = 3, longest: int = 20) -> None:
         random = torch.Generator().manual_seed(5)
-        self.batch_tokens = 600
+        self.batch_tokens, self._latest = 600, None
         self.made = [_batch(random, longest) for _ in range(count)]
 
     def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:

@@ -12,7 +12,7 @@ from regard.ragged import Ragged
 from regard.search import Beam, Greedy, LengthPenalty
 from tests.models.test_branch import Walk
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, ids, made
-from tests.test_pipeline import made as pipeline
+from tests.test_pipeline import random_pipeline as pipeline
 
 DIFFERENT = ["transformer-rotary-pre", "transformer-shaw-pre", "gru-bahdanau-additive", "lstm-none-additive"]
 

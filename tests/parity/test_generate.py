@@ -168,7 +168,7 @@ def test_a_beam_under_rules_gives_the_same_too(twins, asked):
         marian, asked, num_beams=4, num_return_sequences=4, early_stopping="never", length_penalty=1.0,
         no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
     )  # fmt: skip
-    kept = (rules.no_repeat_ngram(2), rules.shortest(3), rules.banned([[5], [6, 7]]))
+    kept = (rules.no_repeat_ngram(2), rules.min_length(3), rules.ban([[5], [6, 7]]))
     found = ours(Beam(4, n_best=4, length_penalty=LengthPenalty(1.0), constraints=kept), model, asked)
     hypotheses = [one for some in found for one in some.hypotheses]
     assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]

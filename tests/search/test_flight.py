@@ -93,7 +93,7 @@ def test_a_flight_can_be_taken_again():
         flight = BatchScheduler(Beam(2), model, 4, capacity=ROOM, memory=16, kernels=plainly)
         first, second = (flight.run(requests(Beam(2), asked, length_limits(asked))) for _ in range(2))
     assert first == second
-    assert list(flight.decoder.clock.going) == [0] * 4
+    assert list(flight.decoder.clock.active) == [0] * 4
 
 
 def test_who_cannot_fly():

@@ -9,6 +9,7 @@ from regard import bundle
 from regard.errors import RegardError
 from regard.pipeline import Pipeline
 from regard.trace import (
+    alignment_matrix,
     logit_lens,
     neighbours,
     pca_projection,

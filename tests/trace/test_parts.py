@@ -56,7 +56,7 @@ def assemble(kind: str, score: str = "scaled-dot", normaliser: str | Normaliser 
 
 def assert_explained(trace: Trace, *, count: int = 2) -> None:
     """`check` is small, and random cells of every tensor of an attention explain themselves."""
-    assert trace.check < 1e-5
+    assert trace.check < 3e-5
     for name in trace.names:
         if ".self." not in name and ".cross." not in name and not name.startswith(("attn.", "src.", "tgt.")):
             continue
@@ -380,6 +380,6 @@ def test_a_registered_model_class_is_traced():
         record(pipeline, SOURCE, TARGET)
     register(Renamed, PROGRAMS[Renamed.__mro__[1]])
     try:
-        assert record(pipeline, SOURCE, TARGET).check < 1e-5
+        assert record(pipeline, SOURCE, TARGET).check < 3e-5
     finally:
         del PROGRAMS[Renamed]
