@@ -74,7 +74,9 @@ def check_settings(requested: RequestedSettings) -> None:
         build(parse(ModelSettings, values, "model"), 8, 8)
 
 
-def resolve_settings(requested: RequestedSettings, dataset: Dataset, world: World) -> ResolvedSettings:
+def resolve_settings(
+    requested: RequestedSettings, dataset: Dataset, world: World
+) -> ResolvedSettings:
     """Choose all open settings by the size of the data and the machine."""
     train, size = requested.train, requested.size
     tokens = int(sum(lengths.sum() for lengths in dataset.lengths))
@@ -85,7 +87,9 @@ def resolve_settings(requested: RequestedSettings, dataset: Dataset, world: Worl
     model = _resolve_model(requested, dataset, size, tokens)
     kinds = dataset.held_out.source.kind, dataset.held_out.target.kind
     if train.bpe_dropout and "bpe" not in kinds:
-        raise RegardError(f"train.bpe_dropout = {train.bpe_dropout:g} needs a bpe tokenizer on at least one side")
+        raise RegardError(
+            f"train.bpe_dropout = {train.bpe_dropout:g} needs a bpe tokenizer on at least one side"
+        )
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # tuned at width 64; wider models need less
     values: dict[str, Any] = {
         "batch_tokens": train.batch_tokens or _choose_batch_tokens(tokens, world),
@@ -141,7 +145,9 @@ def _choose_batch_tokens(tokens: int, world: World) -> int:
     return int(min(25_000, max(4_096, tokens // 200)))
 
 
-def _regularise(settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool) -> ResolvedSettings:
+def _regularise(
+    settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool
+) -> ResolvedSettings:
     """R-Drop and BPE-dropout for small data, on a GPU and without a time limit.
 
     R-Drop improved every small dataset (docs/quality.md) and doubles the cost of a step.
@@ -159,7 +165,9 @@ def _regularise(settings: ResolvedSettings, tokens: int, world: World, *, little
     return settings
 
 
-def _choose_epochs(settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool) -> ResolvedSettings:
+def _choose_epochs(
+    settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool
+) -> ResolvedSettings:
     """If no length is given: minutes on a large GPU, about an hour on a CPU."""
     train = settings.train
     if any(given is not None for given in (train.minutes, train.steps, train.epochs)):
