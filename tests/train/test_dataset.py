@@ -143,7 +143,10 @@ def test_a_shared_vocabulary_is_of_the_requested_kind(tmp_path, sides):
 def test_a_shared_vocabulary_of_two_kinds_is_refused(tmp_path):
     with pytest.raises(
         RegardError,
-        match=r"source_tokenizer is words and text\.target_tokenizer is characters; make them equal",
+        match=(
+            r"source_tokenizer is words and text\.target_tokenizer is characters; "
+            r"make them equal"
+        ),
     ):
         prepared(
             tmp_path,

@@ -170,7 +170,10 @@ def test_changed_settings_are_refused_with_the_difference(data, whole, options, 
 def test_changed_text_settings_are_refused(data, whole):
     with pytest.raises(RegardError) as refused:
         run(replace(job(data, whole), text=TextSettings(max_tokens=9)), Quiet())
-    said = "the data were prepared with other settings: text.max_tokens was 8 and is 9. Use the old ones, or another --out"
+    said = (
+        "the data were prepared with other settings: text.max_tokens was 8 and "
+        "is 9. Use the old ones, or another --out"
+    )
     assert str(refused.value) == said
 
 
