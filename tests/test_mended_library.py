@@ -11,7 +11,6 @@ import regard
 from regard import Ragged, attend
 from regard.attention import Attention, Cache, MultiHead, ScaledDot, Score
 from regard.errors import ShapeError
-from tests.commands.small import Quiet, job, written
 
 
 class Adapted(nn.Linear):
@@ -109,16 +108,6 @@ def test_trace_contains_its_names(t):
     assert "out.logits" in trace
     assert "nothing" not in trace
     assert list(trace) == trace.names
-
-
-def test_a_run_leaves_chance_as_it_was(tmp_path):
-    from regard.train.run import run
-
-    torch.manual_seed(7)
-    drawn = torch.rand(4)
-    torch.manual_seed(7)
-    run(job(written(tmp_path / "pairs.tsv"), tmp_path / "run"), Quiet())
-    assert torch.equal(torch.rand(4), drawn)
 
 
 def test_a_cache_takes_more_of_the_same_kind_alone():

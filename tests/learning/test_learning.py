@@ -1,4 +1,4 @@
-"""Copy and reverse: strings that a model has never seen, right at least 95 times in 100, within seconds."""
+"""Learning: small models copy and reverse unseen strings with 95 % accuracy within seconds."""
 
 import random
 import time
@@ -42,7 +42,7 @@ def words(count: int) -> list[str]:
         ("reverse", "recurrent", 140),
     ],
 )
-def test_it_learns(tmp_path, task, family, steps):
+def test_a_small_model_learns(tmp_path, task, family, steps):
     every = words(1_400)
     lines = [(word, TASKS[task](word)) for word in every]
     learn, held = (

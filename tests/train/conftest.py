@@ -1,4 +1,4 @@
-"""What several tests of training learn from."""
+"""Fixtures of the training tests."""
 
 import pytest
 

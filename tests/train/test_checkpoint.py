@@ -1,4 +1,4 @@
-"""Checkpoints: every state comes back bit for bit, and neither a kill, a full disk nor a broken file loses the run."""
+"""Checkpoints are restored bit for bit, and survive kills, full disks and damaged files."""
 
 import errno
 import math
@@ -56,7 +56,7 @@ def spoil(path: Path, where: int = -1) -> None:
     path.write_bytes(data)
 
 
-def test_every_kind_of_value_comes_back(tmp_path):
+def test_every_kind_of_value_is_restored(tmp_path):
     write(tmp_path, "step-1", {"all": STATE}, {"step": 1, "seed": [3, 0.1]})
     state, progress, warning = read(tmp_path)
     assert same(state, {"all": STATE})
@@ -75,22 +75,26 @@ def test_paths_that_read_alike_stay_apart():
     assert same(unflatten(*flatten(tree)), tree)
 
 
-def test_a_tensor_in_two_places_is_kept_once_and_overlapping_ones_apart(tmp_path):
+def test_shared_tensors_are_stored_once_and_views_apart(tmp_path):
     table = torch.arange(12.0)
-    write(tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {})
+    write(
+        tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {}
+    )
     state = read(tmp_path).state
     assert state["a"] is state["b"]
     assert same(state, {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)})
 
 
-def test_what_no_checkpoint_holds_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"^optimizer.0.when is a PosixPath, which a checkpoint cannot store"):
+def test_unsupported_values_are_named(tmp_path):
+    with pytest.raises(
+        CheckpointError, match=r"^optimizer.0.when is a PosixPath, which a checkpoint cannot store"
+    ):
         write(tmp_path / "new", "x", {"optimizer": [{"when": Path("x")}]}, {})
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD], ids=["adamw", "sgd"])
-def test_training_goes_on_to_the_same_bits(tmp_path, make):
+def test_restored_training_gives_the_same_bits(tmp_path, make):
     def fresh():
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(5, 7), nn.Dropout(0.3), nn.Linear(7, 2))
@@ -130,7 +134,7 @@ def test_the_last_two_are_kept_in_order_of_writing(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["data", "facts", "truncated", "empty", "foreign"])
-def test_a_damaged_newest_gives_way_to_the_one_before_and_is_said(tmp_path, damage):
+def test_a_damaged_checkpoint_falls_back_with_a_warning(tmp_path, damage):
     write(tmp_path, "step-1", {"x": torch.ones(3)}, {"step": 1})
     newest = write(tmp_path, "step-2", {"x": torch.zeros(3)}, {"step": 2})
     data = newest.read_bytes()
@@ -155,7 +159,7 @@ def test_a_damaged_newest_gives_way_to_the_one_before_and_is_said(tmp_path, dama
     assert names(tmp_path) == ["00000001.step-1.safetensors", "00000003.step-2.safetensors"]
 
 
-def test_when_all_are_damaged_nothing_starts_anew_in_silence(tmp_path):
+def test_all_checkpoints_damaged_is_an_error(tmp_path):
     for step in (1, 2):
         spoil(write(tmp_path, f"step-{step}", {"x": torch.ones(3)}, {}))
     for _ in range(2):
@@ -171,19 +175,21 @@ def full(*_, **__):
 
 
 @pytest.mark.parametrize("where", ["fsync", "save_file", "replace"])
-def test_a_full_disk_leaves_the_last_good_one_and_no_rest(tmp_path, monkeypatch, where):
+def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch, where):
     write(tmp_path, "step-1", {"x": torch.ones(3)}, {"step": 1})
     owner = {"fsync": os, "save_file": checkpoint, "replace": Path}[where]
     with monkeypatch.context() as broken:
         broken.setattr(owner, where, full)
-        wanted = r"^cannot write checkpoint 'step-2' in '.*': No space left on device; the last good one is kept"
+        wanted = (
+            r"^cannot write checkpoint 'step-2' in '.*': No space left on device; the last good"
+        )
         with pytest.raises(CheckpointError, match=wanted):
             write(tmp_path, "step-2", {"x": torch.zeros(3)}, {"step": 2})
     assert names(tmp_path) == ["00000001.step-1.safetensors"]
     assert read(tmp_path).progress == {"step": 1}
 
 
-def test_a_file_larger_than_allowed_is_told_by_the_system_itself(tmp_path):
+def test_a_file_size_limit_is_reported(tmp_path):
     script = f"""
 import resource, torch
 from regard.train.checkpoint import CheckpointError, write
@@ -194,20 +200,24 @@ try:
 except CheckpointError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert "File too large" in done.stdout
     assert names(tmp_path) == ["00000001.step-1.safetensors"]
 
 
-@pytest.mark.parametrize("act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"])
-def test_what_a_killed_process_left_is_removed(tmp_path, act):
+@pytest.mark.parametrize(
+    "act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"]
+)
+def test_files_of_a_killed_process_are_removed(tmp_path, act):
     write(tmp_path, "step-1", {}, {})
     (tmp_path / ".step-9.partial").write_bytes(b"half")
     act(tmp_path)
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
+def test_a_kill_at_any_moment_leaves_a_valid_checkpoint(tmp_path):
     script = f"""
 import torch
 from regard.train.checkpoint import read, write
@@ -216,12 +226,15 @@ step = found.progress["step"] if found else 0
 assert not found or (found.warning is None and found.state["x"].eq(step).all())
 while True:
     step += 1
-    write({str(tmp_path)!r}, f"step-{{step}}", {{"x": torch.full((300_000,), step)}}, {{"step": step}})
+    state = {{"x": torch.full((300_000,), step)}}
+    write({str(tmp_path)!r}, f"step-{{step}}", state, {{"step": step}})
     print(step, flush=True)
 """
     reached = 0
     for wait in (0.0, 0.013, 0.031):
-        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        )
         while int(process.stdout.readline()) < reached + 2:
             pass
         time.sleep(wait)
@@ -235,7 +248,7 @@ while True:
     assert len(names(tmp_path)) <= 3
 
 
-def test_what_safetensors_leaves_when_killed_is_removed_too(tmp_path: Path):
+def test_temporary_files_of_safetensors_are_removed(tmp_path: Path):
     """It writes under a name of its own first; twenty kills in a row found one."""
     checkpoint.write(tmp_path, "one", {"weight": torch.ones(2)}, {})
     (tmp_path / ".tmpRv1LUq").write_bytes(b"half")

@@ -1,4 +1,4 @@
-"""The default task: the dictionary as it ships, split by a rule that anyone can recompute."""
+"""The default task: the included dictionary and its reproducible split."""
 
 import hashlib
 import lzma
@@ -9,7 +9,10 @@ import pytest
 
 from regard.train.cmudict import dictionary, part, unpack
 
-PHONES = "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH"
+PHONES = (
+    "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W "
+    "Y Z ZH"
+)
 WORDS = [
     ("water", 1, "test"),
     ("dimer", 0, "test"),
@@ -39,7 +42,7 @@ def test_the_phones_are_the_39_of_the_dictionary_and_no_others(pairs):
     assert len(PHONES.split()) == 39
 
 
-def test_well_known_words_sound_as_they_do(pairs):
+def test_well_known_words_have_their_pronunciations(pairs):
     found = {}
     for word, phones in pairs:
         found.setdefault(word, []).append(phones)
@@ -48,7 +51,7 @@ def test_well_known_words_sound_as_they_do(pairs):
     assert found["read"] == ["R EH D", "R IY D"]
 
 
-def test_a_word_falls_by_its_sha256_modulo_a_hundred(pairs):
+def test_the_split_is_the_sha256_modulo_a_hundred(pairs):
     """5 of 100 to test, the next 2 to dev; the places below come from sha256sum and bc."""
     for word, place, name in WORDS:
         assert int(hashlib.sha256(word.encode()).hexdigest(), 16) % 100 == place
@@ -63,7 +66,9 @@ def test_the_parts_have_their_shares_and_no_word_in_common(tmp_path, pairs):
         "train.tsv",
     ]
     lines = {name: path.read_text(encoding="utf-8").splitlines() for name, path in paths.items()}
-    assert sorted(line for part in lines.values() for line in part) == sorted("\t".join(pair) for pair in pairs)
+    assert sorted(line for part in lines.values() for line in part) == sorted(
+        "\t".join(pair) for pair in pairs
+    )
     words = {name: {line.split("\t")[0] for line in part} for name, part in lines.items()}
     counts = Counter(word for part in words.values() for word in part)
     assert set(counts.values()) == {1}
@@ -75,7 +80,7 @@ def test_the_parts_have_their_shares_and_no_word_in_common(tmp_path, pairs):
     }
 
 
-def test_files_that_are_there_stay_as_they_are(tmp_path):
+def test_existing_files_are_kept(tmp_path):
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}.tsv").write_text("mine\tM AY N\n")
     assert unpack(tmp_path)["dev"].read_text() == "mine\tM AY N\n"

@@ -1,4 +1,4 @@
-"""The view: plain lines to the letter, the live picture on a recorded console, and a run that outlives both."""
+"""Displays: exact lines, the live view on a recorded console, and failures that do no harm."""
 
 import io
 import os
@@ -66,7 +66,7 @@ bundle: sounds
 """
 
 
-def test_plain_lines_to_the_letter():
+def test_line_display_output():
     file, clock = io.StringIO(), Clock()
     with LineDisplay(file, clock=clock) as view:
         trained(view, clock.tick)
@@ -79,14 +79,14 @@ def test_time_left_may_be_unknown():
     assert file.getvalue() == "step 1 of 10 (10 %), loss 1.0000, rate 1.00e-01, 5 tokens/s\n"
 
 
-def test_an_ascii_terminal_gets_question_marks():
+def test_unencodable_characters_become_question_marks():
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii")
     LineDisplay(file).message("é → ə")
     assert raw.getvalue() == b"? ? ?\n"
 
 
-def test_no_terminal_means_plain_lines_and_no_control_characters():
+def test_a_pipe_gets_lines_without_control_characters():
     file = io.StringIO()
     with open_display(file) as view:
         assert isinstance(view.inner, LineDisplay)
@@ -95,10 +95,12 @@ def test_no_terminal_means_plain_lines_and_no_control_characters():
 
 
 def recorded(**options) -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options)
+    return Console(
+        file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options
+    )
 
 
-def test_the_live_picture():
+def test_terminal_display_output():
     console = recorded()
     view = TerminalDisplay(console)
     view.started({"parameters": 240_000})
@@ -121,7 +123,7 @@ def test_the_live_picture():
     assert re.fullmatch(r"\[red\]gnome\[/\] +G N OW M +N OW M", lines[5])
 
 
-def test_wrong_answers_are_red_and_right_ones_green():
+def test_wrong_samples_are_red_and_correct_ones_green():
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="standard")
     view = TerminalDisplay(console)
     view.evaluated(1, {}, SAMPLES)
@@ -130,15 +132,19 @@ def test_wrong_answers_are_red_and_right_ones_green():
     assert "\x1b[31mG N OW M" in console.file.getvalue()
 
 
-def test_what_is_said_stays_above_the_picture():
+def test_messages_stay_above_the_live_view():
     console = recorded()
     with TerminalDisplay(console) as view:
         trained(view)
     text = console.export_text()
-    assert text.index("parameters: 240,000") < text.index("memory ran out") < text.index("bundle: sounds")
+    assert (
+        text.index("parameters: 240,000")
+        < text.index("memory ran out")
+        < text.index("bundle: sounds")
+    )
 
 
-def test_the_picture_is_drawn_only_as_often_as_eyes_follow(monkeypatch):
+def test_the_live_view_is_redrawn_at_most_every_interval(monkeypatch):
     clock = Clock()
     view = TerminalDisplay(recorded(), every=10.0, clock=clock)
     drawn = []
@@ -153,7 +159,7 @@ HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_the_cursor_comes_back_whatever_happens(error):
+def test_the_cursor_is_restored_after_an_error(error):
     console = recorded()
 
     def interrupted():
@@ -180,7 +186,7 @@ class Broken(LineDisplay):
         raise MemoryError
 
 
-def test_a_failing_view_goes_silent_and_is_closed_once():
+def test_a_failing_display_is_closed_once_and_silent():
     file = io.StringIO()
     broken = Broken(file)
     with SafeDisplay(broken, file) as view:
@@ -191,7 +197,7 @@ def test_a_failing_view_goes_silent_and_is_closed_once():
     assert broken.closed == 1
 
 
-def test_a_closed_file_does_not_end_a_run():
+def test_a_closed_file_does_not_stop_training():
     file = io.StringIO()
     view = open_display(file)
     file.close()
@@ -224,7 +230,7 @@ print("still here", file=sys.stderr)
 """
 
 
-def test_a_closed_pipe_does_not_end_a_run():
+def test_a_closed_pipe_does_not_stop_training():
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT],
         stdin=subprocess.PIPE,
@@ -240,7 +246,7 @@ def test_a_closed_pipe_does_not_end_a_run():
     assert process.wait() == 0
 
 
-def test_a_real_terminal_gets_the_picture_and_its_cursor_back():
+def test_a_real_terminal_gets_the_live_view():
     ours, theirs = pty.openpty()
     script = """
 from regard.train.display import StepStatus, open_display
@@ -267,7 +273,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch):
     assert isinstance(open_display(file).inner, TerminalDisplay)
 
 
-def test_durations_as_people_say_them():
+def test_durations_have_at_most_two_units():
     said = {
         0: "0 s",
         59.4: "59 s",

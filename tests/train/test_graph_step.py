@@ -1,4 +1,4 @@
-"""Steps from lessons that are filled up, and batches made ready ahead. Recordings themselves need a GPU: tests/gpu."""
+"""Steps on static batches, and prefetching. CUDA graphs themselves are tested in tests/gpu."""
 
 import math
 
@@ -30,7 +30,10 @@ class Three(Batches):
         self.made = []
         for _ in range(3):
             sizes = torch.randint(1, 9, (2, 6), generator=random).tolist()
-            sides = [Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side]) for side in sizes]
+            sides = [
+                Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side])
+                for side in sizes
+            ]
             self.made.append(Batch(*sides, torch.arange(6), 6, sum(sizes[1]), sum(sizes[0])))
 
     def next_batch(self, epoch: int, step: int) -> tuple[int, int, Batch]:
@@ -42,14 +45,16 @@ class Three(Batches):
 def trainer() -> Trainer:
     torch.manual_seed(2)
     model = build(
-        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0),
+        TransformerSettings(
+            width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0
+        ),
         12,
         12,
     )
     return Trainer(model, Three(), TrainSettings(), 20, World(1, 0, CPU), rate=1e-2)
 
 
-def test_updates_from_filled_lessons_are_those_from_batches():
+def test_static_batches_give_the_same_updates():
     plain, full = trainer(), trainer()
     full.graph_step = GraphStep(full._update_from, batch_tokens=100, device=CPU, replay=False)
     full.prefetcher = Prefetcher(full.batches, full.graph_step.pack)
@@ -57,12 +62,14 @@ def test_updates_from_filled_lessons_are_those_from_batches():
         torch.testing.assert_close(full.advance()[0], plain.advance()[0], atol=1e-5, rtol=0)
     assert (full.epoch, full.epoch_step) == (plain.epoch, plain.epoch_step) == (2, 1)
     assert 0 < len(full.graph_step.buffers) <= 3
-    for (name, ours), theirs in zip(full.model.named_parameters(), plain.model.parameters(), strict=True):
+    for (name, ours), theirs in zip(
+        full.model.named_parameters(), plain.model.parameters(), strict=True
+    ):
         if not name.endswith("keys.bias"):  # its gradient is rounding and nothing else
             torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=0, msg=name)
 
 
-def test_a_slot_holds_the_latest_lesson_and_nothing_of_the_one_before():
+def test_buffers_hold_only_the_latest_batch():
     seen = []
     batches = Three()
     graph_step = GraphStep(
@@ -76,15 +83,19 @@ def test_a_slot_holds_the_latest_lesson_and_nothing_of_the_one_before():
         assert prepared is not None
         graph_step(*prepared, 0.1)
     assert len(graph_step.buffers) == 1  # coarse grains: one shape for all
-    assert [lengths[:6] for lengths in seen] == [(batch.source.lengths + 1).tolist() for batch in batches.made]
+    assert [lengths[:6] for lengths in seen] == [
+        (batch.source.lengths + 1).tolist() for batch in batches.made
+    ]
 
 
-def test_shapes_are_few_however_many_batches_come():
+def test_the_number_of_shapes_stays_small():
     """Each is a recording: a run that goes on must not go on recording."""
     random = np.random.default_rng(1)
     source = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, 60_000)), 5, 60).astype(np.int64)
     target = np.clip(np.rint(source * random.lognormal(0, 0.15, 60_000)), 5, 60).astype(np.int64)
-    graph_step = GraphStep(lambda batch: batch.token_weight, batch_tokens=12_000, device=CPU, replay=False)
+    graph_step = GraphStep(
+        lambda batch: batch.token_weight, batch_tokens=12_000, device=CPU, replay=False
+    )
     seen, steps, after = set(), 0, []
     for epoch in range(4):
         made = plan_batches(source, target, batch_tokens=12_000, seed=1, epoch=epoch)
@@ -104,7 +115,7 @@ def _blank(lengths: np.ndarray) -> Ragged:
     return Ragged(torch.zeros(int(offsets[-1]), dtype=torch.int64), offsets)
 
 
-def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_done():
+def test_out_of_memory_in_a_graph_falls_back_to_eager():
     run, other = trainer(), trainer()
 
     def no_memory(*given: object) -> torch.Tensor:
@@ -117,7 +128,7 @@ def test_memory_that_runs_out_in_a_recording_ends_recordings_and_the_step_is_don
     assert torch.equal(run.advance()[0], other.advance()[0])
 
 
-def test_memory_that_runs_out_between_two_optimizers_ends_the_run(monkeypatch: pytest.MonkeyPatch):
+def test_out_of_memory_between_optimizers_stops_the_run(monkeypatch: pytest.MonkeyPatch):
     run = trainer()
     run.graph_step = GraphStep(run._update_from, batch_tokens=100, device=CPU, replay=False)
     run.prefetcher = Prefetcher(run.batches, run.graph_step.pack)
@@ -131,9 +142,11 @@ def test_memory_that_runs_out_between_two_optimizers_ends_the_run(monkeypatch: p
         run.advance()  # done again, the first optimizer's weights would be moved twice
 
 
-def test_the_next_batch_is_prepared_while_this_one_is_learned():
+def test_the_next_batch_is_prefetched():
     batches = Three()
-    prefetcher = Prefetcher(batches, lambda batch: (StaticShape(1, 1, 1, 16, 16), batch.source.values))
+    prefetcher = Prefetcher(
+        batches, lambda batch: (StaticShape(1, 1, 1, 16, 16), batch.source.values)
+    )
     epoch, step, batch, prepared = prefetcher.take(0, 2)
     assert (epoch, step) == (0, 2)
     assert prepared is not None
@@ -146,7 +159,7 @@ def test_the_next_batch_is_prepared_while_this_one_is_learned():
     assert prefetcher._next is None
 
 
-def test_without_a_way_to_prepare_nothing_is_done_before_it_is_asked_for():
+def test_without_packing_nothing_is_prefetched():
     batches = Three()
     prefetcher = Prefetcher(batches, None)
     assert prefetcher.take(0, 0)[3] is None

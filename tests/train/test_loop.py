@@ -1,4 +1,4 @@
-"""The loop: a step is the same in any number of parts, memory that runs out halves them, and a spoilt run stops."""
+"""The loop: gradient accumulation, out of memory, patience, and losses that are not finite."""
 
 import io
 import os
@@ -32,14 +32,18 @@ def whole(tmp_path_factory, data):
 def assert_near(out, other):
     ours, theirs = (read(folder / "checkpoints").state["model"] for folder in (out, other))
     for name, weight in theirs.items():
-        if not name.endswith("cross_attention.keys.bias"):  # its gradient is rounding and nothing else
+        if not name.endswith(
+            "cross_attention.keys.bias"
+        ):  # its gradient is rounding and nothing else
             torch.testing.assert_close(ours[name], weight, atol=1e-5, rtol=0, msg=name)
 
 
 @pytest.mark.parametrize("parts", [2, 4])
-def test_a_step_in_parts_is_the_step_at_once(tmp_path, data, whole, parts, monkeypatch):
+def test_gradient_accumulation_equals_one_large_batch(tmp_path, data, whole, parts, monkeypatch):
     sizes, forward = [], Objective.forward
-    monkeypatch.setattr(Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch))
+    monkeypatch.setattr(
+        Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch)
+    )
     run(
         job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, gradient_accumulation=parts),
         Quiet(),
@@ -48,7 +52,7 @@ def test_a_step_in_parts_is_the_step_at_once(tmp_path, data, whole, parts, monke
     assert_near(tmp_path, whole)
 
 
-def test_when_memory_runs_out_the_step_is_done_again_in_halves(tmp_path, data, whole, monkeypatch):
+def test_out_of_memory_repeats_the_step_in_halves(tmp_path, data, whole, monkeypatch):
     sizes, forward = [], Objective.forward
 
     def small_memory(self, batch):
@@ -69,7 +73,7 @@ def test_when_memory_runs_out_the_step_is_done_again_in_halves(tmp_path, data, w
     assert_near(tmp_path, whole)
 
 
-def test_a_pair_that_fits_in_no_memory_is_an_error_with_the_way_out(tmp_path, data, monkeypatch):
+def test_a_pair_too_large_for_memory_is_an_error(tmp_path, data, monkeypatch):
     def no_memory(self, batch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -82,7 +86,7 @@ def test_a_pair_that_fits_in_no_memory_is_an_error_with_the_way_out(tmp_path, da
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_keeps_the_last_good(tmp_path, data, monkeypatch, what):
+def test_a_loss_or_gradient_that_is_not_finite_stops_the_run(tmp_path, data, monkeypatch, what):
     forward, calls = Objective.forward, []
 
     def spoilt(self, batch):
@@ -99,7 +103,9 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_keeps_the_last_
     with pytest.raises(RegardError) as stopped:
         run(job(data, tmp_path), Quiet())
     number = "nan" if what == "gradient" else "inf"
-    assert str(stopped.value).startswith(f"the loss became {number} at step 6 (epoch 1, pairs {calls[-1][:8]} …); ")
+    assert str(stopped.value).startswith(
+        f"the loss became {number} at step 6 (epoch 1, pairs {calls[-1][:8]} …); "
+    )
     assert len(calls) == 6
     saved = read(tmp_path / "checkpoints")
     assert saved.progress["step"] == 4
@@ -113,9 +119,13 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_keeps_the_last_
     )
 
 
-def test_without_progress_the_run_stops_by_its_patience_and_stays_stopped(tmp_path, data, monkeypatch):
-    rates = iter([50.0, 40.0, 45.0, 41.0, 40.0, 1.0])  # the fifth is as good as the second, and no better
-    monkeypatch.setattr(metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0})
+def test_patience_stops_a_run_for_good(tmp_path, data, monkeypatch):
+    rates = iter(
+        [50.0, 40.0, 45.0, 41.0, 40.0, 1.0]
+    )  # the fifth is as good as the second, and no better
+    monkeypatch.setattr(
+        metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0}
+    )
     view = Quiet()
     stubborn = job(data, tmp_path, evaluations=8, patience=3)
     card = run(stubborn, view)
@@ -130,7 +140,7 @@ def test_without_progress_the_run_stops_by_its_patience_and_stays_stopped(tmp_pa
     assert again.losses == []
 
 
-def test_by_epochs_every_pair_is_read_so_many_times(tmp_path, data, monkeypatch):
+def test_every_pair_is_used_once_per_epoch(tmp_path, data, monkeypatch):
     seen, forward = [], Objective.forward
     monkeypatch.setattr(
         Objective,
@@ -141,7 +151,7 @@ def test_by_epochs_every_pair_is_read_so_many_times(tmp_path, data, monkeypatch)
     assert sorted(seen) == sorted([*range(card["pairs"])] * 2)
 
 
-def test_the_seed_decides_all_and_another_seed_another_model(tmp_path, data):
+def test_the_seed_determines_the_model(tmp_path, data):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         run(job(data, tmp_path / name, seed=seed, steps=2, evaluations=1), Quiet())
     assert left_by(tmp_path / "a") == left_by(tmp_path / "b")
@@ -149,7 +159,7 @@ def test_the_seed_decides_all_and_another_seed_another_model(tmp_path, data):
 
 
 @pytest.mark.parametrize(("backend", "plain"), [("reference", True), ("auto", False)])
-def test_by_the_reference_all_is_plain(tmp_path, data, monkeypatch, backend, plain):
+def test_the_reference_backend_disables_fused_kernels(tmp_path, data, monkeypatch, backend, plain):
     allowed, forward = [], Objective.forward
     monkeypatch.setattr(
         Objective,
@@ -165,7 +175,7 @@ def test_by_the_reference_all_is_plain(tmp_path, data, monkeypatch, backend, pla
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, on a CPU without bfloat16
-def test_bfloat16_computes_nearby_and_keeps_weights_in_float32(tmp_path, data, whole, monkeypatch):
+def test_bfloat16_is_close_and_keeps_float32_weights(tmp_path, data, whole, monkeypatch):
     monkeypatch.setattr("regard.device.supports_bfloat16", lambda device: True)
     run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, precision="bfloat16"), Quiet())
     ours, theirs = (read(folder / "checkpoints").state["model"] for folder in (tmp_path, whole))
@@ -190,7 +200,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, data, monkeypatch
     assert strange_files(tmp_path) == []
 
 
-def test_the_time_of_a_step_is_measured_after_four_to_warm_up(monkeypatch):
+def test_step_time_is_measured_after_warm_up(monkeypatch):
     now = [0.0]
 
     class Slow:
@@ -211,7 +221,7 @@ def test_the_time_of_a_step_is_measured_after_four_to_warm_up(monkeypatch):
     assert made.steps == 10
 
 
-def test_signals_are_noted_inside_and_obeyed_again_outside():
+def test_signals_are_recorded_inside_the_context_only():
     before = signal.getsignal(signal.SIGTERM)
     with interruptible() as stopped:
         assert stopped() is None

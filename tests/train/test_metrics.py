@@ -1,4 +1,4 @@
-"""Metrics: edit distances counted by hand and by jiwer, BLEU and chrF as sacrebleu itself gives them."""
+"""Metrics against hand-counted edits, jiwer, and sacrebleu's own BLEU and chrF."""
 
 import random
 import subprocess
@@ -47,14 +47,15 @@ ACTIONS = [
         ("bpe", ["昨日は友達と一緒に映画を見に行きました。"], "text"),
     ],
 )
-def test_the_task_chooses(kind, targets, task):
+def test_the_task_follows_from_the_targets(kind, targets, task):
     assert choose_task(kind, targets) == task
 
 
 def test_error_rates_by_hand():
     predictions = ["K AE T", "D AO G Z", "B IY", ""]
     references = [["K AE T", "K AA T S"], ["D AO G"], ["B EH", "B EH IY"], ["AH"]]
-    # edits to the nearest: 0, 1 (Z), 1 ("B EH" by substitution, "B EH IY" by insertion: the longer counts), 1
+    # edits to the nearest: 0, 1 (Z), 1 ("B EH" by substitution, "B EH IY" by insertion: the longer
+    # counts), 1
     # lengths of the nearest: 3, 3, 3, 1
     assert symbols(predictions, references, kind="words") == {
         "ser": 100 * 3 / 10,
@@ -84,7 +85,7 @@ def test_composed_and_decomposed_letters_are_the_same():
     }
 
 
-def test_an_empty_right_answer_is_no_division_by_nothing():
+def test_an_empty_reference_does_not_divide_by_zero():
     assert symbols(["", "x"], [[""], [""]], kind="characters") == {
         "ser": 100.0,
         "wer": 50.0,
@@ -97,7 +98,10 @@ def test_rates_are_those_of_jiwer(kind):
     jiwer = pytest.importorskip("jiwer")
     draw = random.Random(3)
     between = " " if kind == "words" else ""
-    lines = [[between.join(draw.choices("abcde", k=draw.randint(1, 9))) for _ in range(60)] for _ in range(2)]
+    lines = [
+        [between.join(draw.choices("abcde", k=draw.randint(1, 9))) for _ in range(60)]
+        for _ in range(2)
+    ]
     rate = jiwer.wer if kind == "words" else jiwer.cer
     ours = symbols(lines[0], [[right] for right in lines[1]], kind=kind)
     assert ours["ser"] == pytest.approx(100 * rate(lines[1], lines[0]))
@@ -116,8 +120,12 @@ def test_text_is_scored_as_sacrebleu_scores_it():
     assert ours["bleu"] == pytest.approx(sacrebleu.corpus_bleu(SAID, [SENTENCES]).score)
     assert ours["chrf"] == pytest.approx(sacrebleu.corpus_chrf(SAID, [SENTENCES]).score)
     version = sacrebleu.__version__
-    assert ours["bleu_signature"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
-    assert ours["chrf_signature"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    assert (
+        ours["bleu_signature"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    )
+    assert (
+        ours["chrf_signature"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    )
 
 
 def test_several_references_of_unequal_number():
@@ -134,17 +142,22 @@ def test_several_references_of_unequal_number():
     assert "nrefs:var" in ours["bleu_signature"]
 
 
-def test_writing_without_spaces_is_cut_into_characters():
+def test_scripts_without_spaces_use_the_char_tokenizer():
     assert "tok:char" in text(["我喜欢读书"], [["我很喜欢读书"]])["bleu_signature"]
-    assert "tok:none" in text(SAID, [[right] for right in SENTENCES], tokenize="none")["bleu_signature"]
+    assert (
+        "tok:none"
+        in text(SAID, [[right] for right in SENTENCES], tokenize="none")["bleu_signature"]
+    )
 
 
 def test_tasks_are_measured_by_their_name():
     assert measure("symbols", "words", ["a b"], [["a c"]])["ser"] == 50
-    assert measure("text", "bpe", SENTENCES, [[right] for right in SENTENCES])["bleu"] == pytest.approx(100)
+    assert measure("text", "bpe", SENTENCES, [[right] for right in SENTENCES])[
+        "bleu"
+    ] == pytest.approx(100)
 
 
-def test_early_stopping_looks_at_the_finer_metric():
+def test_the_primary_metric_is_the_finer_one():
     assert primary_metric({"wer": 40.0, "ser": 10.0, "exact": 60.0}) == ("ser", 10.0, False)
     assert primary_metric({"bleu": 0.0, "chrf": 12.5, "bleu_signature": "x"}) == (
         "chrf",
@@ -196,7 +209,7 @@ def test_errors_by_source_length():
         (lambda: choose_task("words", []), "no targets to choose a metric by; give some"),
     ],
 )
-def test_what_cannot_be_measured_is_said(act, message):
+def test_invalid_arguments_are_refused(act, message):
     with pytest.raises(MetricError, match=f"^{message}"):
         act()
 
@@ -205,5 +218,7 @@ def test_metrics_load_their_libraries_only_when_used():
     libraries = ("sacrebleu", "rapidfuzz", "rich")
     script = f"import regard.train.metrics, sys; print({libraries!r} & sys.modules.keys())"
     script = script.replace(f"{libraries!r}", f"set({libraries!r})")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "set()"

@@ -1,4 +1,4 @@
-"""The objective, against torch's own cross-entropy on one sequence at a time and against the sum written out."""
+"""The objective, against torch's cross-entropy per sequence and against explicit sums."""
 
 import pytest
 import torch
@@ -17,7 +17,9 @@ SOURCES, TARGETS = [[3, 4, 5], [6], [7, 8]], [[5, 4], [3, 3, 8, 7], [6]]
 @pytest.fixture
 def model():
     return build(
-        TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0),
+        TransformerSettings(
+            width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0
+        ),
         VOCABULARY,
         VOCABULARY,
     )
@@ -29,7 +31,9 @@ def ragged(rows):
 
 def batch(sources=SOURCES, targets=TARGETS):
     tokens = [sum(map(len, side)) for side in (targets, sources)]
-    return Batch(ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), *tokens)
+    return Batch(
+        ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), *tokens
+    )
 
 
 def nothing():
@@ -42,17 +46,19 @@ def gradients(model, *losses):
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-def test_it_is_the_mean_over_all_tokens_and_ends_of_sequences_taken_one_by_one(model, label_smoothing):
+def test_the_loss_is_the_mean_over_all_target_tokens(model, label_smoothing):
     sums = []
     for source, target in zip(SOURCES, TARGETS, strict=True):
         logits = model(ragged([[*source, END]]), ragged([[BEGIN, *target]])).values
         right = torch.tensor([*target, END])
-        sums.append(F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="sum"))
+        sums.append(
+            F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="sum")
+        )
     loss = Objective(model, label_smoothing=label_smoothing)(batch())
     torch.testing.assert_close(loss, sum(sums) / (7 + 3))  # seven target tokens, three ends
 
 
-def test_smoothing_gives_a_share_of_the_target_to_every_symbol_alike(model):
+def test_label_smoothing_is_uniform_over_the_vocabulary(model):
     label_smoothing = 0.3
     log = model(ragged([[3, END]]), ragged([[BEGIN, 4]])).values.log_softmax(-1)
     by_hand = torch.tensor(0.0)
@@ -60,7 +66,9 @@ def test_smoothing_gives_a_share_of_the_target_to_every_symbol_alike(model):
         wanted = torch.full((VOCABULARY,), label_smoothing / VOCABULARY)
         wanted[right] += 1 - label_smoothing
         by_hand = by_hand - (wanted * log[place]).sum() / 2
-    torch.testing.assert_close(Objective(model, label_smoothing=label_smoothing)(batch([[3]], [[4]])), by_hand)
+    torch.testing.assert_close(
+        Objective(model, label_smoothing=label_smoothing)(batch([[3]], [[4]])), by_hand
+    )
 
 
 def test_parts_of_a_step_add_up_to_the_whole(model):
@@ -75,14 +83,14 @@ def test_parts_of_a_step_add_up_to_the_whole(model):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_nothing_costs_nothing_and_still_reaches_every_weight(model):
+def test_an_empty_batch_has_zero_loss_and_gradients(model):
     loss = Objective(model)(nothing())
     assert loss.item() == 0
     for gradient in gradients(model, loss):
         assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
-def test_two_readings_that_agree_cost_what_one_costs(model):
+def test_rdrop_without_dropout_changes_nothing(model):
     model.train()  # but with no dropout, so both are the same
     once, twice = (
         Objective(model, label_smoothing=0.1),
@@ -91,9 +99,11 @@ def test_two_readings_that_agree_cost_what_one_costs(model):
     torch.testing.assert_close(twice(batch()), once(batch()))
 
 
-def test_readings_that_differ_are_pulled_together_by_both_divergences():
+def test_rdrop_adds_both_divergences():
     torch.manual_seed(3)
-    settings = TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0.4)
+    settings = TransformerSettings(
+        width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0.4
+    )
     model = build(settings, VOCABULARY, VOCABULARY).train()
     torch.manual_seed(4)
     loss = Objective(model, rdrop=3.0)(batch())

@@ -1,4 +1,4 @@
-"""Who learns by which optimizer, and at what rate."""
+"""Optimizers: which weights each one updates, learning rates, and Muon against torch's."""
 
 import math
 
@@ -13,7 +13,7 @@ from regard.positions import Distance
 from regard.train.optimizers import ROUNDS, Muon, build_optimizers, orthogonalize, set_rate
 
 
-def test_muon_gets_the_matrices_inside_and_adamw_all_else_once_each():
+def test_muon_gets_inner_matrices_and_adamw_the_rest():
     settings = TransformerSettings(
         width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, position="learned"
     )
@@ -32,18 +32,20 @@ def test_muon_gets_the_matrices_inside_and_adamw_all_else_once_each():
 
 
 class Scored(nn.Module):
-    """Attention of one head with learned distances, either inside the scaling by √16 or, as if by hand, outside."""
+    """One attention head with learned distances, inside or outside the scaling by √16."""
 
     def __init__(self, inside: bool) -> None:
         super().__init__()
         self.bias = Distance(1, 16, max_distance=3)
         if not inside:
             self.bias.scale = 1.0
-        self.attention = Attention(SCORES["scaled-dot"](1, 16), bias=self.bias, backend="reference").double()
+        self.attention = Attention(
+            SCORES["scaled-dot"](1, 16), bias=self.bias, backend="reference"
+        ).double()
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_distances_inside_the_scaling_learn_and_decay_as_if_they_stood_outside(name):
+def test_scaled_distance_tables_learn_as_unscaled_ones(name):
     inside, outside = Scored(True), Scored(False)
     with torch.no_grad():
         outside.bias.table.copy_(torch.randn(1, 7, generator=torch.Generator().manual_seed(1)))
@@ -61,33 +63,42 @@ def test_distances_inside_the_scaling_learn_and_decay_as_if_they_stood_outside(n
         torch.testing.assert_close(inside.bias.table / 4, outside.bias.table, rtol=1e-6, atol=1e-7)
 
 
-def test_rates_of_all_groups_follow_and_one_tensor_stays_the_one_that_a_recorded_step_reads():
+def test_set_rate_updates_all_groups_in_place():
     settings = TransformerSettings(
         width=32, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, position="distance"
     )
     made = build_optimizers(build(settings, 9, 9), "muon", rate=0.1, decay=0.3)
     set_rate(made, 0.5)
-    assert [group["lr"] for one in made for group in one.param_groups] == pytest.approx([0.5, 0.5, 2.0, 0.5])
+    assert [group["lr"] for one in made for group in one.param_groups] == pytest.approx(
+        [0.5, 0.5, 2.0, 0.5]
+    )
     for group in (group for one in made for group in one.param_groups):
         group["lr"] = torch.zeros(())
     held = [group["lr"] for one in made for group in one.param_groups]
     set_rate(made, 0.25)
-    assert [math.isclose(x, y) for x, y in zip(map(float, held), (0.25, 0.25, 1.0, 0.25), strict=True)] == [True] * 4
-    assert all(group["lr"] is rate for rate, group in zip(held, (g for o in made for g in o.param_groups), strict=True))
+    assert [
+        math.isclose(x, y) for x, y in zip(map(float, held), (0.25, 0.25, 1.0, 0.25), strict=True)
+    ] == [True] * 4
+    assert all(
+        group["lr"] is rate
+        for rate, group in zip(held, (g for o in made for g in o.param_groups), strict=True)
+    )
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (4, 16), (16, 4), (3, 200)])
-def test_all_singular_values_come_near_one_and_directions_stay(shape):
+def test_orthogonalize_keeps_directions(shape):
     matrix = torch.randn(shape, dtype=torch.float64) * torch.linspace(1, 3, shape[1])
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    turned = left.mT @ orthogonalize(matrix[None])[0] @ right.mT  # diagonal when the directions are the same
+    turned = (
+        left.mT @ orthogonalize(matrix[None])[0] @ right.mT
+    )  # diagonal when the directions are the same
     assert values.max() / values.min() > 1.2
     assert turned.diagonal().min() > 0.6
     assert turned.diagonal().max() < 1.3
     assert (turned - turned.diagonal().diag()).abs().max() < 1e-6
 
 
-def test_a_single_vector_keeps_its_direction_at_about_length_one():
+def test_orthogonalize_normalizes_a_vector():
     row = torch.tensor([[3.0, 4.0]])
     (ours,) = orthogonalize(row[None])
     assert 0.6 < ours.norm() < 1.3
@@ -96,7 +107,7 @@ def test_a_single_vector_keeps_its_direction_at_about_length_one():
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, on a CPU without bfloat16
 @pytest.mark.parametrize("shape", [(12, 12), (6, 20), (20, 6)])
-def test_its_updates_are_those_of_torch_within_bfloat16(shape):
+def test_muon_matches_torch_within_bfloat16(shape):
     start = torch.randn(shape)
     ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
     options = {"lr": 0.1, "weight_decay": 0.05, "momentum": 0.95}
@@ -112,7 +123,7 @@ def test_its_updates_are_those_of_torch_within_bfloat16(shape):
     assert moved > 0.1
 
 
-def test_matrices_of_one_shape_learn_together_as_each_alone():
+def test_batched_updates_equal_single_updates():
     starts = [torch.randn(shape) for shape in [(6, 4), (4, 6), (6, 4), (5, 5)]]
     together, alone = ([nn.Parameter(start.clone()) for start in starts] for _ in range(2))
     optimizers = [Muon(together, lr=0.1), *(Muon([weight], lr=0.1) for weight in alone)]
@@ -135,7 +146,7 @@ def test_weight_decay_alone_shrinks_by_the_rate_times_decay():
     torch.testing.assert_close(weight.data, torch.full((2, 2), 2 * (1 - 0.05)))
 
 
-def test_steps_on_a_quadratic_go_down_to_its_bottom():
+def test_muon_minimizes_a_quadratic():
     goal, weight = torch.randn(6, 4), nn.Parameter(torch.zeros(6, 4))
     optimizer = Muon([weight], lr=0.1)
     losses = []
@@ -154,5 +165,7 @@ def test_an_update_has_the_size_that_adamw_would_have():
     weight = nn.Parameter(torch.zeros(32, 64))
     weight.grad = torch.randn(32, 64)
     Muon([weight], lr=1.0).step()
-    assert 0.12 < weight.square().mean().sqrt() < 0.26  # 0.2 for a matrix exactly orthogonal (Liu et al. 2025, §2.2)
+    assert (
+        0.12 < weight.square().mean().sqrt() < 0.26
+    )  # 0.2 for a matrix exactly orthogonal (Liu et al. 2025, §2.2)
     assert math.isclose(0.2 * math.sqrt(64) * math.sqrt(32 / (32 * 64)), 0.2)

@@ -1,4 +1,4 @@
-"""Resume is the same run: whatever stopped it, the weights at the end are bit for bit those of a run nobody stopped."""
+"""Resume: an interrupted run ends with bit-identical weights, whatever stopped it."""
 
 import os
 import re
@@ -63,9 +63,7 @@ def whole(tmp_path_factory, data):
         ("recurrent", "adamw", "last", {"cell": "lstm", "attention": "luong", "score": "dot"}),
     ],
 )
-def test_a_run_that_was_stopped_four_times_ends_bit_for_bit_as_one_that_was_not(
-    tmp_path, data, family, optimizer, average, model
-):
+def test_an_interrupted_run_ends_bit_identically(tmp_path, data, family, optimizer, average, model):
     options = {
         "optimizer": optimizer,
         "weight_average": average,
@@ -94,13 +92,13 @@ def test_a_run_that_was_stopped_four_times_ends_bit_for_bit_as_one_that_was_not(
     assert strange_files(tmp_path / "parts") == []
 
 
-def test_steps_change_every_weight_so_that_equal_bits_mean_something(whole):
+def test_steps_change_every_weight(whole):
     after, before = map(tensors, checkpoints(whole))
     assert after.keys() == before.keys()
     assert [name for name in after if after[name] == before[name]] == []
 
 
-def test_the_journal_tells_every_evaluation_once_and_every_interruption(tmp_path, data):
+def test_the_log_has_every_evaluation_and_interruption(tmp_path, data):
     again = job(data, tmp_path / "run")
     for act in (crash_at(5), signal_at(6, signal.SIGINT), crash_at(8)):
         with pytest.raises((Crash, Interrupted)):
@@ -118,7 +116,7 @@ def test_the_journal_tells_every_evaluation_once_and_every_interruption(tmp_path
     ]
 
 
-def test_a_finished_run_only_shows_what_is_there(data, whole):
+def test_a_finished_run_only_reports_its_result(data, whole):
     before, view = left_by(whole), Quiet()
     card = run(job(data, whole), view)
     assert left_by(whole) == before
@@ -129,7 +127,7 @@ def test_a_finished_run_only_shows_what_is_there(data, whole):
 
 
 @pytest.mark.parametrize("damage", ["bit", "half"])
-def test_a_damaged_newest_checkpoint_costs_some_steps_and_no_bit(tmp_path, data, whole, damage):
+def test_a_damaged_checkpoint_changes_no_bit(tmp_path, data, whole, damage):
     with pytest.raises(Interrupted):
         run(job(data, tmp_path / "run"), Quiet(signal_at(6)))
     newest = checkpoints(tmp_path / "run")[0]
@@ -162,20 +160,24 @@ def test_changed_settings_are_refused_with_the_difference(data, whole, options, 
     before = left_by(whole)
     with pytest.raises(RegardError) as refused:
         run(job(data, whole, model=model, **options), Quiet())
-    assert str(refused.value) == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    assert (
+        str(refused.value)
+        == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    )
     assert left_by(whole) == before
 
 
-def test_changed_text_settings_are_refused_even_before_the_first_step(data, whole):
+def test_changed_text_settings_are_refused(data, whole):
     with pytest.raises(RegardError) as refused:
         run(replace(job(data, whole), text=TextSettings(max_tokens=9)), Quiet())
     said = (
-        "the data were prepared with other settings: text.max_tokens was 8 and is 9. Use the old ones, or another --out"
+        "the data were prepared with other settings: text.max_tokens was 8 and "
+        "is 9. Use the old ones, or another --out"
     )
     assert str(refused.value) == said
 
 
-def test_how_often_to_save_may_change(tmp_path, data):
+def test_the_checkpoint_interval_may_change(tmp_path, data):
     with pytest.raises(Interrupted):
         run(job(data, tmp_path / "run"), Quiet(signal_at(6)))
     run(job(data, tmp_path / "run", checkpoint_seconds=0.0), Quiet())
@@ -196,7 +198,7 @@ def test_changed_data_are_refused_with_the_name_of_the_file(tmp_path):
     assert str(refused.value) == said
 
 
-def test_minutes_are_measured_once_and_their_number_of_steps_is_kept(tmp_path, data, monkeypatch):
+def test_the_steps_of_a_timed_run_are_measured_once(tmp_path, data, monkeypatch):
     monkeypatch.setattr(loop, "measure_step_seconds", lambda make: 0.25)
     timed = job(data, tmp_path / "run", minutes=0.05, evaluations=1)
     with pytest.raises(Interrupted):
@@ -235,7 +237,9 @@ def test_timing_thread_counts_changes_no_bit(tmp_path, data, monkeypatch):
     monkeypatch.setattr(loop, "training_threads", lambda *_: tuner({1: 3.0, 2: 3.0}))
     probed = []
     gradients = Trainer._compute_gradients
-    monkeypatch.setattr(Trainer, "_compute_gradients", lambda *some: probed.append(1) or gradients(*some))
+    monkeypatch.setattr(
+        Trainer, "_compute_gradients", lambda *some: probed.append(1) or gradients(*some)
+    )
     run(job(data, tmp_path / "run"), Quiet())
     assert len(probed) > 8
     assert left_by(tmp_path / "run") == left_by(tmp_path / "fixed")
@@ -247,7 +251,9 @@ def test_a_resumed_run_starts_with_the_threads_it_had(tmp_path, data, monkeypatc
     with pytest.raises(Crash):
         run(job(data, tmp_path / "run"), view)
     (line,) = [line for line in view.lines if line.startswith("CPU threads")]
-    assert re.fullmatch(r"CPU threads: 1 from step 1 on; tokens/s: [\d,]+ with 2, [\d,]+ with 1", line)
+    assert re.fullmatch(
+        r"CPU threads: 1 from step 1 on; tokens/s: [\d,]+ with 2, [\d,]+ with 1", line
+    )
     assert read(tmp_path / "run/checkpoints").progress["threads"] == 1
     monkeypatch.setattr(loop, "training_threads", lambda *_: tuner({1: 1.0, 2: 1.0}))
     run(job(data, tmp_path / "run"), Quiet())

@@ -1,4 +1,4 @@
-"""A run of so many minutes ends when they are over, on a machine that becomes slower or faster on the way."""
+"""Run length: a run of some minutes ends in time on a machine whose speed changes."""
 
 import random
 from itertools import pairwise
@@ -13,8 +13,10 @@ from regard.train.trainer import Trainer
 from tests.commands.small import Quiet, job, written
 
 
-@pytest.mark.parametrize(("total", "times"), [(20, 6), (100, 3), (7, 7), (1, 1), (5, 9), (1_937, 4), (10**7 + 1, 13)])
-def test_an_end_that_stays_counts_in_whole_steps(total: int, times: int):
+@pytest.mark.parametrize(
+    ("total", "times"), [(20, 6), (100, 3), (7, 7), (1, 1), (5, 9), (1_937, 4), (10**7 + 1, 13)]
+)
+def test_without_moves_planned_steps_are_real_steps(total: int, times: int):
     length, some = RunLength(total, total), range(1, min(total, 3_000) + 1)
     assert [length.completed(step) for step in some] == list(some)
     due = [step * times // total > (step - 1) * times // total for step in some]
@@ -22,7 +24,7 @@ def test_an_end_that_stays_counts_in_whole_steps(total: int, times: int):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_wherever_the_end_moves_the_rate_has_no_jump_and_evaluations_are_spread(seed: int):
+def test_a_moving_end_keeps_rate_and_evaluations_even(seed: int):
     draw = random.Random(seed)
     length, step, rates, due = RunLength(1_000, 1_000), 0, [], []
     while step < length.total:
@@ -34,7 +36,9 @@ def test_wherever_the_end_moves_the_rate_has_no_jump_and_evaluations_are_spread(
             length.move(step, step + round((1_000 - length.completed(step)) * draw.uniform(0.4, 2)))
     assert length.completed(step) == pytest.approx(1_000)
     slopes = [after - before for before, after in pairwise(rates)]
-    assert all(-2.6 / 950 <= slope <= 2.6 / 50 for slope in slopes)  # what is left, in 0.4 times as many steps
+    assert all(
+        -2.6 / 950 <= slope <= 2.6 / 50 for slope in slopes
+    )  # what is left, in 0.4 times as many steps
     assert due == pytest.approx([100 * (1 + number) for number in range(10)], abs=2.6)
 
 
@@ -48,7 +52,7 @@ class Machine:
 
 
 @pytest.mark.parametrize(("later", "expected"), [(1.0, 58), (4.0, 25), (0.5, 101)])
-def test_a_machine_that_changes_its_speed_ends_in_time(tmp_path, monkeypatch, later, expected):
+def test_a_timed_run_ends_in_time_if_the_speed_changes(tmp_path, monkeypatch, later, expected):
     machine, advance = Machine(), Trainer.advance
 
     def slow(trainer):

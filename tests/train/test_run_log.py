@@ -1,4 +1,4 @@
-"""The log: each event on a line of its own at once, and a kill costs at most the line being written."""
+"""The run log: one event per line, written at once; a kill costs at most the last line."""
 
 import errno
 import json
@@ -22,7 +22,7 @@ def kinds(path):
     return [event["event"] for event in read_log(path)]
 
 
-def test_an_event_is_a_line_and_there_at_once(path):
+def test_an_event_is_written_at_once(path):
     before = datetime.now(UTC).replace(microsecond=0)
     log = RunLog(path)
     log.write("step", step=3, loss=1.25, text="é\n", metrics={"ser": 8.5}, where=path)
@@ -40,13 +40,13 @@ def test_an_event_is_a_line_and_there_at_once(path):
     log.close()
 
 
-def test_numbers_that_are_not_finite_are_named(path):
+def test_numbers_that_are_not_finite_become_text(path):
     with RunLog(path) as log:
         log.write("bad", loss=float("nan"), list=[1.0, float("-inf")])
     assert '"loss": "nan", "list": [1.0, "-inf"]' in path.read_text()
 
 
-def test_a_resumed_run_goes_on_and_says_so(path):
+def test_a_resumed_log_is_continued(path):
     for step in (1, 2):
         with RunLog(path) as log:
             log.write("step", step=step)
@@ -65,7 +65,7 @@ def test_a_resumed_run_goes_on_and_says_so(path):
         b'{"event": "whole but no end"}',
     ],
 )
-def test_a_half_written_line_is_cut_off(path, rest):
+def test_an_incomplete_line_is_removed(path, rest):
     with RunLog(path) as log:
         log.write("first")
         log.write("long", text="x" * 9000)
@@ -79,7 +79,7 @@ def test_a_half_written_line_is_cut_off(path, rest):
     assert events[2]["removed_bytes"] == len(rest)
 
 
-def test_a_journal_of_nothing_but_half_a_line_starts_anew(path):
+def test_a_log_with_only_an_incomplete_line_starts_again(path):
     path.parent.mkdir()
     path.write_bytes(b'{"event": ')
     with RunLog(path) as log:
@@ -87,20 +87,22 @@ def test_a_journal_of_nothing_but_half_a_line_starts_anew(path):
     assert kinds(path) == ["continued", "first"]
 
 
-def test_reading_leaves_out_the_line_being_written_and_names_a_bad_one(path):
+def test_reading_skips_an_incomplete_line_and_names_bad_ones(path):
     with RunLog(path) as log:
         log.write("first")
     good = path.read_bytes()
     path.write_bytes(good + b'{"event": "sec')
     assert kinds(path) == ["first"]
     path.write_bytes(good + b"scribble\n" + good)
-    with pytest.raises(RunLogError, match=r"log.jsonl', line 2, is not an event; fix or remove the line$"):
+    with pytest.raises(
+        RunLogError, match=r"log.jsonl', line 2, is not an event; fix or remove the line$"
+    ):
         list(read_log(path))
     with pytest.raises(RunLogError, match=r"^cannot read log '.*none': No such file or directory$"):
         list(read_log(path.parent / "none"))
 
 
-def test_time_belongs_to_the_journal(path):
+def test_the_field_time_is_reserved(path):
     with RunLog(path) as log, pytest.raises(RunLogError, match="event 'step' has a field 'time'"):
         log.write("step", time=3)
 
@@ -118,25 +120,31 @@ class FullDisk:
         return self.file.write(line[:5])
 
 
-def test_a_full_disk_is_said_and_leaves_no_half_line(path):
+def test_a_full_disk_leaves_no_incomplete_line(path):
     log = RunLog(path)
     log.write("first")
     before = path.read_bytes()
     file, log._file = log._file, FullDisk(log._file)
-    with pytest.raises(RunLogError, match=rf"^cannot write log '.*': {os.strerror(errno.ENOSPC)}; fix this"):
+    with pytest.raises(
+        RunLogError, match=rf"^cannot write log '.*': {os.strerror(errno.ENOSPC)}; fix this"
+    ):
         log.write("second")
     assert path.read_bytes() == before
     file.close()
 
 
-def test_a_folder_in_its_place_is_said(tmp_path):
-    with pytest.raises(RunLogError, match=r"^cannot write log '.*': Is a directory; fix this and run again$"):
+def test_a_folder_in_place_of_the_log_is_an_error(tmp_path):
+    with pytest.raises(
+        RunLogError, match=r"^cannot write log '.*': Is a directory; fix this and run again$"
+    ):
         RunLog(tmp_path)
 
 
-def test_tensorboard_that_is_missing_is_said(path, monkeypatch):
+def test_missing_tensorboard_is_an_error(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(RunLogError, match=r"^TensorBoard is not installed; pip install 'regard\[tensorboard\]', or"):
+    with pytest.raises(
+        RunLogError, match=r"^TensorBoard is not installed; pip install 'regard\[tensorboard\]', or"
+    ):
         RunLog(path, tensorboard=path.parent)
 
 
@@ -151,7 +159,9 @@ def test_tensorboard_gets_the_numbers_of_steps(path, monkeypatch):
         def close(self):
             self.closed = True
 
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
+    monkeypatch.setitem(
+        sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer)
+    )
     with RunLog(path, tensorboard=path.parent / "board") as log:
         log.write("step", step=7, loss=1.5, text="x", whole=True)
         log.write("evaluated", step=8, metrics={"ser": 9, "signature": "s"})

@@ -9,7 +9,7 @@ from regard.train.schedule import SCHEDULES, rate_factor
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_the_rate_goes_up_in_a_straight_line_first(name):
+def test_warm_up_is_linear(name):
     assert [rate_factor(name, step, 4, 100) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
@@ -21,26 +21,28 @@ def test_the_rate_goes_up_in_a_straight_line_first(name):
         ("stable", [1, 1, 1, 1, 0]),
     ],
 )
-def test_from_the_peak_to_nothing_in_quarters(name, expected):
+def test_schedules_fall_from_the_peak_to_zero(name, expected):
     got = [rate_factor(name, step, 10, 90) for step in (10, 30, 50, 70, 90)]
     assert got == pytest.approx(expected, abs=1e-12)
 
 
 def test_stable_falls_over_the_last_fifth():
-    assert [rate_factor("stable", step, 0, 100) for step in (80, 85, 90, 95)] == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert [rate_factor("stable", step, 0, 100) for step in (80, 85, 90, 95)] == pytest.approx(
+        [1, 0.75, 0.5, 0.25]
+    )
 
 
-def test_inverse_square_root_halves_when_steps_grow_fourfold_and_does_not_know_the_end():
+def test_inverse_sqrt_halves_in_four_times_the_steps():
     assert [rate_factor("inverse-sqrt", step, 4, 10) for step in (4, 16, 64)] == [1, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_without_warm_up_it_starts_at_the_peak(name):
+def test_without_warm_up_schedules_start_at_the_peak(name):
     assert rate_factor(name, 0, 0, 10) == 1
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_it_never_rises_after_the_warm_up_nor_falls_below_nothing(name):
+def test_schedules_never_rise_after_warm_up(name):
     rates = [rate_factor(name, step, 5, 50) for step in range(5, 60)]
     assert rates == sorted(rates, reverse=True)
     assert min(rates) >= 0

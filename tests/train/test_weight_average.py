@@ -1,4 +1,4 @@
-"""Averages of weights, against means worked out by hand."""
+"""Weight averages against means computed by hand."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def averaged(average):
         return average.model.number
 
 
-def test_a_moving_average_is_the_plain_mean_until_its_window_is_full():
+def test_ema_is_the_plain_mean_until_the_window_is_full():
     model = One()
     average = WeightAverage(model, "ema", count=5, window=3)
     seen = []
@@ -37,10 +37,12 @@ def test_a_moving_average_is_the_plain_mean_until_its_window_is_full():
         average.update(step)
         seen.append(averaged(average))
         assert model.number == value  # the weights that learn are back
-    assert seen == pytest.approx([6, 3, 3, 5, 10 / 3])  # means of 1, 2, 3; then a third of the way each time
+    assert seen == pytest.approx(
+        [6, 3, 3, 5, 10 / 3]
+    )  # means of 1, 2, 3; then a third of the way each time
 
 
-def test_the_last_evaluations_count_alike_and_older_ones_no_more():
+def test_last_averages_only_recent_evaluations():
     model = One()
     average = WeightAverage(model, "last", count=2, window=1)
     seen = []
@@ -53,13 +55,13 @@ def test_the_last_evaluations_count_alike_and_older_ones_no_more():
 
 
 @pytest.mark.parametrize("kind", ["none", "ema", "last"])
-def test_before_anything_came_and_without_an_average_the_weights_are_their_own(kind):
+def test_an_empty_average_leaves_the_weights(kind):
     model = One()
     model.become(7.0)
     assert averaged(WeightAverage(model, kind, count=2, window=2)) == 7
 
 
-def test_without_an_average_nothing_is_kept():
+def test_kind_none_keeps_nothing():
     average = WeightAverage(One(), "none", count=2, window=2)
     average.update(1)
     average.add_snapshot()
@@ -67,7 +69,7 @@ def test_without_an_average_nothing_is_kept():
 
 
 @pytest.mark.parametrize("kind", ["ema", "last"])
-def test_a_restored_average_goes_on_as_the_first_would_have(kind):
+def test_a_restored_average_continues_identically(kind):
     first, second = (WeightAverage(One(), kind, count=11, window=4) for _ in range(2))
 
     def feed(average, step):
@@ -75,7 +77,9 @@ def test_a_restored_average_goes_on_as_the_first_would_have(kind):
         average.update(step)
         average.add_snapshot()
 
-    for step in range(1, 13):  # more than ten snapshots: they must come back in number order, not in text order
+    for step in range(
+        1, 13
+    ):  # more than ten snapshots: they must come back in number order, not in text order
         feed(first, step)
     second.restore({name: tensor.clone() for name, tensor in first.state().items()})
     assert second.state() == first.state()
@@ -86,7 +90,7 @@ def test_a_restored_average_goes_on_as_the_first_would_have(kind):
     assert averaged(first) != first.model.number
 
 
-def test_the_weights_come_back_when_measuring_fails():
+def test_the_weights_are_restored_after_an_error():
     model = One()
     average = WeightAverage(model, "last", count=2, window=1)
     model.become(1.0)
