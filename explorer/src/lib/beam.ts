@@ -6,7 +6,7 @@ import { pieceText } from "./labels";
 import { real, short } from "./numbers";
 import { texts } from "./texts";
 
-export const NODE = { width: 104, height: 40, across: 40, down: 8, top: 26 };
+export const NODE = { width: 136, height: 40, across: 40, down: 8, top: 26 };
 
 export interface Spot {
   node: BeamNode;

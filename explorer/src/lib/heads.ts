@@ -3,7 +3,7 @@
 import type { HeadStats } from "./contract";
 import type { Drawing, Mark } from "./drawing";
 import { short } from "./numbers";
-import { headColour, headInk } from "./palette";
+import { headColour, headInk, weightsKind } from "./palette";
 import { paintPixels } from "./picture";
 import { slice, type Tensor } from "./safetensors";
 import { texts } from "./texts";
@@ -56,7 +56,7 @@ export function drawingOf(
       paintPixels(
         canvas,
         { ...slice(tensor, [head.head]), rowStride: slice(tensor).cols, colStride: 1 },
-        "weights",
+        weightsKind(tensor.data),
         dark,
       );
       marks.push({ kind: "image", x, y, width: size, height: tall, canvas });

@@ -10,6 +10,18 @@ export const SIGNED = { light: palette.signed as Triple[], dark: palette.signed_
 export const MASKED = { light: palette.masked, dark: palette.masked_dark };
 const HEADS = Object.entries(palette.heads).map(([name, colour]) => ({ name, colour }));
 
+/** Weights use the scale 0…1; those of an unusual normaliser may lie outside and are signed. */
+export const weightsKind = (data: ArrayLike<number>): Kind =>
+  Array.prototype.every.call(data, (value: number) => value >= 0 && value <= 1.0001)
+    ? "weights"
+    : "signed";
+
+/** The kind of a tensor by its name and values. */
+export function kindOf(name: string, data: ArrayLike<number>): Kind {
+  if (name.endsWith(".weights")) return weightsKind(data);
+  return name.endsWith(".masked") || name.endsWith(".tempered") ? "masked" : "signed";
+}
+
 export const css = ([r, g, b]: Triple): string => `rgb(${r},${g},${b})`;
 
 /** The colour ramp of a kind; weights use the same ramp in both themes. */

@@ -154,7 +154,7 @@ export const texts = {
     colours: "Colours",
     weights: "Weights, always from 0 to 1",
     signed: "Signed numbers, zero is neutral",
-    masked: "Hatched: masked, −∞ before the softmax and exactly 0 after it",
+    masked: "Hatched: masked, −∞ before the normaliser and exactly 0 after it",
   },
   start: {
     title: "Look inside attention models",
@@ -237,7 +237,7 @@ export const texts = {
     settings: "Settings",
     what: {
       embedding: "Looks up one vector per token id in the embedding table.",
-      attention: "Compares queries with keys; the weights, which sum to 1, average the values.",
+      attention: "Compares queries with keys; the weights average the values.",
       self: "Compares each token with the others on its side; the weights average their values.",
       cross: "Compares each target token with the encoder memory; the weights average its values.",
       attn:
@@ -357,7 +357,7 @@ export const texts = {
       "Remove parts of the model and measure the effect: ablate attention heads, " +
       "or occlude source tokens. High attention does not imply a high effect.",
     heads: "Ablate heads",
-    headsText: "Switch a head on to ablate it: its context is replaced before W_O.",
+    headsText: "Select a head to ablate it: its context is replaced before W_O.",
     method: "Replace the context by",
     methods: { zero: "Zero", mean: "Mean", uniform: "Uniform weights" } as Record<string, string>,
     row: (attention: string) => `Heads of ${attention}`,
@@ -566,7 +566,8 @@ export const texts = {
     vectors: "Queries, keys and values",
     vectorsText: "Each token is projected to a query, a key and a value.",
     compare: "Scores and weights",
-    compareText: "Every query is compared with every key; each row becomes weights that sum to 1.",
+    compareText:
+      "Every query is compared with every key; each row of scores becomes a row of weights.",
     mix: "Output",
     mixText:
       "The weights average the values; the heads are concatenated, " +
@@ -591,7 +592,7 @@ export const texts = {
       "q.turned": "Queries, rotated (RoPE)",
       "k.turned": "Keys, rotated (RoPE)",
       dots: "Dot products",
-      scores: "Scaled scores",
+      scores: "Scores",
       bias: "Bias",
       biased: "Scores with bias",
       masked: "Masked scores",
@@ -685,7 +686,8 @@ export const texts = {
   },
   residual: {
     lead: "One token’s residual stream: the contribution of every block and the resulting vector.",
-    leadRecurrent: "One recurrent step: its input, its gates and its new state.",
+    titleRecurrent: "Recurrent step",
+    leadRecurrent: "One step of the recurrence: its input, its gates and its new state.",
     side: "Side",
     sides: { source: "Source", target: "Target" } as Record<string, string>,
     token: "Token",

@@ -73,16 +73,14 @@ def output(stored: StoredTrace, row: int, n: int, word: str | None) -> dict[str,
         }
 
     top = logps.topk(min(n, len(logps))).indices.tolist()
+    lens = residual_analysis.logit_lens(trace, row).items()
     return {
         "row": row,
         "top": [{**score(id), "p": math.exp(float(logps[id]))} for id in top],
         "token": None if word is None else {**score(ranked), "rank": rank(logps, ranked)},
         "vocabulary_size": len(logps),
         "entropy": float(attention_analysis.bits(logps.double().exp())),
-        "logit_lens": [
-            {"tensor": name, **_lens_row(target, ps, ranked)}
-            for name, ps in residual_analysis.logit_lens(trace, row).items()
-        ],
+        "logit_lens": [{"tensor": name, **_lens_row(target, ps, ranked)} for name, ps in lens],
     }
 
 
@@ -157,9 +155,10 @@ def occlusion(stored: StoredTrace) -> dict[str, Any]:
         with stored.model.exclusive() as pipeline:
             _OCCLUSION[stored] = attention_analysis.occlusion(pipeline, stored.trace)
     effects = _OCCLUSION[stored]
-    correlations = {
-        name: attention_analysis.agreement(alignment_matrix(stored.trace, name), effects) for name in (MEAN, *names)
-    }
+    correlations = {}
+    for name in (MEAN, *names):
+        weights = alignment_matrix(stored.trace, name)
+        correlations[name] = attention_analysis.agreement(weights, effects)
     return {"effects": effects.tolist(), "rank_correlations": correlations}
 
 
