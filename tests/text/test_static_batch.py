@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from regard.config import TransformerSettings
+from regard.kernels import IGNORE_INDEX as IGNORED
 from regard.models import build
 from regard.positions import POSITIONS
 from regard.ragged import Ragged
 from regard.text import BEGIN, END, Batch, StaticShape, TrainingBatch, pack_batch, unpack_batch
-from regard.kernels import IGNORE_INDEX as IGNORED
 from regard.train.objective import Objective
 
 RANDOM = random.Random(7)
