@@ -16,7 +16,7 @@ def refused(capsys, *words) -> str:
     assert ended.value.code == 2, said
     assert out == ""
     *before, last = said.splitlines()
-    assert not [line for line in before if not line.startswith("tokenised ")], said  # what it did until then
+    assert not [line for line in before if not line.startswith("tokenized ")], said  # what it did until then
     assert last.startswith("regard: ")
     return last.removeprefix("regard: ")
 
@@ -144,11 +144,11 @@ SETTINGS = {
     ),
     "two budgets": (
         ["--minutes", "1", "--steps", "2"],
-        "of minutes, steps and epochs give one; got minutes and steps",
+        "give only one of minutes, steps and epochs; got minutes and steps",
     ),
     "budget twice": (
         ["--epochs", "1", "--set", "train.steps=2"],
-        "of minutes, steps and epochs give one; got steps and epochs",
+        "give only one of minutes, steps and epochs; got steps and epochs",
     ),
     "unknown family": (
         ["--family", "transfomer"],
@@ -245,11 +245,11 @@ def test_error_of_the_program_is_one_line_and_code_2(tmp_path):
     [
         (
             "train.bpe_dropout=0.5",
-            "train.bpe_dropout = 0.5 respells pieces of bpe, and neither side has any",
+            "train.bpe_dropout = 0.5 needs a bpe tokenizer on at least one side",
         ),
         (
             "text.vocabulary_size=40",
-            "text.vocabulary_size = 40 is for pieces (bpe, unigram); both sides are",
+            "text.vocabulary_size = 40 applies to bpe and unigram tokenizers, ",
         ),
     ],
 )

@@ -19,7 +19,7 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path):
     with RunLog(tmp_path / "run/log.jsonl"), pytest.raises(RunLogError) as refused:
         run(job(data, tmp_path / "run"), Quiet())
     run_folder = str(tmp_path / "run")
-    assert str(refused.value) == f"another process trains in {run_folder!r}; wait for it, or use another --out"
+    assert str(refused.value) == f"another process trains in {run_folder!r}; wait until it ends, or use another --out"
     run(job(data, tmp_path / "run"), Quiet())
 
 
@@ -58,7 +58,7 @@ def test_refused_run_leaves_nothing_behind(tmp_path):
     missing = tmp_path / "run/data/ids"
     missing.parent.mkdir(parents=True)
     missing.write_text("a stranger's file")
-    with pytest.raises(RegardError, match="is a file, where a run keeps its data"):
+    with pytest.raises(RegardError, match="is a file, not a data folder; use another --out"):
         run(job(written(tmp_path / "pairs.tsv"), tmp_path / "run"), Quiet())
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["data"]
     with RunLog(tmp_path / "new/log.jsonl"):
