@@ -174,11 +174,10 @@ def evaluate(
     check_not_input(output, [*files, *(targets or [])])
     import_files(import_ or [])
     corpus = Corpus(list(files), targets, source=source, target=target, bad_lines=bad_lines)
-    search = decoding or SearchOptions()
     run(
         resolve_model(bundle),
         corpus,
-        decoding=search,
+        decoding=decoding or SearchOptions(),
         as_json=json,
         output=output,
         device=device,
@@ -202,8 +201,7 @@ def score(
 ) -> None:
     """Score given targets: LOGP⇥SOURCE⇥TARGET for each pair, in order; perplexity on stderr.
 
-    `regard score runs/demo/bundle --pair attention "AH T EH N SH AH N"`. The end of a target counts
-    as a token.
+    `regard score spelling --pair attention "AH T EH N SH AH N"`. The end counts as a token.
     """
     with _without_gc():
         from regard.commands.score import score as run
@@ -259,9 +257,8 @@ def bench(
 ) -> None:
     """Time the attention backends on this machine and compare `auto` with the fastest.
 
-    Each row is a score or bias on sequences of equal or different lengths; each column is a
-    backend, in milliseconds. The last column is how close `auto` comes to the speed of large matrix
-    products and copies. Takes about a minute; longer on a GPU, where flex must be compiled.
+    Each row is a score or bias on sequences of equal or different lengths, each column a backend in
+    milliseconds. The last column compares `auto` with large matrix products and copies.
     """
     with _without_gc():
         from regard.commands.bench import bench as run

@@ -24,9 +24,10 @@ from regard.errors import RegardError, choose
 from regard.inference import ModelCache, search_all
 from regard.models import Model, is_finite
 from regard.ragged import Ragged
-from regard.search import Beam, BeamSearch, Greedy, Hypothesis, Sampling, Search, SearchResult, constraints
+from regard.search import Beam, BeamSearch, Hypothesis, Search, SearchResult, constraints
 from regard.search.attention_weights import alignment as alignment_of
 from regard.search.build import build_search
+from regard.search.greedy import Greedy
 from regard.search.length_batching import RATIO, length_limits
 from regard.teacher_forcing import attention_maps, next_logps, target_logps
 from regard.text import UNKNOWN, with_end
@@ -149,14 +150,13 @@ class Pipeline:
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The answer piece by piece, each as soon as all remaining hypotheses share it."""
         search = self.search(**options)
-        if isinstance(search, Sampling):
+        if not isinstance(search, Beam | Greedy):
             raise RegardError("stream runs greedy or beam search; leave out sample")
         if not (ids := self._encode(text)):
             return
         source = with_end(Ragged.of([torch.tensor(ids)])).to(self.device)
         # A beam of 1 without a length penalty is greedy search.
-        kept = search.constraints if isinstance(search, Greedy) else ()
-        beam = search if isinstance(search, Beam) else Beam(1, constraints=kept)
+        beam = search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
         limit = length_limits(source.lengths, **self.length_limits)
         beams = BeamSearch(beam, self.inference_model, source, limit)
         shown = ""

@@ -245,11 +245,11 @@ def test_error_of_the_program_is_one_line_and_code_2(tmp_path):
     [
         (
             "train.bpe_dropout=0.5",
-            "train.bpe_dropout = 0.5 respells pieces of bpe, and neither side has any",
+            "train.bpe_dropout = 0.5 needs a bpe tokenizer on at least one side",
         ),
         (
             "text.vocabulary_size=40",
-            "text.vocabulary_size = 40 is for pieces (bpe, unigram); both sides are",
+            "text.vocabulary_size = 40 applies to bpe and unigram tokenizers, ",
         ),
     ],
 )

@@ -58,7 +58,7 @@ def test_refused_run_leaves_nothing_behind(tmp_path):
     missing = tmp_path / "run/data/ids"
     missing.parent.mkdir(parents=True)
     missing.write_text("a stranger's file")
-    with pytest.raises(RegardError, match="is a file, not a data folder"):
+    with pytest.raises(RegardError, match="is a file, not a data folder; use another --out"):
         run(job(written(tmp_path / "pairs.tsv"), tmp_path / "run"), Quiet())
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["data"]
     with RunLog(tmp_path / "new/log.jsonl"):
