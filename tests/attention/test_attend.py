@@ -39,30 +39,30 @@ EAGER = [{"normaliser": "sparsemax"}, {"normaliser": "none"}, {"score": Additive
 
 
 @pytest.mark.parametrize("parts", FUSED, ids=str)
-def test_auto_is_fused_where_it_can_be(calls: list[str], parts: dict[str, object]):
+def test_auto_uses_a_fused_backend_where_possible(calls: list[str], parts: dict[str, object]):
     attend(*inputs(), **parts)
     assert calls == ["fused"]
 
 
 @pytest.mark.parametrize("parts", EAGER, ids=str)
-def test_auto_is_the_definition_where_nothing_faster_can(calls: list[str], parts: dict[str, object]):
+def test_auto_falls_back_to_the_reference(calls: list[str], parts: dict[str, object]):
     attend(*inputs(), **parts)
     assert calls == []
 
 
-def test_an_explicit_reference_is_never_fused(calls: list[str]):
+def test_explicit_reference_is_never_fused(calls: list[str]):
     attend(*inputs(), backend="reference")
     assert calls == []
 
 
-def test_auto_names_the_fastest_that_can():
+def test_auto_chooses_the_fastest_supported_backend():
     q, _, _ = inputs()
     names = {name: backends.choose_backend(Attention(kind(HEADS, DIM)), q) for name, kind in SCORES.items()}
     assert names == {name: "reference" if name in ("additive", "gaussian") else "sdpa" for name in SCORES}
 
 
 @pytest.mark.parametrize(("name", "kind"), [("general", General), ("additive", Additive)])
-def test_a_learned_score_must_be_made_by_the_one_who_trains_it(name: str, kind: type):
+def test_score_with_parameters_must_be_an_instance(name: str, kind: type):
     message = rf"^score {kind.__name__} has parameters; create it once, {kind.__name__}\(heads, dim\), and pass it$"
     with pytest.raises(RegardError, match=message):
         attend(*inputs(), score=name)
@@ -89,17 +89,17 @@ def nan_place(**options: object) -> str:
 WAY_OUT = "check for NaN or overflow in what computed these queries and keys"
 
 
-def test_debug_names_the_place_of_the_first_nan():
+def test_debug_locates_the_first_nan():
     expected = f"scores are NaN in 5 places, first at batch 1, head 2, query 0, key 4; {WAY_OUT}"
     assert nan_place() == nan_place(backend="reference") == expected
 
 
-def test_debug_names_only_what_a_query_may_see():
+def test_debug_ignores_masked_nan():
     expected = f"scores are NaN in 1 places, first at batch 1, head 2, query 4, key 4; {WAY_OUT}"
     assert nan_place(mask=causal) == expected
 
 
-def test_debug_names_a_place_in_a_ragged_batch():
+def test_debug_locates_nan_in_a_ragged_batch():
     q, k, v = (Ragged.of([torch.randn(n, HEADS, DIM) for n in (2, 0, 4)]) for _ in range(3))
     q.values[3, 1, 0] = torch.nan  # the second token of the third sequence
     message = f"^scores are NaN in 4 places, first at batch 2, head 1, query 1, key 0; {WAY_OUT}$"
@@ -107,7 +107,7 @@ def test_debug_names_a_place_in_a_ragged_batch():
         attend(q, k, v)
 
 
-def test_debug_tells_a_bias_from_a_score_and_weights_from_both():
+def test_debug_names_the_stage_of_the_nan():
     q, k, v = inputs()
     bias = Distance(HEADS, DIM, max_distance=2)
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_debug_tells_a_bias_from_a_score_and_weights_from_both():
         attend(q, k, v)
 
 
-def test_outside_debug_a_nan_goes_where_it_goes():
+def test_nan_raises_only_inside_debug():
     q, k, v = inputs()
     k[1, 2, 4] = torch.nan
     with debug():
@@ -132,7 +132,7 @@ def test_outside_debug_a_nan_goes_where_it_goes():
 
 
 @pytest.mark.parametrize("normaliser", NORMALISERS)
-def test_steps_of_a_batch_without_keys_are_empty(normaliser: str):
+def test_intermediates_without_keys_are_empty(normaliser: str):
     q, k, v = inputs()
     seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).intermediates(q, k[:, :, :0], v[:, :, :0])
     assert seen.weights.shape == (BATCH, HEADS, QUERIES, 0)
@@ -140,7 +140,7 @@ def test_steps_of_a_batch_without_keys_are_empty(normaliser: str):
     assert seen.context.eq(0).all()
 
 
-def test_a_backend_changed_to_an_unknown_one_is_an_error():
+def test_unknown_backend_set_later_is_an_error():
     attention = Attention(ScaledDot(HEADS, DIM))
     attention.backend = "flax"
     with pytest.raises(RegardError, match=r"^unknown backend 'flax'; did you mean 'flex'\?$"):

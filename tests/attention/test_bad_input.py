@@ -87,19 +87,19 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_what_does_not_fit_is_named(case: str, backend: str):
+def test_shape_mismatches_are_named(case: str, backend: str):
     inputs, message = CASES[case]
     with pytest.raises(ShapeError) as caught:
         attend(*inputs, backend=backend)
     assert str(caught.value) == message
 
 
-def test_steps_are_as_strict_as_attending():
+def test_intermediates_check_shapes_like_attend():
     with pytest.raises(ShapeError, match=r"^each key needs one value; got 7 keys and 6 values$"):
         Attention(ScaledDot(6, 4)).intermediates(Q, K, dense(2, 3, 6, 9))
 
 
-def test_what_fits_is_let_through():
+def test_matching_shapes_are_accepted():
     assert attend(Q, K, V).shape == (BATCH, HEADS, QUERIES, OUT)
     assert attend(RQ, RK, RV).values.shape == (5, HEADS, OUT)
 
@@ -117,27 +117,27 @@ def test_what_fits_is_let_through():
         ({"backend": "spda"}, "unknown backend 'spda'; did you mean 'sdpa'?"),
     ],
 )
-def test_an_unknown_part_is_named_with_the_nearest_known(options: dict[str, str], message: str):
+def test_unknown_part_suggests_the_nearest(options: dict[str, str], message: str):
     with pytest.raises(UnknownName) as caught:
         attend(Q, K, V, **options)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("width", [0, -3])
-def test_a_window_must_see_something(width: int):
+def test_window_must_be_at_least_one(width: int):
     with pytest.raises(RegardError) as caught:
         window(width)
     assert str(caught.value) == f"window width must be at least 1 (1 = only itself); got {width}"
 
 
 @pytest.mark.parametrize("length", [-1, torch.tensor([2, -1])], ids=str)
-def test_a_prefix_cannot_be_negative(length: int | Tensor):
+def test_negative_prefix_is_an_error(length: int | Tensor):
     with pytest.raises(RegardError) as caught:
         prefix(length)
     assert str(caught.value) == f"prefix length must be at least 0; got {length}"
 
 
-def test_a_prefix_for_each_of_another_number_of_sequences():
+def test_prefix_lengths_must_match_the_batch():
     with pytest.raises(RegardError) as caught:
         attend(Q, K, V, mask=prefix(torch.tensor([1, 2, 3])))
     assert str(caught.value) == "prefix has 3 lengths for a batch of 2; give one per sequence"
@@ -155,13 +155,13 @@ def test_a_prefix_for_each_of_another_number_of_sequences():
         ({"bias": Shaw(8)}, "Shaw was built for dim 8; got queries of dim 4"),
     ],
 )
-def test_a_part_made_for_other_sizes_is_named(parts: dict[str, object], message: str):
+def test_part_built_for_other_sizes_is_named(parts: dict[str, object], message: str):
     with pytest.raises(ShapeError) as caught:
         attend(Q, K, V, **parts)
     assert str(caught.value) == message
 
 
-def test_empty_sequences_are_allowed_and_give_nothing():
+def test_empty_sequences_are_allowed():
     q, k, v = ragged([0, 3, 2], 6, 4), ragged([4, 0, 1], 3, 4), ragged([4, 0, 1], 3, 9)
     out = attend(q, k, v)
     assert [len(row) for row in out] == [0, 3, 2]
@@ -171,7 +171,7 @@ def test_empty_sequences_are_allowed_and_give_nothing():
     assert nobody.values.shape == (0, 6, 9)
 
 
-def test_a_mask_that_is_none_of_ours():
+def test_mask_of_another_type_is_an_error():
     """In a process of its own: here every call's types are checked, and it would not come so far."""
     asked = "import torch, regard; x = torch.randn(1, 2, 3, 4); regard.attend(x, x, x, mask={})"
     for mask, said in (("'causal'", "'causal'"), ("x[0, 0] > 0", "tensor([[")):

@@ -35,7 +35,7 @@ def assert_same(got: list[tuple[Tensor, Tensor]], expected: list[tuple[Tensor, T
         assert torch.equal(ours[1], wanted[1])
 
 
-def test_appended_positions_stand_behind_one_another():
+def test_append_keeps_the_order():
     first, second = fresh(2), fresh(3)
     cache = Cache().append(*first).append(*second)
     assert torch.equal(cache.keys.tensor, torch.cat([first[0], second[0]], 2))
@@ -77,21 +77,21 @@ def test_select_reorders_repeats_and_drops():
     assert cache.select(torch.tensor([], dtype=torch.long)).longest == 0
 
 
-def test_selected_twins_go_their_own_ways():
+def test_repeated_rows_are_independent():
     twins = Cache().append(*fresh(2)).select(torch.tensor([1, 1]))
     grown = twins.append(*(new := fresh(1)))
     assert torch.equal(grown.keys.tensor[:, :, 2:], new[0])
     assert torch.equal(grown.keys.tensor[0, :, :2], grown.keys.tensor[1, :, :2])
 
 
-def test_selecting_from_and_appending_nothing():
+def test_select_and_append_nothing():
     assert Cache().select(torch.tensor([0])).longest == 0
     cache = Cache().append(*fresh(2))
     again = cache.append(*fresh(0))
     assert_same(rows(again), rows(cache))
 
 
-def test_room_doubles_and_nothing_is_copied_between():
+def test_capacity_doubles_without_other_copies():
     cache, rooms, places = Cache(), [], []
     for _ in range(100):
         cache = cache.append(*fresh(1))
@@ -103,7 +103,7 @@ def test_room_doubles_and_nothing_is_copied_between():
     assert rooms[-1] <= 200
 
 
-def test_a_limit_bounds_the_room_and_is_an_error_when_passed():
+def test_limit_bounds_capacity_and_raises_beyond():
     cache = Cache(limit=5).append(*fresh(4))
     assert cache.capacity == 5
     full = cache.append(*fresh(1))
@@ -114,7 +114,7 @@ def test_a_limit_bounds_the_room_and_is_an_error_when_passed():
         cache.select(torch.tensor([0, 1])).append(*uneven(1, 3))
 
 
-def test_a_limit_counts_what_rows_hold_not_the_padding_between_them():
+def test_limit_counts_positions_without_padding():
     cache = Cache(limit=4).append(*uneven(3, 1)).append(*uneven(1, 3))
     assert cache.lengths.tolist() == [4, 4]
 
@@ -130,7 +130,7 @@ def test_a_limit_counts_what_rows_hold_not_the_padding_between_them():
     ],
     ids=["even", "longest-adds-nothing", "then-more", "mixed", "from-even"],
 )
-def test_two_branches_of_one_cache_do_not_disturb_each_other(start, one, other):
+def test_branches_of_a_cache_are_independent(start, one, other):
     trunk = Cache().append(*start(3))
     trunk = trunk.append(*fresh(1))  # there is room behind, which both branches might write to
     before = rows(trunk)
@@ -148,19 +148,19 @@ def test_two_branches_of_one_cache_do_not_disturb_each_other(start, one, other):
             assert torch.equal(values[:, :-1], old_values)
 
 
-def test_a_cache_of_other_rows_is_an_error():
+def test_append_with_other_row_count_is_an_error():
     with pytest.raises(ShapeError, match=r"^this cache has 2 rows; got keys for 3$"):
         Cache().append(*fresh(1)).append(*fresh(1, batch=3))
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4), (2, 3, 2), (2, 1, 4)], ids=["rows", "positions", "groups"])
-def test_a_cache_wants_a_value_for_each_key(shape: tuple[int, int, int]):
+def test_append_needs_one_value_per_key(shape: tuple[int, int, int]):
     with pytest.raises(ShapeError) as caught:
         Cache().append(torch.randn(2, 3, 4, DIM), torch.randn(*shape, OUT))
     assert str(caught.value) == f"each key needs one value; got (rows, kv_heads, positions) (2, 3, 4) and {shape}"
 
 
-def test_gradients_are_refused():
+def test_cache_refuses_gradients():
     keys, values = fresh(1)
     with pytest.raises(RegardError, match=r"^a cache stores no gradients; decode under torch\.no_grad\(\)$"):
         Cache().append(keys.requires_grad_(), values)
@@ -168,7 +168,7 @@ def test_gradients_are_refused():
         assert Cache().append(keys, values).longest == 1
 
 
-def test_an_empty_cache_says_so():
+def test_empty_cache_raises():
     for part in ("keys", "values"):
         with pytest.raises(RegardError, match=r"^this cache is empty; append keys and values before attending to it$"):
             getattr(Cache(), part)

@@ -30,7 +30,7 @@ def attention(score: str = "scaled-dot", bias: str | None = None, normaliser: st
     return Attention(SCORES[score](HEADS, DIM), bias=made, normaliser=normaliser)
 
 
-def test_the_table_has_a_row_for_every_case_and_the_reference_at_its_end():
+def test_table_covers_every_case_and_ends_in_reference():
     wanted = set(product(("cuda", "cpu"), ("plain", "biased", "additive"), ("even", "uneven")))
     assert set(measured.DISPATCH) == wanted
     for case, longest in product(wanted, (1, 128, 129, 255, 256, 10_000)):
@@ -52,7 +52,7 @@ def test_lengths_change_at_128_and_256():
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("bias", [None, *BIASES])
 @pytest.mark.parametrize("mask", [causal, causal | prefix(2)], ids=repr)
-def test_what_auto_takes_can_run(score: str, bias: str | None, mask, monkeypatch: pytest.MonkeyPatch):
+def test_auto_chooses_a_backend_that_can_run(score: str, bias: str | None, mask, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", True)
     for normaliser, time, uneven, dtype in product(
         NORMALISERS, (7, 200, 300), (False, True), (torch.half, torch.double)
@@ -83,13 +83,13 @@ def test_what_auto_takes_can_run(score: str, bias: str | None, mask, monkeypatch
     ids=str,
 )
 @torch.no_grad()
-def test_on_a_gpu_auto_takes_what_was_measured(parts, time, uneven, taken, monkeypatch: pytest.MonkeyPatch):
+def test_auto_on_a_gpu_follows_the_table(parts, time, uneven, taken, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", True)
     assert choose_backend(attention(**parts), on_gpu(time), uneven=uneven) == taken
 
 
 @torch.no_grad()
-def test_shaw_is_taken_where_keys_and_values_fit_a_tile_too(monkeypatch: pytest.MonkeyPatch):
+def test_auto_uses_triton_for_shaw_in_one_tile(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", True)
     parts, short, many = attention(bias="shaw"), on_gpu(60), on_gpu(129)
     wide = torch.zeros(1, HEADS, 60, 256).as_subclass(Elsewhere)
@@ -102,7 +102,7 @@ def test_shaw_is_taken_where_keys_and_values_fit_a_tile_too(monkeypatch: pytest.
     assert triton.cannot(parts) == "it supports Shaw with a plain dot product only, and the score is Cosine"
 
 
-def test_without_triton_a_gpu_has_the_next_best(monkeypatch: pytest.MonkeyPatch):
+def test_auto_without_triton_uses_the_next_best(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", False)
     assert choose_backend(attention(), on_gpu(60), uneven=True) == "sdpa"
     with torch.no_grad():

@@ -21,7 +21,7 @@ def plain(width: int, heads: int, **options: object) -> MultiHead:
     return module
 
 
-def test_each_head_attends_with_its_own_stretch_of_the_vector():
+def test_each_head_uses_its_slice_of_the_vector():
     """Two heads of one dimension, two words. Head 1 sees coordinates (0, ln 3), head 2 (0, ln 2); √dim is 1."""
     x = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], dtype=torch.float64)
     module = plain(2, 2)
@@ -34,7 +34,7 @@ def test_each_head_attends_with_its_own_stretch_of_the_vector():
 
 
 @pytest.mark.parametrize("backend", ["reference", "sdpa"])
-def test_a_group_serves_neighbouring_heads(backend: str):
+def test_neighbouring_heads_share_a_key_head(backend: str):
     """Grouped keys are the same as keys repeated for each head of the group, by copying the weights."""
     grouped = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, kv_heads=GROUPS, backend=backend)
     full = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, backend=backend)
@@ -67,7 +67,7 @@ def test_widths_are_free():
     torch.testing.assert_close(ragged.values.view(2, 4, OUT), module(x, z))
 
 
-def test_without_biases_there_are_none():
+def test_biases_can_be_disabled():
     assert [name for name, _ in MultiHead(WIDTH, 2, biases=False).named_parameters()] == [
         "queries.weight",
         "keys.weight",
@@ -77,7 +77,7 @@ def test_without_biases_there_are_none():
 
 
 @torch.no_grad()
-def test_a_source_is_remembered_once_and_recalled():
+def test_cross_attention_from_a_cache():
     module = MultiHead(WIDTH, 2, context=CONTEXT)
     x = Ragged.of([torch.randn(n, WIDTH) for n in (1, 3, 2)])
     z = Ragged.of([torch.randn(n, CONTEXT) for n in (4, 0, 5)])
@@ -91,7 +91,7 @@ TURNS = pytest.mark.parametrize("turn", [None, Rotary(6)], ids=["still", "rotary
 
 @TURNS
 @torch.no_grad()
-def test_steps_of_any_size_are_all_at_once(turn: Rotary | None):
+def test_steps_of_any_size_equal_the_full_pass(turn: Rotary | None):
     module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, rotation=turn)
     x = torch.randn(2, 9, WIDTH)
     cache, parts = Cache(), []
@@ -103,7 +103,7 @@ def test_steps_of_any_size_are_all_at_once(turn: Rotary | None):
 
 @TURNS
 @torch.no_grad()
-def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
+def test_rows_advance_independently(turn: Rotary | None):
     module = MultiHead(WIDTH, 2, attention=ATTENTION, kv_heads=1, rotation=turn)
     whole = [torch.randn(n, WIDTH) for n in (5, 4, 7)]
     cache, parts = Cache(), []
@@ -132,7 +132,7 @@ def test_rows_may_step_at_their_own_pace(turn: Rotary | None):
         ({"heads": 2, "kv_heads": 0}, "heads and kv_heads must be at least 1; got heads=2, kv_heads=0"),
     ],
 )
-def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: str):
+def test_indivisible_sizes_are_named(options: dict[str, int], message: str):
     with pytest.raises(ShapeError, match=f"^{message}$"):
         MultiHead(WIDTH, **options)
 
@@ -146,13 +146,13 @@ def test_sizes_that_do_not_divide_are_named(options: dict[str, int], message: st
         ({"backend": "cuda"}, "unknown backend 'cuda'; choose from 'flex', 'reference', 'sdpa', 'triton'"),
     ],
 )
-def test_unknown_parts_are_named_with_the_nearest_known(options: dict[str, str], message: str):
+def test_unknown_parts_suggest_the_nearest(options: dict[str, str], message: str):
     with pytest.raises(UnknownName, match=f"^{message}$"):
         MultiHead(WIDTH, 2, **options)
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-def test_vectors_of_another_width_are_an_error(ragged: bool):
+def test_other_widths_are_an_error(ragged: bool):
     module = MultiHead(WIDTH, 2, context=CONTEXT)
     x, z = torch.randn(2, 4, WIDTH), torch.randn(2, 3, CONTEXT)
     for queries, context, wanted, got in ((z, z, 10, 7), (x, x, 7, 10), (x, None, 7, 10)):
@@ -161,12 +161,12 @@ def test_vectors_of_another_width_are_an_error(ragged: bool):
             module(*given)
 
 
-def test_a_turn_made_for_another_dim_is_an_error():
+def test_rotation_of_another_dim_is_an_error():
     with pytest.raises(ShapeError, match=r"^Rotary was built for dim 8; got vectors of dim 6$"):
         MultiHead(12, 2, rotation=Rotary(8))(torch.randn(2, 5, 12))
 
 
-def test_a_ragged_context_for_dense_queries_is_an_error():
+def test_dense_queries_with_ragged_context_is_an_error():
     with pytest.raises(
         ShapeError, match=r"^queries, keys and values must be all dense or all ragged; got dense, ragged"
     ):

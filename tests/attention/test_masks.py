@@ -32,11 +32,11 @@ def test_causal_with_more_queries_than_keys():
     assert table(causal, 4, 2) == [[1, 0], [1, 1], [1, 1], [1, 1]]
 
 
-def test_window_of_two_sees_itself_and_one_to_each_side():
+def test_window_of_two_is_one_to_each_side():
     assert table(window(2), 4, 5) == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]
 
 
-def test_window_of_one_sees_itself_alone():
+def test_window_of_one_is_itself():
     assert table(window(1), 3, 4) == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
 
 
@@ -44,12 +44,12 @@ def test_prefix_of_two():
     assert table(prefix(2), 3, 4) == [[1, 1, 0, 0]] * 3
 
 
-def test_prefix_of_nothing_and_of_more_than_there_is():
+def test_prefix_of_zero_and_beyond_the_end():
     assert table(prefix(0), 2, 3) == [[0, 0, 0]] * 2
     assert table(prefix(9), 2, 3) == [[1, 1, 1]] * 2
 
 
-def test_a_prefix_for_each_sequence():
+def test_prefix_per_sequence():
     assert table(prefix(torch.tensor([1, 0, 3])), 1, 4, batch=3) == [[[1, 0, 0, 0]], [[0, 0, 0, 0]], [[1, 1, 1, 0]]]
 
 
@@ -76,27 +76,27 @@ def test_and_binds_before_or_as_in_python():
     ],
     ids=str,
 )
-def test_in_cached_decoding_the_first_query_stands_at_the_offset(mask: Mask, rows: list[list[int]]):
+def test_masks_with_an_offset(mask: Mask, rows: list[list[int]]):
     assert table(mask, 2, 5, offset=2) == rows
 
 
-def test_each_row_of_a_cache_may_stand_elsewhere():
+def test_each_cache_row_has_its_own_position():
     tables = table(causal, 1, 4, offset=torch.tensor([3, 0, 1]), batch=3)
     assert tables == [[[1, 1, 1, 1]], [[1, 0, 0, 0]], [[1, 1, 0, 0]]]
 
 
-def test_inside_hides_what_a_backend_added():
+def test_padding_mask_hides_padding():
     assert table(PaddingMask(torch.tensor([2, 0])), 1, 3, batch=2) == [[[1, 1, 0]], [[0, 0, 0]]]
 
 
-def test_joining_with_everything_changes_nothing_and_costs_nothing():
+def test_joining_with_everything_changes_nothing():
     assert (everything & causal) is causal
     assert (causal & everything) is causal
     assert (causal | everything) == everything
     assert (everything | window(2)) == everything
 
 
-def test_masks_of_one_kind_are_equal_and_say_what_they_are():
+def test_masks_compare_and_print():
     assert window(2) == window(2)
     assert window(2) != window(3)
     assert (causal & window(2)) == (causal & window(2))

@@ -80,7 +80,7 @@ def test_a_cache_refuses_gradients_of_values_too():
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4, 5), (2, 3, 2, 5), (2, 1, 4, 5)], ids=["rows", "positions", "groups"])
-def test_a_cache_wants_a_value_for_each_key(shape: tuple[int, ...]):
+def test_append_needs_one_value_per_key(shape: tuple[int, ...]):
     with pytest.raises(RegardError):
         Cache().append(torch.randn(2, 3, 4, 5), torch.randn(shape))
 

@@ -66,18 +66,18 @@ def test_by_hand(normaliser: Normaliser, scores: list[float], allowed: list[int]
     assert weights(normaliser, scores, allowed) == pytest.approx(expected, abs=1e-12)
 
 
-def test_every_normaliser_is_tried_above():
+def test_every_normaliser_is_covered():
     assert {type(case[0]) for case in CASES} == set(NORMALISERS.values())
 
 
 @pytest.mark.parametrize("name", NORMALISERS)
-def test_a_row_that_may_see_nothing_weighs_nothing(name: str):
+def test_fully_masked_row_has_zero_weights(name: str):
     assert weights(NORMALISERS[name](), [-0.1, -0.2, -0.3], [0, 0, 0]) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_huge_scores_neither_overflow_nor_lose_the_best_key(name: str, dtype: torch.dtype):
+def test_huge_scores_do_not_overflow(name: str, dtype: torch.dtype):
     scores = torch.tensor([[[[3e4, -3e4, 2e4], [-3e4, -3e4, 3e38]]]], dtype=dtype)
     allowed = torch.tensor([[[[True, True, True], [True, True, False]]]])
     got = NORMALISERS[name]()(scores, allowed).float()
@@ -86,7 +86,7 @@ def test_huge_scores_neither_overflow_nor_lose_the_best_key(name: str, dtype: to
 
 @pytest.mark.parametrize("name", NORMALISERS)
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
-def test_a_forbidden_score_has_no_influence_whatever_it_is(name: str, score: float):
+def test_masked_score_has_no_influence(name: str, score: float):
     normaliser = NORMALISERS[name]()
     alone = weights(normaliser, [-0.1, -0.3])
     assert weights(normaliser, [-0.1, score, -0.3], [1, 0, 1]) == pytest.approx([alone[0], 0, alone[1]], abs=1e-12)
@@ -98,14 +98,14 @@ def gradient(normaliser: Normaliser, scores: list[float], of: int) -> list[float
     return row.grad.flatten().tolist()
 
 
-def test_the_gradient_of_sparsemax_by_hand():
+def test_gradient_of_sparsemax_by_hand():
     """Inside the support of n keys: 1[i = j] − 1/n; nothing outside (Martins & Astudillo 2016, eq. 9)."""
     assert gradient(Sparsemax(), [1.0, 0.5, -1.0], of=0) == pytest.approx([1 / 2, -1 / 2, 0], abs=1e-12)
     assert gradient(Sparsemax(), [1.0, 0.5, -1.0], of=2) == pytest.approx([0, 0, 0], abs=1e-12)
     assert gradient(Sparsemax(), [0.1, 0.0, 0.2, -3.0], of=1) == pytest.approx([-1 / 3, 2 / 3, -1 / 3, 0], abs=1e-12)
 
 
-def test_the_gradient_of_entmax_by_hand():
+def test_gradient_of_entmax_by_hand():
     """s_i 1[i = j] − s_i s_j / Σ s, where s = p^(2 − α), here √p (Peters et al. 2019, eq. 14)."""
     expected = [0.8 - 0.64 / 1.4, -0.48 / 1.4, 0]
     assert gradient(Entmax(1.5), [1.6, 1.2, -0.5], of=0) == pytest.approx(expected, abs=1e-12)
@@ -118,7 +118,7 @@ def test_gradients_inside_the_support(normaliser: Normaliser):
     assert torch.autograd.gradcheck(lambda x: normaliser(x, allowed), scores)
 
 
-def test_the_gradient_of_triangular_is_finite_on_a_key():
+def test_triangular_gradient_is_finite_on_a_key():
     assert all(map(math.isfinite, gradient(Triangular(), of_distances(0.0, 0.5), of=0)))
 
 
@@ -129,6 +129,6 @@ def test_alpha_out_of_bounds(alpha: float):
         Entmax(alpha)
 
 
-def test_an_unknown_phi_is_an_error_with_the_nearest_known():
+def test_unknown_phi_suggests_the_nearest():
     with pytest.raises(UnknownName, match=r"^unknown phi 'soft-plus'; did you mean 'softplus'\?$"):
         Positive("soft-plus")

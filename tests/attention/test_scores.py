@@ -32,7 +32,7 @@ def test_scaled_dot():
     assert scores(ScaledDot(1, 2)) == close([[x / math.sqrt(2) for x in row] for row in DOTS])
 
 
-def test_general_has_a_matrix_for_each_head_and_keeps_its_side():
+def test_general_has_a_matrix_per_head():
     score = General(2, 2)
     with torch.no_grad():
         score.weight.copy_(torch.tensor([[[1.0, 2.0], [0.0, -1.0]], [[0.0, 0.0], [0.0, 10.0]]]))
@@ -41,7 +41,7 @@ def test_general_has_a_matrix_for_each_head_and_keeps_its_side():
     assert scores(score, heads=2) == [close(first), close(second)]
 
 
-def test_additive_has_a_vector_for_each_head():
+def test_additive_has_a_vector_per_head():
     score = Additive(2, 2)
     with torch.no_grad():
         score.v.copy_(torch.tensor([[2.0, -3.0], [0.0, 1.0]]))
@@ -61,7 +61,7 @@ def test_cosine():
     assert scores(Cosine(1, 2, scale=10.0)) == close([[10 * x for x in row] for row in cosines])
 
 
-def test_cosine_of_a_vector_without_direction_is_zero_with_a_finite_gradient():
+def test_cosine_of_a_zero_vector_is_zero():
     q = torch.zeros(1, 1, 1, 2, requires_grad=True)
     score = Cosine(1, 2)(q, torch.ones(1, 1, 1, 2))
     score.sum().backward()
@@ -76,18 +76,18 @@ def test_gaussian():
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan")])
-def test_a_bandwidth_must_be_above_zero(bandwidth: float):
+def test_bandwidth_must_be_positive(bandwidth: float):
     with pytest.raises(RegardError, match=rf"^bandwidth must be above 0; got {bandwidth}$"):
         Gaussian(1, 2, bandwidth=bandwidth)
 
 
-def test_additive_says_that_it_is_no_dot_product():
+def test_additive_is_not_a_dot_product():
     with pytest.raises(RegardError, match=r"^Additive is not a dot product$"):
         Additive(1, 2).as_dot(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2))
     assert [name for name, kind in SCORES.items() if not kind.is_dot] == ["additive", "gaussian"]
 
 
-def test_scores_compare_keys_of_their_own_sequence_and_head_only():
+def test_scores_stay_within_sequence_and_head():
     for name, kind in SCORES.items():
         q, k = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 5)
         score = kind(3, 5)

@@ -20,7 +20,7 @@ BIASES: dict[str, BiasPosition] = {
 
 
 @pytest.mark.parametrize("name", [name for name in MASKS if name != "or"])
-def test_bounds_say_what_a_mask_says(name: str):
+def test_bounds_equal_the_mask(name: str):
     low, high, stop = MASKS[name].bounds()
     site = Site.grid(torch.zeros(4, 1, 5, 1), torch.zeros(4, 1, 7, 1), 3)
     ahead = site.key - site.query
@@ -30,13 +30,13 @@ def test_bounds_say_what_a_mask_says(name: str):
     assert torch.equal(allowed.expand(4, 1, 5, 7), MASKS[name](site).expand(4, 1, 5, 7))
 
 
-def test_bounds_of_two_prefixes_are_the_shorter():
+def test_bounds_of_two_prefixes_are_the_minimum():
     assert (prefix(3) & prefix(torch.tensor([1, 5]))).bounds().stop.tolist() == [1, 3]
     assert (causal | prefix(2)).bounds() is None
 
 
 @pytest.mark.parametrize("name", BIASES)
-def test_a_line_is_the_bias_written_out(name: str):
+def test_bias_by_distance_equals_the_bias(name: str):
     bias, like = BIASES[name], torch.zeros(3, HEADS, DIM)
     for parameter in bias.parameters():
         torch.nn.init.normal_(parameter)
@@ -47,7 +47,7 @@ def test_a_line_is_the_bias_written_out(name: str):
 
 
 @pytest.mark.parametrize("name", ["distance", "t5"])
-def test_a_line_hands_its_gradient_to_the_table(name: str):
+def test_bias_by_distance_passes_gradients_to_the_table(name: str):
     bias = BIASES[name]
     slope = torch.randn(HEADS, 19)
     site = Site.grid(torch.zeros(1, HEADS, 1, 1), torch.zeros(1, HEADS, 19, 1), 9)
@@ -58,7 +58,7 @@ def test_a_line_hands_its_gradient_to_the_table(name: str):
     torch.testing.assert_close(made, expected)
 
 
-def test_a_learned_bias_is_one_number_from_where_it_settles():
+def test_learned_bias_is_constant_beyond_its_limit():
     for bias in (BIASES["distance"], BIASES["t5"]):
         far = triton.bias_by_distance(bias, bias.constant_beyond + 50, torch.zeros(1, HEADS, DIM)).detach()
         assert far[:, :51].eq(far[:, :1]).all()
@@ -71,7 +71,7 @@ def test_diagonals_by_hand():
     assert sum_diagonals(tile).tolist() == [7, 12, 15, 8, 3]
 
 
-def test_dense_rows_are_packed_without_a_copy_where_they_can_be():
+def test_dense_rows_are_packed_without_a_copy():
     rows = torch.randn(2, 5, 3, 4)  # (batch, time, head, dim), as a projection leaves it
     packed = Packed.of(rows.transpose(1, 2))
     assert packed.rows.data_ptr() == rows.data_ptr()
@@ -81,7 +81,7 @@ def test_dense_rows_are_packed_without_a_copy_where_they_can_be():
     assert Packed.of(ragged).cut(2).lengths.tolist() == [2, 0, 2]
 
 
-def test_on_a_cpu_it_says_so_and_auto_never_takes_it():
+def test_triton_refuses_a_cpu_and_auto_skips_it():
     attention = Attention(SCORES["scaled-dot"](HEADS, DIM), backend="triton")
     if not triton.is_interpreted():
         with pytest.raises(BackendError, match="it runs on a CUDA device only, and these tensors are on cpu"):
@@ -89,7 +89,7 @@ def test_on_a_cpu_it_says_so_and_auto_never_takes_it():
     assert choose_backend(attention, torch.zeros(2, HEADS, 5, DIM), uneven=True) == "sdpa"
 
 
-def test_values_may_be_too_wide_too(monkeypatch: pytest.MonkeyPatch):
+def test_too_wide_values_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(triton, "_INSTALLED", True)
     monkeypatch.setattr(triton, "_INTERPRETED", True)
     attention = Attention(SCORES["scaled-dot"](2, 16))
@@ -98,7 +98,7 @@ def test_values_may_be_too_wide_too(monkeypatch: pytest.MonkeyPatch):
     assert "heads of at most 256 dims only, and dim is 300" in triton.cannot(attention, q, everything, 0, q, v)
 
 
-def test_it_says_which_masks_and_offsets_are_beyond_it():
+def test_unsupported_masks_and_offsets_are_named():
     attention = Attention(SCORES["scaled-dot"](HEADS, DIM))
     assert "bound the distance of keys only, not (causal | prefix(2))" in triton.cannot(
         attention, mask=causal | prefix(2)
@@ -108,7 +108,7 @@ def test_it_says_which_masks_and_offsets_are_beyond_it():
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_an_attention_given_a_turn_turns(dense: bool):
+def test_attention_applies_a_rotation(dense: bool):
     rotary, attention = Rotary(DIM), Attention(SCORES["scaled-dot"](HEADS, DIM))
     q, k, v = batch(same=True)
     turned = [x.like(rotary.rotate(x.values, x.positions[:, None])) for x in (q, k)]

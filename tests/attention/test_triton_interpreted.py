@@ -32,7 +32,7 @@ OPTIONS = {**OPTIONS, "shaw far": {"max_distance": 30}}  # farther than the mask
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
 @pytest.mark.parametrize("longest", [17, 140])
 @pytest.mark.parametrize(("score", "bias", "mask", "offset"), CASES)
-def test_is_the_reference(score: str, bias: str | None, mask: Mask, offset: int, longest: int, dtype: torch.dtype):
+def test_matches_the_reference(score: str, bias: str | None, mask: Mask, offset: int, longest: int, dtype: torch.dtype):
     if dtype == torch.float16 and score in ("cosine", "general"):
         pytest.skip("eager itself leaves the range of float16")
     if score == "additive" and longest > 50:
@@ -64,7 +64,7 @@ def test_is_the_reference(score: str, bias: str | None, mask: Mask, offset: int,
 @pytest.mark.parametrize("pairs", ["halves", "neighbours"])
 @pytest.mark.parametrize(("score", "offset"), [("scaled-dot", 0), ("dot", 3), ("general", 0)])
 @pytest.mark.parametrize("longest", [17, 140])
-def test_turns_as_the_reference(longest: int, score: str, offset: int, pairs: str, dtype: torch.dtype):
+def test_rotation_matches_the_reference(longest: int, score: str, offset: int, pairs: str, dtype: torch.dtype):
     """Inside the kernel, queries alone inside it, or before it: a general score turns before its matrix."""
     rotary, lengths = Rotary(32, pairs=pairs), ([longest, 0, 3], [5, 4, longest])
     sequences = [ragged(lengths[i > 0], (HEADS, GROUPS, GROUPS)[i], 32, dtype) for i in range(3)]

@@ -34,7 +34,7 @@ GROUPED = [*((GROUPS, mask) for mask in MASKS), *itertools.product((HEADS, 1), (
 @torch.no_grad()
 @pytest.mark.parametrize(("groups", "mask"), GROUPED)
 @pytest.mark.parametrize("same", [False, True], ids=["cross", "self"])
-def test_is_the_reference(part: str, backend: str, mask: str, groups: int, same: bool):
+def test_matches_the_reference(part: str, backend: str, mask: str, groups: int, same: bool):
     attention = PARTS[part](backend)
     q, k, v = batch(groups, same=same)
     fused = attention(q, k, v, mask=MASKS[mask])
@@ -48,7 +48,7 @@ def test_is_the_reference(part: str, backend: str, mask: str, groups: int, same:
 
 @trains
 @masks
-def test_gradients_are_the_reference(part: str, backend: str, mask: str):
+def test_gradients_match_the_reference(part: str, backend: str, mask: str):
     def gradients(attention: Attention, dtype: torch.dtype) -> list[torch.Tensor]:
         torch.manual_seed(1)
         q, k, v = (x.like(x.values.to(dtype)) for x in batch())
@@ -80,7 +80,7 @@ def test_gradcheck(part: str, backend: str, mask: str):
 
 
 @trains
-def test_a_forbidden_key_has_no_influence_and_no_gradient(part: str, backend: str):
+def test_masked_key_has_no_influence_and_no_gradient(part: str, backend: str):
     attention = PARTS[part](backend)
     q, k, v = batch(same=True)
     leaves(q, k, v)
@@ -100,7 +100,7 @@ def test_a_forbidden_key_has_no_influence_and_no_gradient(part: str, backend: st
 
 @every
 @torch.no_grad()
-def test_nothing_allowed_gives_zeros(part: str, backend: str):
+def test_fully_masked_queries_return_zeros(part: str, backend: str):
     attention = PARTS[part](backend)
     q, k, v = batch()
     assert attention(q, k, v, mask=prefix(0)).values.eq(0).all()
@@ -110,7 +110,7 @@ def test_nothing_allowed_gives_zeros(part: str, backend: str):
 
 
 @trains
-def test_nothing_allowed_gives_finite_gradients(part: str, backend: str):
+def test_fully_masked_queries_have_finite_gradients(part: str, backend: str):
     attention = PARTS[part](backend)
     q, k, v = batch()
     inputs = [*leaves(q, k, v), *attention.parameters()]
@@ -123,7 +123,7 @@ def test_nothing_allowed_gives_finite_gradients(part: str, backend: str):
 @every
 @torch.no_grad()
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "prefix-each"])  # it numbers its sequences
-def test_alone_is_as_in_a_batch(part: str, backend: str, mask: str):
+def test_result_does_not_depend_on_the_batch(part: str, backend: str, mask: str):
     attention = PARTS[part](backend)
     q, k, v = batch()
     together = attention(q, k, v, mask=MASKS[mask])
@@ -135,7 +135,7 @@ def test_alone_is_as_in_a_batch(part: str, backend: str, mask: str):
 @every
 @torch.no_grad()
 @pytest.mark.parametrize("groups", [HEADS, GROUPS])
-def test_dense_is_as_ragged(part: str, backend: str, groups: int):
+def test_dense_equals_ragged(part: str, backend: str, groups: int):
     attention = PARTS[part](backend)
     q, k = torch.randn(2, HEADS, 5, DIM), torch.randn(2, groups, 7, DIM)
     v = torch.randn(2, groups, 7, OUT)
@@ -157,7 +157,7 @@ def test_weights_sum_to_one_and_are_not_negative(part: str):
 
 
 @pytest.mark.parametrize(("part", "backend"), CANNOT)
-def test_an_explicit_backend_that_cannot_says_why(part: str, backend: str):
+def test_explicit_backend_names_its_reason(part: str, backend: str):
     attention = PARTS[part](backend)
     with pytest.raises(
         BackendError, match=rf"backend '{backend}' cannot run this attention: it .* only, .*\. Use backend="

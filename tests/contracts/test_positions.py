@@ -61,7 +61,7 @@ def close(ours: Tensor, truth: Tensor) -> None:
 @names
 @torch.no_grad()
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "flex"])
-def test_one_position_at_a_time_is_all_at_once(name: str, backend: str):
+def test_cached_steps_equal_the_full_pass(name: str, backend: str):
     layer = Layer(name, causal=True, backend=backend)
     tokens = batch([6, 6, 6])
     whole, cache = layer(tokens), Cache()
@@ -73,7 +73,7 @@ def test_one_position_at_a_time_is_all_at_once(name: str, backend: str):
 
 @names
 @torch.no_grad()
-def test_rows_of_mixed_lengths_step_together(name: str):
+def test_rows_of_mixed_lengths_advance_together(name: str):
     """A prefix of another length in each row first, then one position each."""
     layer = Layer(name, causal=True)
     tokens = batch([5, 3, 7, 4])
@@ -108,7 +108,7 @@ def test_after_reordering(name: str, start: list[int]):
 @torch.no_grad()
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "flex"])
-def test_alone_is_as_in_a_batch(name: str, causal: bool, backend: str):
+def test_result_does_not_depend_on_the_batch(name: str, causal: bool, backend: str):
     layer = Layer(name, causal=causal, backend=backend)
     tokens = batch()
     for row, alone in zip(layer(tokens), tokens, strict=True):
@@ -118,7 +118,7 @@ def test_alone_is_as_in_a_batch(name: str, causal: bool, backend: str):
 @names
 @torch.no_grad()
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
-def test_dense_is_as_ragged(name: str, causal: bool):
+def test_dense_equals_ragged(name: str, causal: bool):
     layer = Layer(name, causal=causal)
     dense = torch.randn(3, 7, WIDTH)
     embedded = layer.embed(Ragged.uniform(dense.flatten(0, 1), 3))
@@ -128,7 +128,7 @@ def test_dense_is_as_ragged(name: str, causal: bool):
 
 @names
 @torch.no_grad()
-def test_order_matters_exactly_when_there_is_a_position(name: str):
+def test_order_matters_only_with_positions(name: str):
     """Without positions an encoder sees a set (the man hit the car, the car hit the man)."""
     layer = Layer(name, causal=False)
     man, hit, car = torch.randn(3, WIDTH)
@@ -139,7 +139,7 @@ def test_order_matters_exactly_when_there_is_a_position(name: str):
 
 @names
 @torch.no_grad()
-def test_only_added_encodings_know_how_far_along_a_text_is(name: str):
+def test_only_additive_positions_are_absolute(name: str):
     """Through a window of six, the last six words look the same wherever they stand, unless positions are added."""
     layer = Layer(name, causal=True)
     before, words = torch.randn(9, WIDTH), torch.randn(6, WIDTH)
@@ -149,7 +149,7 @@ def test_only_added_encodings_know_how_far_along_a_text_is(name: str):
 
 
 @torch.no_grad()
-def test_symmetric_alibi_cannot_tell_a_text_from_its_mirror():
+def test_symmetric_alibi_ignores_the_direction():
     layer = Layer("alibi", causal=False)
     words = torch.randn(7, WIDTH)
     close(layer(Ragged.of([words])).values, layer(Ragged.of([words.flip(0)])).values.flip(0))

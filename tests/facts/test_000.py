@@ -56,7 +56,7 @@ def double_precision():
 
 
 @pytest.mark.usefixtures("double_precision")
-def test_sinusoids_are_the_pages_but_for_two_it_cut_instead_of_rounding():
+def test_sinusoids_match_the_page_up_to_rounding():
     found = Sinusoidal(4)(torch.tensor([1, 2, 3]))
     rounded = {p: [round(x, 4) for x in row] for p, row in zip(ENCODINGS, found.tolist(), strict=True)}
     differing = [(p, i) for p in ENCODINGS for i in range(4) if rounded[p][i] != ENCODINGS[p][i]]
@@ -82,13 +82,13 @@ PARTS = pytest.mark.parametrize("parts", [PLAIN, {"score": "dot"}, {}], ids=["pl
 
 
 @PARTS
-def test_without_positions_the_man_who_hits_is_the_man_who_is_hit(parts: dict[str, str]):
+def test_without_positions_order_is_invisible(parts: dict[str, str]):
     hitting, hit = contextual([MAN, HIT, CAR], False, **parts)[0], contextual([CAR, HIT, MAN], False, **parts)[2]
     torch.testing.assert_close(hitting, hit, rtol=0, atol=1e-15)
 
 
 @PARTS
-def test_with_positions_he_is_not(parts: dict[str, str]):
+def test_with_positions_order_is_visible(parts: dict[str, str]):
     hitting, hit = contextual([MAN, HIT, CAR], True, **parts)[0], contextual([CAR, HIT, MAN], True, **parts)[2]
     assert (hitting - hit).abs().max() > 0.1
 
@@ -103,7 +103,7 @@ def test_the_man_with_positions_by_hand():
     assert got == pytest.approx(expected, abs=1e-6)
 
 
-def test_softmax_is_taken_of_the_product_of_queries_and_keys():
+def test_softmax_of_queries_times_keys():
     """The page writes softmax(Q, Kᵀ)V; what it means, and what we compute, is softmax(QKᵀ)V. By hand, for ln 3:"""
     q = torch.tensor([[math.log(3), 0.0], [0.0, 0.0]])
     k = torch.tensor([[1.0, 0.0], [0.0, 1.0]])

@@ -22,7 +22,7 @@ def one_word(matrix: torch.Tensor) -> MultiHead:
     return heads
 
 
-def test_a_row_times_a_matrix():
+def test_row_times_matrix():
     x, matrix = torch.tensor([[X]], dtype=torch.float64), torch.tensor(A, dtype=torch.float64)
     assert one_word(matrix)(x)[0, 0].tolist() == pytest.approx([-0.1, 5.9, -1.6], abs=1e-12)
     wrong_side = one_word(matrix.T)(x)[0, 0].tolist()  # A x, as columns would have it
@@ -37,14 +37,14 @@ def test_columns_are_rows_transposed():
     torch.testing.assert_close(attend_columns(q, k, v), v @ (weights / weights.sum(0)))
 
 
-def test_there_is_one_output_for_each_query_not_for_each_context_vector():
+def test_one_output_per_query():
     d_attn, d_out, l_x, l_z = 4, 3, 5, 7
     out = attend_columns(torch.randn(d_attn, l_x), torch.randn(d_attn, l_z), torch.randn(d_out, l_z))
     assert out.shape == (d_out, l_x)
     assert out.shape != (d_out, l_z)  # as the page says
 
 
-def test_the_three_spaces_have_widths_of_their_own():
+def test_three_spaces_have_their_own_widths():
     d_x, d_z, d_attn, d_out, l_x, l_z = 6, 10, 4, 3, 5, 7
     heads = MultiHead(d_x, 1, context=d_z, attention=d_attn, values=d_out, out=d_out)
     assert [tuple(p.weight.shape) for p in (heads.queries, heads.keys, heads.values)] == [
@@ -55,7 +55,7 @@ def test_the_three_spaces_have_widths_of_their_own():
     assert heads(torch.randn(2, l_x, d_x), torch.randn(2, l_z, d_z)).shape == (2, l_x, d_out)
 
 
-def test_one_query_at_a_time_is_all_in_parallel():
+def test_one_query_at_a_time_equals_all_at_once():
     heads = MultiHead(6, 2, context=10, attention=4, values=8, out=3).double()
     x, z = torch.randn(1, 5, 6, dtype=torch.float64), torch.randn(1, 7, 10, dtype=torch.float64)
     alone = torch.cat([heads(word, z) for word in x.split(1, dim=1)], dim=1)
@@ -71,7 +71,7 @@ def variance(score: Dot | ScaledDot, dim: int) -> float:
 
 
 @pytest.mark.parametrize("dim", [4, 16, 100])
-def test_the_variance_of_a_dot_product_grows_with_dim_and_that_of_the_scaled_does_not(dim: int):
+def test_scaling_keeps_the_variance_of_dot_products(dim: int):
     """Uniform on ±a: Var(x y) = (a²/3)² = a⁴/9, and the terms of a sum add up. 20 000 samples know it to about 2 %."""
     one = A_HALF**4 / 9
     assert variance(Dot(1, dim), dim) == pytest.approx(dim * one, rel=0.06)

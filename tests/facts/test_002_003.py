@@ -11,7 +11,7 @@ from regard.positions import Distance
 QUERIES, KEYS, DIM, STATE, HIDDEN = 2, 3, 4, 5, 6
 
 
-def test_bahdanaus_score_needs_the_vector_that_makes_it_a_number():
+def test_bahdanau_score_needs_the_vector_v():
     """The page writes tanh(W[s; h] + b), which has as many numbers as b; the paper v · tanh(W[s; h] + b)."""
     s, h = torch.randn(QUERIES, STATE, dtype=torch.float64), torch.randn(KEYS, HIDDEN, dtype=torch.float64)
     w = torch.randn(DIM, STATE + HIDDEN, dtype=torch.float64)
@@ -36,7 +36,7 @@ def relative() -> tuple[list[torch.Tensor], Distance, torch.Tensor]:
     return vectors, distance, r
 
 
-def test_the_relative_term_stands_inside_the_scaling():
+def test_relative_term_is_inside_the_scaling():
     """softmax((QKᵀ + R)/√d)V as the page writes it, so R is divided by √d too."""
     (q, k, v), distance, r = relative()
     got = attend(q, k, v, bias=distance)[0, 0]
@@ -46,7 +46,7 @@ def test_the_relative_term_stands_inside_the_scaling():
     assert (got - outside).abs().max() > 0.1
 
 
-def test_equal_weights_are_the_baseline_and_all_weights_share_one():
+def test_uniform_weights_sum_to_one():
     """The fourth document's demands on weights: not negative, sum one; with equal keys, equal weights, so the mean."""
     q, v = torch.randn(1, 1, QUERIES, DIM), torch.randn(1, 1, KEYS, HIDDEN)
     same = torch.randn(1, 1, 1, DIM).expand(-1, -1, KEYS, -1)

@@ -34,7 +34,7 @@ def table(encodings: torch.Tensor) -> list[float]:
 
 
 @pytest.mark.parametrize("width", [3, 4, 7])
-def test_the_pages_cosines_turn_at_another_rate_than_the_papers(width: int):
+def test_page_uses_other_frequencies_than_the_paper(width: int):
     paper, page = ours(width), variant(width)
     torch.testing.assert_close(paper[:, 0::2], page[:, 0::2], rtol=0, atol=1e-6)
     expected = np.cos(np.arange(6)[:, None] / 10000 ** (np.arange(0, width - 1, 2) / width))  # the sine's exponent
@@ -42,14 +42,14 @@ def test_the_pages_cosines_turn_at_another_rate_than_the_papers(width: int):
     assert (paper[1:, 1::2] - page[1:, 1::2]).abs().amax(0).gt(1e-5).all()
 
 
-def test_the_table_in_three_dimensions_comes_from_the_variant_alone():
+def test_table_in_three_dimensions_needs_the_variant():
     assert table(variant(3)) == TABLE_3
     assert table(ours(3))[:5] == [0.54, -0.42, -0.99, -0.65, 0.28]
     assert all(abs(a - b) > 0.004 for a, b in zip(table(ours(3))[:5], TABLE_3[:5], strict=True))
 
 
 @pytest.mark.parametrize("encodings", [ours, variant])
-def test_the_table_in_512_dimensions_holds_for_both(encodings):
+def test_table_in_512_dimensions_holds_for_both(encodings):
     assert table(encodings(512)) == [BY_DISTANCE_512[j - i - 1] for i, j in PAIRS]
 
 

@@ -52,7 +52,7 @@ def outcome(attention: Attention, sequences: list[Ragged], mask: Mask) -> tuple[
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_is_the_reference_in_float64(backend: str, mask: str, bias: str | None, dtype: torch.dtype):
+def test_matches_the_reference_in_float64(backend: str, mask: str, bias: str | None, dtype: torch.dtype):
     attention = build(bias, backend).to(dtype)
     if BACKENDS[backend].cannot(attention):
         pytest.skip("it says that it cannot")
@@ -85,14 +85,14 @@ def test_every_dot_score(score: str, backend: str):
         torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4 * truth.abs().max().item())
 
 
-def test_flex_says_when_a_dim_is_too_small():
+def test_flex_refuses_a_small_dim():
     attention = Attention(SCORES["scaled-dot"](2, 8), backend="flex")
     tokens = torch.randn(1, 2, 5, 8, device="cuda")
     with pytest.raises(BackendError, match="needs a dim of at least 16, and dim is 8"):
         attention(tokens, tokens, tokens)
 
 
-def test_a_changing_batch_does_not_compile_each_time():
+def test_changing_batches_do_not_recompile():
     attention = build("alibi", "flex")
     torch._dynamo.reset()
     graphs = torch._dynamo.utils.counters["stats"]

@@ -101,7 +101,7 @@ def test_residuals(kernels, width, norm, before):
 
 
 @pytest.mark.parametrize(("rows", "size", "columns"), [(1, 24, 40), (20, 300, 7), (320, 512, 1536), (70, 2048, 512)])
-def test_products_are_as_exact_as_float32(kernels, rows, size, columns):
+def test_linear_is_as_exact_as_float32(kernels, rows, size, columns):
     x, weight, bias = torch.randn(rows, size), torch.randn(columns, size).t(), torch.randn(columns)
     exact = x.double() @ weight.double() + bias.double()
     ours = kernels.linear(moved(x), weight.to(DEVICE), moved(bias))

@@ -61,7 +61,7 @@ def plain(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor | None) -> t
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("added", [True, False])
-def test_a_sum_and_its_norm_are_those_of_float64(width: int, kind: torch.dtype, centre: bool, added: bool):
+def test_add_norm_matches_float64(width: int, kind: torch.dtype, centre: bool, added: bool):
     from regard.kernels.add_norm import add_norm
 
     x, y, g, h = (torch.randn(777, width, device=CUDA).to(kind) for _ in range(4))
@@ -78,7 +78,7 @@ def test_a_sum_and_its_norm_are_those_of_float64(width: int, kind: torch.dtype, 
     assert_as_float64(fused, lambda *given: plain(*parts(*given)), given, [g, h])
 
 
-def test_dropout_keeps_its_share_and_its_mean_and_comes_back_the_same():
+def test_dropout_rate_mean_and_backward_agree():
     from regard.kernels.add_norm import add_norm
 
     x, y = torch.zeros(4000, 512, device=CUDA), torch.ones(4000, 512, device=CUDA, requires_grad=True)
@@ -99,7 +99,7 @@ def test_dropout_keeps_its_share_and_its_mean_and_comes_back_the_same():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_gate_is_that_of_float64(kind: torch.dtype):
+def test_swiglu_matches_float64(kind: torch.dtype):
     from regard.kernels.swiglu import swiglu
 
     both, g = torch.randn(333, 2 * 1500, device=CUDA).to(kind), torch.randn(333, 1500, device=CUDA).to(kind)
@@ -113,7 +113,7 @@ def test_a_gate_is_that_of_float64(kind: torch.dtype):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tokens", "vocabulary"), [(0, 43), (50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)])
-def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocabulary: int, monkeypatch):
+def test_linear_cross_entropy_matches_float64(kind, tokens: int, vocabulary: int, monkeypatch):
     from regard.kernels import linear_cross_entropy as module
 
     monkeypatch.setattr(module, "NUMBERS", 1)  # strips of 1,024
@@ -134,7 +134,7 @@ def test_surprise_in_strips_is_cross_entropy_in_float64(kind, tokens: int, vocab
 
 @GPU
 @pytest.mark.parametrize("readings", [1, 2])
-def test_surprise_never_holds_all_logits(readings: int):
+def test_linear_cross_entropy_stores_no_full_logits(readings: int):
     from regard.kernels.linear_cross_entropy import linear_cross_entropy
 
     tokens, vocabulary = 65_536, 32_000
@@ -151,7 +151,7 @@ def test_surprise_never_holds_all_logits(readings: int):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tokens", "vocabulary"), [(50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)])
-def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vocabulary: int, monkeypatch):
+def test_rdrop_loss_matches_float64(kind, tokens: int, vocabulary: int, monkeypatch):
     from regard.kernels import linear_cross_entropy as module
 
     monkeypatch.setattr(module, "NUMBERS", 1)
@@ -172,7 +172,7 @@ def test_two_readings_pulled_together_are_those_of_float64(kind, tokens: int, vo
     assert_as_float64(fused, eager, given, [torch.tensor(3.0, device=CUDA)])
 
 
-def test_a_lookup_and_its_gradient_are_those_of_float64_and_always_the_same():
+def test_embedding_lookup_matches_float64_deterministically():
     from regard.kernels.embedding_lookup import embedding_lookup
 
     ids = torch.randint(60, (9000,), device=CUDA) ** 2 % 61  # some often, some never
@@ -190,7 +190,7 @@ def test_a_lookup_and_its_gradient_are_those_of_float64_and_always_the_same():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 3])
-def test_products_are_those_of_float64(kind: torch.dtype, count: int):
+def test_fused_linear_matches_float64(kind: torch.dtype, count: int):
     from regard.kernels.fused_linear import fused_linear
 
     x, g = torch.randn(5000, 96, device=CUDA).to(kind), torch.randn(5000, 70 * count, device=CUDA).to(kind)
@@ -206,7 +206,7 @@ def test_products_are_those_of_float64(kind: torch.dtype, count: int):
     assert_as_float64(fused, eager, [x, *weights, *biases], [g])
 
 
-def test_weights_are_turned_anew_for_each_step():
+def test_weight_casts_are_refreshed_each_step():
     from regard.kernels.weight_cast import WeightCast, cast_and_concat
 
     halves, weights = WeightCast(), tuple(torch.randn(4, 5, device=CUDA) for _ in range(2))
@@ -225,7 +225,7 @@ def test_weights_are_turned_anew_for_each_step():
 
 
 @GPU
-def test_these_kernels_take_what_a_model_has():
+def test_kernels_support_model_tensors():
     assert can_fuse(torch.zeros(3, 512, device=CUDA))
     assert not can_fuse(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
     assert isinstance(GraphStep(lambda batch: batch.token_weight, batch_tokens=1000, device=CUDA).granularity, int)

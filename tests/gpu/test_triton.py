@@ -62,7 +62,7 @@ def test_short_sentences(bias: str | None, mask: Mask, dtype: torch.dtype):
 
 @DTYPES
 @pytest.mark.parametrize("bias", BIASES)
-def test_short_sentences_across_with_odd_sizes(bias: str | None, dtype: torch.dtype):
+def test_short_cross_attention_with_odd_sizes(bias: str | None, dtype: torch.dtype):
     assert_held(build(bias, 23, dtype), batch(SHORT, OTHER, 23, 9, dtype), window(7))
 
 
@@ -82,7 +82,7 @@ def test_wide_heads(dim: int, bias: str | None):
 
 
 @pytest.mark.parametrize("bias", BIASES)
-def test_the_largest_tile_of_the_usual_heads(bias: str | None):
+def test_largest_tile_with_usual_heads(bias: str | None):
     lengths = [120, 68, 3, 0, 64, 65, 128]
     assert_held(build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16), causal)
 
@@ -119,7 +119,7 @@ def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
 @pytest.mark.parametrize("bias", [None, "distance"])
 @pytest.mark.parametrize("longest", [50, 300])
 @pytest.mark.parametrize("dim", [32, 128, 256])
-def test_rotary_of_other_heads_later_and_beside_a_bias(dim: int, longest: int, bias: str | None, dtype: torch.dtype):
+def test_rotary_with_offset_and_bias(dim: int, longest: int, bias: str | None, dtype: torch.dtype):
     """Later queries, over keys of other lengths."""
     sequences = batch([longest, 0, 3], [longest + 5, 4, 17], dim, 64, dtype)
     assert_turned(Rotary(dim), bias, sequences, dtype, offset=9)
@@ -130,7 +130,7 @@ def test_rotary_of_other_heads_later_and_beside_a_bias(dim: int, longest: int, b
     ("bias", "options"), [("distance", {"max_distance": 40}), ("t5", {"max_distance": 60}), ("alibi", {})]
 )
 @pytest.mark.parametrize("mask", [everything, causal], ids=repr)
-def test_biases_far_beyond_their_reach(bias: str, options: dict[str, int], mask: Mask, dtype: torch.dtype):
+def test_biases_far_beyond_their_max_distance(bias: str, options: dict[str, int], mask: Mask, dtype: torch.dtype):
     lengths = [700, 0, 301]
     assert_held(build(bias, 64, dtype, **options), batch(lengths, lengths, 64, 64, dtype), mask)
 
@@ -158,11 +158,11 @@ def test_additive(lengths: list[int], normaliser: str, dtype: torch.dtype):
 
 
 @DTYPES
-def test_additive_across_with_rows_that_see_nothing(dtype: torch.dtype):
+def test_additive_with_fully_masked_rows(dtype: torch.dtype):
     assert_held(build(None, 23, dtype, "additive"), batch(SHORT, OTHER, 23, 9, dtype), window(7))
 
 
-def test_a_long_additive_map_takes_little_memory():
+def test_long_additive_attention_uses_little_memory():
     q, k, v = (torch.randn(1, 1, 4096, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     attention = Attention(SCORES["additive"](1, 256), backend="triton").cuda().bfloat16()
     before = torch.cuda.memory_allocated()
@@ -173,7 +173,7 @@ def test_a_long_additive_map_takes_little_memory():
 
 @pytest.mark.parametrize("lengths", [SHORT, [700, 301]], ids=["short", "long"])
 @pytest.mark.parametrize(("score", "bias"), [*(("scaled-dot", bias) for bias in BIASES), ("additive", None)])
-def test_the_same_twice(score: str, bias: str | None, lengths: list[int]):
+def test_runs_are_deterministic(score: str, bias: str | None, lengths: list[int]):
     """Without a switch: no kernel adds in an order of chance."""
     if bias == "shaw" and lengths != SHORT:
         pytest.skip("it is one tile or nothing")
@@ -182,7 +182,7 @@ def test_the_same_twice(score: str, bias: str | None, lengths: list[int]):
     assert all(torch.equal(x, y) for x, y in zip(one, other, strict=True))
 
 
-def test_shaw_in_a_recorded_step():
+def test_shaw_in_a_cuda_graph():
     attention, sequences = build("shaw", 64, torch.bfloat16), batch(SHORT, SHORT, 64, 64, torch.bfloat16)
     expected = [x.detach() for x in outcome(attention, sequences, causal)]  # nothing recorded may lean on what was not
     torch.cuda.synchronize()
@@ -193,7 +193,7 @@ def test_shaw_in_a_recorded_step():
     assert all(torch.equal(x, y) for x, y in zip(made, expected, strict=True))
 
 
-def test_says_what_it_cannot():
+def test_refusals_name_the_reason():
     sequences = batch([3, 4], [3, 4], 32, 32, torch.float64)
     with pytest.raises(BackendError, match="float32, bfloat16 and float16 only, and these are float64"):
         build(None, 32, torch.float64)(*sequences)
@@ -203,7 +203,7 @@ def test_says_what_it_cannot():
         build("shaw", 32, torch.half, "cosine")(*batch([3], [3], 32, 32, torch.half))
 
 
-def test_auto_takes_it_for_short_sentences_and_additive_scores():
+def test_auto_uses_triton_for_short_and_additive():
     from regard.attention import backends
 
     example = torch.randn(4, 2, 30, 64, device="cuda")
@@ -211,7 +211,7 @@ def test_auto_takes_it_for_short_sentences_and_additive_scores():
     assert backends.choose_backend(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64)) == "triton"
 
 
-def test_auto_leaves_shaw_to_others_where_keys_are_many():
+def test_auto_uses_another_backend_for_long_shaw():
     attention = build("shaw", 64, torch.float32)
     attention.backend = "auto"
     sequences = batch([3, 4], [3, 129], 64, 64, torch.float32)
@@ -222,7 +222,7 @@ def test_auto_leaves_shaw_to_others_where_keys_are_many():
 
 
 @pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])
-def test_heads_that_turn_give_what_they_give_on_a_cpu(lengths: list[int]):
+def test_rotated_heads_match_the_cpu(lengths: list[int]):
     layer = MultiHead(96, 3, rotation=Rotary(32))
     vectors = Ragged.of([torch.randn(n, 96) for n in lengths])
     expected = layer(vectors, mask=causal).values

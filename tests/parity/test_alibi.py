@@ -30,14 +30,14 @@ def assert_equal_up_to_a_constant_per_query(bias: torch.Tensor, theirs: torch.Te
 
 
 @HEADS
-def test_the_bias_of_bloom(heads: int):
+def test_bias_matches_bloom(heads: int):
     theirs = build_alibi_tensor(torch.ones(1, TIME), heads, torch.float32)
     assert theirs.shape == (heads, 1, TIME)
     assert_equal_up_to_a_constant_per_query(ours(heads), theirs.expand(heads, TIME, TIME))
 
 
 @HEADS
-def test_the_bias_of_mpt(heads: int):
+def test_bias_matches_mpt(heads: int):
     theirs = build_mpt_alibi_tensor(heads, TIME)
     assert theirs.shape == (heads, 1, TIME)
     assert_equal_up_to_a_constant_per_query(ours(heads), theirs.expand(heads, TIME, TIME))

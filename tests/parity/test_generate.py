@@ -133,7 +133,7 @@ def ours(search, model: Model, asked: list[list[int]]):
     return found
 
 
-def test_the_models_are_twins(twins, asked):
+def test_models_have_the_same_weights(twins, asked):
     marian, model = twins
     source, prefix = asked[0], [BEGIN, 5, 6, 7, 3]
     with torch.no_grad():
@@ -141,7 +141,7 @@ def test_the_models_are_twins(twins, asked):
         torch.testing.assert_close(model(ragged(source), ragged(prefix)).values, logits, rtol=1e-4, atol=1e-4)
 
 
-def test_greedy_gives_the_same_tokens(twins, asked):
+def test_greedy_tokens_match(twins, asked):
     marian, model = twins
     expected = [said(row) for row in generated(marian, asked, num_beams=1).sequences]
     for form in (model, inference_model(model)):
@@ -151,7 +151,7 @@ def test_greedy_gives_the_same_tokens(twins, asked):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_a_beam_of_four_gives_the_same_tokens_and_scores(twins, asked, alpha):
+def test_beam_of_four_matches_tokens_and_scores(twins, asked, alpha):
     marian, model = twins
     beams = {"num_beams": 4, "num_return_sequences": 4, "early_stopping": "never", "length_penalty": alpha}
     expected = generated(marian, asked, **beams)
@@ -162,7 +162,7 @@ def test_a_beam_of_four_gives_the_same_tokens_and_scores(twins, asked, alpha):
         assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
 
 
-def test_a_beam_under_rules_gives_the_same_too(twins, asked):
+def test_constrained_beam_matches(twins, asked):
     marian, model = twins
     expected = generated(
         marian, asked, num_beams=4, num_return_sequences=4, early_stopping="never", length_penalty=1.0,

@@ -29,20 +29,20 @@ def ours(score: Score, queries: np.ndarray, keys: np.ndarray, normaliser: str | 
     return attend(q, k, units, score=score, normaliser=chosen, backend="reference")[0, 0].detach().numpy()
 
 
-def test_cosine_is_scikit_learns():
+def test_cosine_matches_scikit_learn():
     q, k = points()
     np.testing.assert_allclose(ours(Cosine(1, DIM), q, k), cosine_similarity(q, k))
     np.testing.assert_allclose(ours(Cosine(1, DIM, scale=4.0), q, k), 4 * (1 - cdist(q, k, "cosine")))
 
 
-def test_dot_products_are_scikit_learns_linear_kernels():
+def test_dot_matches_scikit_learn_linear_kernel():
     q, k = points()
     plain = polynomial_kernel(q, k, degree=1, gamma=1, coef0=0)
     np.testing.assert_allclose(ours(Dot(1, DIM), q, k), plain)
     np.testing.assert_allclose(ours(ScaledDot(1, DIM), q, k), plain / np.sqrt(DIM))
 
 
-def test_general_is_scipys_mahalanobis_form():
+def test_general_matches_scipy_mahalanobis():
     """qᵀWk = (‖q‖²_W + ‖k‖²_W − ‖q − k‖²_W) / 2 for symmetric W."""
     q, k = points()
     score = General(1, DIM).double()
@@ -56,7 +56,7 @@ def test_general_is_scipys_mahalanobis_form():
     np.testing.assert_allclose(ours(score, q, k), expected)
 
 
-def test_gaussian_is_scikit_learns_rbf_kernel():
+def test_gaussian_matches_scikit_learn_rbf():
     q, k = points()
     kernel = rbf_kernel(q, k, gamma=1 / (2 * BANDWIDTH**2))
     np.testing.assert_allclose(np.exp(ours(Gaussian(1, DIM, bandwidth=BANDWIDTH), q, k)), kernel)
@@ -68,7 +68,7 @@ DENSITIES = {"softmax": "gaussian", "boxcar": "tophat", "epanechnikov": "epanech
 
 
 @pytest.mark.parametrize("normaliser", DENSITIES)
-def test_weights_are_scikit_learns_kernel_densities(normaliser: str):
+def test_weights_match_scikit_learn_kernel_density(normaliser: str):
     """The density around one key alone is its kernel; over the sum for all keys it is its weight."""
     q, k = points()
     density = KernelDensity(kernel=DENSITIES[normaliser], bandwidth=BANDWIDTH)
@@ -82,7 +82,7 @@ SHAPES = {"softmax": "Gaussian", "boxcar": "Uniform", "epanechnikov": "Epanechni
 
 
 @pytest.mark.parametrize("normaliser", SHAPES)
-def test_pooled_values_are_statsmodels_kernel_smoothing(normaliser: str):
+def test_pooling_matches_statsmodels(normaliser: str):
     """Σ weightᵢ yᵢ on a line, where statsmodels smooths y at a point x."""
     keys = np.linspace(-2, 2, KEYS)
     places = np.array([-1.9, -0.4, 0.15, 1.3, 1.71])

@@ -43,7 +43,7 @@ def turned(theirs: LlamaRotaryEmbedding, vectors: Tensor, positions: Tensor) -> 
     ],
     ids=["default", "base", "linear", "linear-base"],
 )
-def test_turned_vectors(rope: dict[str, object], options: dict[str, object]):
+def test_rotated_vectors_match(rope: dict[str, object], options: dict[str, object]):
     theirs, ours = LlamaRotaryEmbedding(config(**rope)), Rotary(DIM, **options)
     torch.testing.assert_close(torch.tensor(ours.frequencies), theirs.inv_freq)
     vectors, positions = (
@@ -54,7 +54,7 @@ def test_turned_vectors(rope: dict[str, object], options: dict[str, object]):
 
 
 @pytest.mark.parametrize(("factor", "length"), [(1.0, 40), (2.0, 40), (3.0, 17), (4.0, 64)])
-def test_ntk_is_their_dynamic_ntk_at_the_length_it_has_grown_to(factor: float, length: int):
+def test_ntk_matches_dynamic_ntk(factor: float, length: int):
     theirs = LlamaRotaryEmbedding(config(rope_type="dynamic", factor=factor))
     vectors, positions = torch.randn(1, HEADS, length, DIM), torch.arange(length)[None]
     expected = turned(theirs, vectors, positions)
@@ -97,7 +97,7 @@ def test_a_whole_layer_with_grouped_keys(options: dict[str, object]):
 
 @OPTIONS
 @torch.no_grad()
-def test_cached_steps_are_their_cached_steps(options: dict[str, object]):
+def test_cached_steps_match(options: dict[str, object]):
     theirs, rotary, ours = layers(**options)
     x, cache, held = torch.randn(BATCH, 9, WIDTH, dtype=torch.float64), DynamicCache(), Cache()
     for place, step in enumerate(x.split(1, dim=1)):

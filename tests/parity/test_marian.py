@@ -10,14 +10,14 @@ POSITIONS = 600
 
 
 @pytest.mark.parametrize("width", [2, 3, 7, 10, 64, 129])
-def test_halves_are_marians(width: int):
+def test_halves_match_marian(width: int):
     theirs = MarianSinusoidalPositionalEmbedding(POSITIONS, width).create_weight()
     ours = Sinusoidal(width, order="halves")(torch.arange(POSITIONS))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-7)
 
 
 @pytest.mark.parametrize("width", [2, 3, 10, 129])
-def test_paired_are_marians_in_another_order(width: int):
+def test_paired_is_a_permutation_of_marian(width: int):
     theirs = MarianSinusoidalPositionalEmbedding(POSITIONS, width).create_weight()
     sines = (width + 1) // 2
     paired = torch.empty(POSITIONS, width)
@@ -25,7 +25,7 @@ def test_paired_are_marians_in_another_order(width: int):
     torch.testing.assert_close(Sinusoidal(width)(torch.arange(POSITIONS)), paired, rtol=0, atol=2e-7)
 
 
-def test_a_batch_of_positions_is_looked_up_as_theirs():
+def test_batched_positions_match():
     module = MarianSinusoidalPositionalEmbedding(POSITIONS, 10)
     with torch.no_grad():
         module.weight.copy_(module.create_weight())

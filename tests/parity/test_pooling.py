@@ -33,14 +33,14 @@ def data(count: int = 60, features: int = 1, seed: int = 0):
 
 @pytest.mark.parametrize("bandwidth", [0.2, 1.3])
 @pytest.mark.parametrize("features", [1, 3])
-def test_statsmodels_gives_the_same_local_constants(features, bandwidth):
+def test_matches_statsmodels_local_constant(features, bandwidth):
     points, y, queries = data(features=features)
     theirs = KernelReg(y, points, "c" * features, reg_type="lc", bw=[bandwidth] * features).fit(queries)[0]
     ours = NadarayaWatson(bandwidth=bandwidth).fit(points, y).predict(queries)
     np.testing.assert_allclose(ours, theirs, atol=1e-8, rtol=0)
 
 
-def test_statsmodels_gives_the_same_with_a_bandwidth_for_each_feature():
+def test_matches_statsmodels_with_many_bandwidths():
     points, y, queries = data(features=3)
     theirs = KernelReg(y, points, "ccc", reg_type="lc", bw=[0.3, 0.8, 2.0]).fit(queries)[0]
     ours = NadarayaWatson(bandwidth=[0.3, 0.8, 2.0]).fit(points, y).predict(queries)
@@ -55,7 +55,7 @@ def cross_validation(points, y):
 
 
 @pytest.mark.parametrize("bandwidth", ["leave-one-out", "gradient"])
-def test_the_bandwidth_is_the_least_of_statsmodels_leave_one_out_error(bandwidth):
+def test_bandwidth_minimises_leave_one_out_error(bandwidth):
     points, y, _ = data(40)
     error = cross_validation(points, y)
     found = NadarayaWatson(bandwidth=bandwidth).fit(points, y).bandwidth_
@@ -64,7 +64,7 @@ def test_the_bandwidth_is_the_least_of_statsmodels_leave_one_out_error(bandwidth
     assert error(found) < min(error(found * 1.01), error(found / 1.01))
 
 
-def test_bandwidths_of_features_have_less_error_than_one_for_all():
+def test_bandwidths_per_feature_reduce_the_error():
     points, y, _ = data(40, features=2)
     y = np.sin(2 * points[:, 0])  # the second feature means nothing
     error = cross_validation(points, y)
@@ -80,7 +80,7 @@ def test_bandwidths_of_features_have_less_error_than_one_for_all():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_it_is_the_attention_of_the_rest_of_regard(kernel):
+def test_pooling_equals_attend(kernel):
     points, y, queries = data(features=3)
     ours = NadarayaWatson(kernel, bandwidth=2.5).fit(points, y).predict(queries)
     q, k, v = (torch.tensor(array)[None, None] for array in (queries, points, y[:, None]))
@@ -88,7 +88,7 @@ def test_it_is_the_attention_of_the_rest_of_regard(kernel):
     np.testing.assert_allclose(ours, truth[0, 0, :, 0].numpy(), atol=1e-12)
 
 
-def test_it_works_in_pipelines_and_searches():
+def test_works_in_scikit_learn_pipelines():
     points, y, queries = data()
     search = GridSearchCV(NadarayaWatson(), {"bandwidth": [0.01, 0.2, 50.0]}).fit(points, y)
     assert search.best_params_ == {"bandwidth": 0.2}

@@ -15,7 +15,7 @@ ANGLE = {"rtol": 2e-6, "atol": 5e-6}  # they keep angles in float32
 
 
 @pytest.mark.parametrize("part", [0.25, 0.5, 0.75, 1.0])
-def test_a_part_of_the_dimensions_turns_as_in_neox(part: float):
+def test_fraction_matches_neox(part: float):
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": part}
     settings = GPTNeoXConfig(hidden_size=HEADS * DIM, num_attention_heads=HEADS, rope_parameters=rope)
     vectors, positions = torch.randn(BATCH, HEADS, TIME, DIM), torch.randint(50, (BATCH, TIME))
@@ -26,7 +26,7 @@ def test_a_part_of_the_dimensions_turns_as_in_neox(part: float):
 
 
 @pytest.mark.parametrize("turned", [4, 10, 16])
-def test_neighbours_turn_as_in_gptj(turned: int):
+def test_neighbours_match_gptj(turned: int):
     vectors, positions = torch.randn(BATCH, TIME, HEADS, DIM), torch.randint(50, (BATCH, TIME))
     sin, cos = gptj.create_sinusoidal_positions(50, turned)[positions].chunk(2, dim=-1)
     expected = torch.cat(
@@ -36,7 +36,7 @@ def test_neighbours_turn_as_in_gptj(turned: int):
     torch.testing.assert_close(ours.rotate(vectors.transpose(1, 2), positions[:, None]), expected, **ANGLE)
 
 
-def test_neighbours_turn_as_in_roformer():
+def test_neighbours_match_roformer():
     queries, keys = torch.randn(BATCH, HEADS, TIME, DIM), torch.randn(BATCH, HEADS, TIME, DIM)
     waves = roformer.RoFormerSinusoidalPositionalEmbedding(TIME, DIM)
     table = waves.create_weight()[None, None]
@@ -46,7 +46,7 @@ def test_neighbours_turn_as_in_roformer():
         torch.testing.assert_close(ours.rotate(vectors, torch.arange(TIME)), theirs, **ANGLE)
 
 
-def test_the_angles_of_rotary_are_those_of_the_sinusoids_it_comes_from():
+def test_rotary_angles_equal_sinusoidal_angles():
     """Turned by position p, the pair (1, 0) becomes the cosine and sine of the encoding."""
     positions = torch.arange(TIME)
     unit = torch.zeros(TIME, DIM)
@@ -57,7 +57,7 @@ def test_the_angles_of_rotary_are_those_of_the_sinusoids_it_comes_from():
     torch.testing.assert_close(turned[:, 1::2], waves[:, 0::2])
 
 
-def test_halves_and_neighbours_are_one_turn_in_another_order():
+def test_halves_and_neighbours_are_permutations():
     vectors, positions = torch.randn(BATCH, HEADS, TIME, DIM), torch.randint(50, (TIME,))
     order = torch.arange(DIM).view(2, -1).T.flatten()  # 0, 8, 1, 9 …
     halves = Rotary(DIM).rotate(vectors, positions)

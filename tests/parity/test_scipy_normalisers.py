@@ -73,12 +73,12 @@ def projected(z: np.ndarray) -> np.ndarray:
 
 
 @SPREADS
-def test_sparsemax_is_the_nearest_point_of_the_simplex(spread: float):
+def test_sparsemax_projects_onto_the_simplex(spread: float):
     z = scores(spread)
     np.testing.assert_allclose(ours(Sparsemax(), z), rowwise(projected, z), rtol=1e-12, atol=1e-12)
 
 
-def test_sparsemax_is_where_slsqp_finds_the_least_distance():
+def test_sparsemax_matches_slsqp():
     def nearest(z: np.ndarray) -> np.ndarray:
         return least(lambda p: ((p - z) ** 2).sum(), lambda p: 2 * (p - z), len(z))
 
@@ -87,7 +87,7 @@ def test_sparsemax_is_where_slsqp_finds_the_least_distance():
 
 
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 1.8, 2.0])
-def test_entmax_is_where_slsqp_finds_the_most_score_and_entropy(alpha: float):
+def test_entmax_matches_slsqp(alpha: float):
     """argmax of p · z + H(p), H the Tsallis entropy Σ (p − p^α) / (α (α − 1))  (Peters et al. 2019, eq. 4 and 7)."""
 
     def most(z: np.ndarray) -> np.ndarray:
@@ -120,7 +120,7 @@ def least(value, slope, size: int) -> np.ndarray:
 
 @SPREADS
 @pytest.mark.parametrize("alpha", [1.05, 1.25, 1.5, 1.75, 2.0])
-def test_entmax_has_the_threshold_that_brentq_finds(alpha: float, spread: float):
+def test_entmax_threshold_matches_brentq(alpha: float, spread: float):
     def root(z: np.ndarray) -> np.ndarray:
         def weights(threshold: float) -> np.ndarray:
             return np.maximum((alpha - 1) * z - threshold, 0) ** (1 / (alpha - 1))
@@ -132,7 +132,7 @@ def test_entmax_has_the_threshold_that_brentq_finds(alpha: float, spread: float)
     np.testing.assert_allclose(ours(Entmax(alpha), z), rowwise(root, z), rtol=1e-6, atol=1e-9)
 
 
-def test_entmax_comes_close_to_softmax_as_alpha_falls_to_one():
+def test_entmax_approaches_softmax_as_alpha_nears_one():
     z = scores(1.0)
     soft = rowwise(scipy.special.softmax, z)
     apart = [np.abs(ours(Entmax(alpha), z) - soft).max() for alpha in (1.1, 1.01, 1.001, 1.0001)]

@@ -36,7 +36,7 @@ def loops(q: list, k: list, v: list, table: list, first: int, seen) -> list[list
     [(everything, lambda i, j: True, 0), (causal, lambda i, j: j <= i, 0), (causal, lambda i, j: j <= i, 2)],
     ids=["everything", "causal", "causal-from-2"],
 )
-def test_every_context_is_the_papers(backend: str, mask: Mask, seen, first: int):
+def test_contexts_match_the_paper(backend: str, mask: Mask, seen, first: int):
     q = torch.randn(BATCH, HEADS, QUERIES, DIM, dtype=torch.float64)
     k = torch.randn(BATCH, GROUPS, KEYS, DIM, dtype=torch.float64)
     v = torch.randn(BATCH, GROUPS, KEYS, OUT, dtype=torch.float64)
@@ -50,7 +50,7 @@ def test_every_context_is_the_papers(backend: str, mask: Mask, seen, first: int)
             torch.testing.assert_close(got[b, h], torch.tensor(expected, dtype=torch.float64))
 
 
-def test_gradients_are_those_of_the_papers_formula():
+def test_gradients_match_the_paper():
     q, k, v = (torch.randn(1, 1, KEYS, DIM, dtype=torch.float64, requires_grad=True) for _ in range(3))
     shaw = Shaw(DIM, max_distance=REACH).double()
     apart = torch.tensor([[max(-REACH, min(REACH, j - i)) + REACH for j in range(KEYS)] for i in range(KEYS)])
@@ -64,7 +64,7 @@ def test_gradients_are_those_of_the_papers_formula():
 
 
 @torch.no_grad()
-def test_cached_steps_are_the_papers_rows():
+def test_cached_steps_match_the_paper():
     """Step by step, the query's place in its tensor is always 0 and its position is not."""
     heads = MultiHead(HEADS * DIM, HEADS, bias=Shaw(DIM, max_distance=REACH)).double()
     x, cache, rows = torch.randn(BATCH, KEYS, HEADS * DIM, dtype=torch.float64), Cache(), []

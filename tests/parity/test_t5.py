@@ -15,7 +15,7 @@ CAUSAL = pytest.mark.parametrize("is_causal", [False, True], ids=["encoder", "de
 
 @CAUSAL
 @pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20), (64, 512), (33, 100), (4, 3), (128, 4000)])
-def test_every_distance_falls_into_their_bucket(is_causal: bool, buckets: int, farthest: int):
+def test_buckets_match(is_causal: bool, buckets: int, farthest: int):
     ahead = torch.arange(-5000, 5001)
     expected = T5Attention._relative_position_bucket(ahead, not is_causal, buckets, farthest)
     ours = T5(HEADS, buckets=buckets, max_distance=farthest, causal=is_causal).bucket(ahead)
@@ -66,7 +66,7 @@ def test_a_whole_layer(is_causal: bool):
 
 
 @torch.no_grad()
-def test_a_ragged_layer_is_their_padded_one():
+def test_ragged_layer_equals_padded_layer():
     module, lengths = theirs(False), [3, 17, 6]
     x = Ragged.of([torch.randn(length, WIDTH, dtype=torch.float64) for length in lengths])
     padded = torch.nn.utils.rnn.pad_sequence(x.unbind(), batch_first=True)
@@ -77,7 +77,7 @@ def test_a_ragged_layer_is_their_padded_one():
 
 
 @torch.no_grad()
-def test_cached_steps_are_their_cached_steps():
+def test_cached_steps_match():
     module, x = theirs(True), torch.randn(2, 9, WIDTH, dtype=torch.float64)
     ours, held, cache = twin(module), Cache(), DynamicCache()
     for step in x.split(1, dim=1):
@@ -87,7 +87,7 @@ def test_cached_steps_are_their_cached_steps():
     assert held.longest == 9
 
 
-def test_the_gradient_of_the_table_is_theirs():
+def test_table_gradient_matches():
     module, x = theirs(False), torch.randn(2, 17, WIDTH, dtype=torch.float64)
     towards = torch.randn_like(x)
     (expected,) = torch.autograd.grad(module(x)[0], module.relative_attention_bias.weight, towards)

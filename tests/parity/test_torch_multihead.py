@@ -69,7 +69,7 @@ def test_attention_to_a_context_of_another_width(biases: bool, backend: str):
 
 @BACKENDS
 @pytest.mark.parametrize("mask", [everything, causal], ids=str)
-def test_ragged_is_their_key_padding_mask(backend: str, mask: Mask):
+def test_ragged_equals_key_padding_mask(backend: str, mask: Mask):
     module = theirs(True)
     x = Ragged.of([torch.randn(length, WIDTH, dtype=torch.float64) for length in LENGTHS])
     padded = nn.utils.rnn.pad_sequence(x.unbind(), batch_first=True, padding_value=1e3)
@@ -80,7 +80,7 @@ def test_ragged_is_their_key_padding_mask(backend: str, mask: Mask):
 
 
 @BACKENDS
-def test_a_ragged_context_is_their_key_padding_mask(backend: str):
+def test_ragged_context_equals_key_padding_mask(backend: str):
     module, asked = theirs(True, CONTEXT), [2, 3, 5]
     x = Ragged.of([torch.randn(length, WIDTH, dtype=torch.float64) for length in asked])
     z = Ragged.of([torch.randn(length, CONTEXT, dtype=torch.float64) for length in LENGTHS])
@@ -91,7 +91,7 @@ def test_a_ragged_context_is_their_key_padding_mask(backend: str):
         torch.testing.assert_close(ours, row[:length])
 
 
-def test_the_weights_of_each_head_are_theirs():
+def test_weights_of_each_head_match():
     module = theirs(True, CONTEXT)
     x, z = torch.randn(2, 5, WIDTH, dtype=torch.float64), torch.randn(2, 7, CONTEXT, dtype=torch.float64)
     ours = twin(module, "reference")
@@ -105,7 +105,7 @@ def test_the_weights_of_each_head_are_theirs():
 
 @BOTH
 @BACKENDS
-def test_gradients_of_inputs_and_weights_are_theirs(biases: bool, backend: str):
+def test_gradients_of_inputs_and_weights_match(biases: bool, backend: str):
     module = theirs(biases, CONTEXT)
     ours = twin(module, backend)
     x = torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)

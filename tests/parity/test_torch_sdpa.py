@@ -29,7 +29,7 @@ def test_everything_is_seen_by_default(backend: str):
 
 @BACKENDS
 @pytest.mark.parametrize(("queries", "keys"), [(QUERIES, KEYS), (KEYS, QUERIES), (KEYS, KEYS)])
-def test_causal_is_their_is_causal(backend: str, queries: int, keys: int):
+def test_causal_equals_is_causal(backend: str, queries: int, keys: int):
     q, k, v = inputs(queries=queries, keys=keys)
     expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     torch.testing.assert_close(attend(q, k, v, mask=causal, backend=backend), expected)
@@ -44,7 +44,7 @@ MASKS = [
 
 @BACKENDS
 @pytest.mark.parametrize(("mask", "table"), MASKS, ids=str)
-def test_a_mask_is_their_boolean_attn_mask(backend: str, mask: Mask, table: list[list[int]]):
+def test_mask_equals_boolean_attn_mask(backend: str, mask: Mask, table: list[list[int]]):
     q, k, v = inputs(queries=3, keys=4)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=torch.tensor(table, dtype=torch.bool))
     torch.testing.assert_close(attend(q, k, v, mask=mask, backend=backend), expected)
@@ -53,7 +53,7 @@ def test_a_mask_is_their_boolean_attn_mask(backend: str, mask: Mask, table: list
 @BACKENDS
 @pytest.mark.parametrize(("queries", "keys"), [(QUERIES, KEYS), (QUERIES, QUERIES), (1, KEYS)])
 @pytest.mark.parametrize("first", [2, torch.tensor([4, 0])], ids=str)
-def test_an_offset_is_a_triangle_further_to_the_right(backend: str, queries: int, keys: int, first: int | Tensor):
+def test_offset_shifts_the_causal_triangle(backend: str, queries: int, keys: int, first: int | Tensor):
     q, k, v = inputs(queries=queries, keys=keys)
     starts = [first] * BATCH if isinstance(first, int) else first.tolist()
     allowed = torch.stack([torch.ones(queries, keys).tril(start) for start in starts]).bool()[:, None]
@@ -62,7 +62,7 @@ def test_an_offset_is_a_triangle_further_to_the_right(backend: str, queries: int
 
 
 @BACKENDS
-def test_a_bias_is_their_float_attn_mask(backend: str):
+def test_bias_equals_float_attn_mask(backend: str):
     q, k, v = inputs()
     bias = Distance(HEADS, DIM, max_distance=3).double()
     with torch.no_grad():
@@ -78,21 +78,21 @@ def test_a_bias_is_their_float_attn_mask(backend: str):
 
 @BACKENDS
 @pytest.mark.parametrize("groups", [GROUPS, 2, 1])
-def test_groups_are_their_enable_gqa(backend: str, groups: int):
+def test_kv_heads_equal_enable_gqa(backend: str, groups: int):
     q, k, v = inputs(groups)
     expected = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     torch.testing.assert_close(attend(q, k, v, backend=backend), expected)
 
 
 @BACKENDS
-def test_the_plain_dot_product_is_their_scale_one(backend: str):
+def test_dot_equals_scale_one(backend: str):
     q, k, v = inputs()
     expected = F.scaled_dot_product_attention(q, k, v, scale=1.0)
     torch.testing.assert_close(attend(q, k, v, score=Dot(HEADS, DIM), backend=backend), expected)
 
 
 @BACKENDS
-def test_cosine_is_theirs_on_vectors_of_length_one(backend: str):
+def test_cosine_matches_on_unit_vectors(backend: str):
     q, k, v = inputs()
     ours = attend(q, k, v, score=Cosine(HEADS, DIM, scale=5.0), backend=backend)
     expected = F.scaled_dot_product_attention(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1), v, scale=5.0)
@@ -100,7 +100,7 @@ def test_cosine_is_theirs_on_vectors_of_length_one(backend: str):
 
 
 @BACKENDS
-def test_gradients_are_theirs(backend: str):
+def test_gradients_match(backend: str):
     leaves = [x.requires_grad_() for x in inputs(GROUPS, KEYS, KEYS)]
     towards = torch.randn(BATCH, HEADS, KEYS, OUT, dtype=torch.float64)
     expected = F.scaled_dot_product_attention(*leaves, is_causal=True, enable_gqa=True)

@@ -17,7 +17,7 @@ def test_four_dimensions():
     torch.testing.assert_close(Sinusoidal(4)(torch.arange(3)), torch.tensor(expected))
 
 
-def test_an_odd_width_ends_with_a_sine():
+def test_odd_width_ends_with_a_sine():
     """Width 3: rates 1 and 10000^(−2/3)."""
     slow = 10000 ** (-2 / 3)
     expected = [[0, 1, 0], [S(1), C(1), S(slow)], [S(2), C(2), S(2 * slow)]]
@@ -31,7 +31,7 @@ def test_halves_put_all_sines_first():
     torch.testing.assert_close(Sinusoidal(4, order="halves")(torch.tensor([2])), torch.tensor(expected))
 
 
-def test_one_dimension_is_a_sine():
+def test_width_one_is_a_sine():
     torch.testing.assert_close(Sinusoidal(1)(torch.tensor([0, 1, 5])), torch.tensor([[0.0], [S(1)], [S(5)]]))
 
 
@@ -46,14 +46,14 @@ def test_any_shape_of_positions():
     torch.testing.assert_close(Sinusoidal(4)(places)[1, 2], Sinusoidal(4)(torch.tensor([9]))[0])
 
 
-def test_a_position_far_out_is_as_exact_as_a_near_one():
+def test_far_position_is_as_exact_as_a_near_one():
     place = 10**6 + 1
     got = Sinusoidal(4)(torch.tensor([place]))[0].double()
     expected = torch.tensor([S(place), C(place), S(place / 100), C(place / 100)], dtype=torch.float64)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-7)
 
 
-def test_the_product_of_two_encodings_depends_on_their_distance_alone():
+def test_product_of_encodings_depends_on_distance():
     """Σ sin a sin b + cos a cos b = Σ cos((p − m) · rate)."""
     waves = Sinusoidal(6)(torch.arange(30)).double()
     products = waves @ waves.T
@@ -64,7 +64,7 @@ def test_the_product_of_two_encodings_depends_on_their_distance_alone():
     assert products[4, 11].item() == pytest.approx(sum(C(7 * rate) for rate in rates), abs=1e-6)
 
 
-def test_options_of_sinusoids_that_cannot_be():
+def test_invalid_sinusoidal_options():
     with pytest.raises(RegardError, match=r"^order must be 'paired' or 'halves'; got 'half'$"):
         Sinusoidal(4, order="half")
     with pytest.raises(ShapeError, match=r"^width must be at least 1; got 0$"):
@@ -84,7 +84,7 @@ def test_learned_positions_are_rows_of_a_table():
 
 
 @pytest.mark.parametrize("place", [5, 800])
-def test_a_position_past_the_table_says_what_to_do(place: int):
+def test_position_beyond_the_table_names_the_fix(place: int):
     with pytest.raises(RegardError) as caught:
         Learned(3, max_length=5)(torch.tensor([[0, place], [1, 2]]))
     assert str(caught.value) == (
@@ -93,11 +93,11 @@ def test_a_position_past_the_table_says_what_to_do(place: int):
     )
 
 
-def test_a_position_before_the_table_is_an_error():
+def test_negative_position_is_an_error():
     with pytest.raises(RegardError, match=r"^positions start at 0; got -2$"):
         Learned(3, max_length=5)(torch.tensor([0, -2, -1]))
 
 
-def test_no_positions_at_all_are_no_error():
+def test_empty_positions_are_allowed():
     assert Learned(3, max_length=5)(torch.zeros(0, dtype=torch.long)).shape == (0, 3)
     assert Sinusoidal(4)(torch.zeros(0, dtype=torch.long)).shape == (0, 4)

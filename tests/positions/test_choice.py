@@ -21,18 +21,18 @@ SIZES = {"width": 24, "heads": 6, "dim": 4, "causal": True}
         ("shaw", "bias"),
     ],
 )
-def test_each_acts_in_one_place(name: str, place: str):
+def test_each_position_acts_in_one_place(name: str, place: str):
     made = position(name, **SIZES)
     assert type(made) is POSITIONS[name]
     assert isinstance(made, Position)
     assert made.place == place
 
 
-def test_every_position_is_tried_above():
+def test_every_position_is_covered():
     assert len(POSITIONS) == 8
 
 
-def test_each_gets_the_sizes_it_asks_for():
+def test_each_gets_the_sizes_it_takes():
     assert position("sinusoidal", **SIZES).width == 24
     assert position("learned", **SIZES).table.shape == (1024, 24)
     assert position("rotary", **SIZES).dim == 4
@@ -45,7 +45,7 @@ def test_each_gets_the_sizes_it_asks_for():
     assert position("shaw", **SIZES).table.shape == (33, 4)
 
 
-def test_options_go_through():
+def test_options_are_passed():
     made = position("rotary", **SIZES, base=500.0, pairs="neighbours")
     assert isinstance(made, Rotary)
     assert (made.pairs, made.frequencies[1]) == ("neighbours", pytest.approx(500**-0.5))

@@ -20,7 +20,7 @@ def table(bias: BiasPosition, heads: int, queries: int, keys: int, offset: Offse
     return bias.bind(q)(scores, Site.grid(q, k, offset))[0].tolist()
 
 
-def test_the_slopes_of_eight_heads_are_a_half_to_a_256th():
+def test_slopes_of_eight_heads():
     assert Alibi(8).slopes.tolist() == [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
 
 
@@ -35,11 +35,11 @@ def test_the_slopes_of_eight_heads_are_a_half_to_a_256th():
         (16, [x / 2 for x in range(1, 17)]),
     ],
 )
-def test_the_slopes_of_other_numbers_of_heads(heads: int, powers: list[float]):
+def test_slopes_of_other_head_counts(heads: int, powers: list[float]):
     assert Alibi(heads).slopes.tolist() == pytest.approx([2**-power for power in powers])
 
 
-def test_alibi_takes_away_slope_times_distance_on_both_sides():
+def test_alibi_subtracts_slope_times_distance():
     tables = table(Alibi(2), 2, 3, 4, score=1.0)
     apart = [[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1]]
     assert tables == [[[1 - x / 2**power for x in row] for row in apart] for power in (4, 8)]
@@ -58,13 +58,13 @@ def distance() -> Distance:
     return bias
 
 
-def test_distance_looks_up_key_minus_query_over_the_root_of_dim_and_clips():
+def test_distance_clips_and_scales_its_table():
     first = [[3, 4, 5, 5], [2, 3, 4, 5], [1, 2, 3, 4], [1, 1, 2, 3]]  # halves of the table: √4 = 2
     second = [[-1, 10, 0, 0], [0, -1, 10, 0], [0, 0, -1, 10], [0, 0, 0, -1]]
     assert table(distance(), 2, 4, 4) == [first, second]
 
 
-def test_distance_adds_to_the_score_and_starts_from_nothing():
+def test_distance_starts_at_zero_and_adds_to_the_score():
     assert table(distance(), 2, 1, 2, score=7.0) == [[[10, 11]], [[6, 17]]]
     assert table(Distance(1, DIM), 1, 2, 3, score=7.0) == [[[7, 7, 7]] * 2]
     assert Distance(3, DIM, max_distance=5).table.shape == (3, 11)
@@ -93,7 +93,7 @@ def test_causal_t5_buckets_by_hand():
 
 
 @pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (10, 30), (64, 1000)])
-def test_t5_buckets_rise_with_distance_and_leave_none_out(buckets: int, farthest: int):
+def test_t5_buckets_increase_and_are_all_used(buckets: int, farthest: int):
     causal = T5(1, buckets=buckets, max_distance=farthest, causal=True).bucket(-torch.arange(2 * farthest)).tolist()
     assert all(a <= b <= a + 1 for a, b in itertools.pairwise(causal))
     assert (causal[0], causal[-1], causal[farthest]) == (0, buckets - 1, buckets - 1)
@@ -104,7 +104,7 @@ def test_t5_buckets_rise_with_distance_and_leave_none_out(buckets: int, farthest
     assert max(before) == buckets // 2 - 1
 
 
-def test_t5_looks_its_bucket_up_for_each_head():
+def test_t5_reads_its_table_per_head():
     bias = T5(2, buckets=4, max_distance=4, causal=True)
     with torch.no_grad():
         bias.table.copy_(torch.tensor([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0]]))
@@ -113,7 +113,7 @@ def test_t5_looks_its_bucket_up_for_each_head():
     assert second == [[40, 40, 40, 30, 20, 10, 10]]
 
 
-def test_shaw_is_the_query_against_the_vector_of_the_distance():
+def test_shaw_by_hand():
     shaw = Shaw(DIM, max_distance=1)
     with torch.no_grad():
         shaw.table.copy_(torch.tensor([[1.0, 0, 0, 0], [0, 2.0, 0, 0], [0, 0, 0, 4.0]]))  # before, here, after
@@ -125,7 +125,7 @@ def test_shaw_is_the_query_against_the_vector_of_the_distance():
     ]
 
 
-def test_shaw_starts_about_as_large_as_a_scaled_product():
+def test_shaw_starts_at_the_scale_of_scaled_dot():
     assert Shaw(64, max_distance=50).table.std().item() == pytest.approx(1 / math.sqrt(64), rel=0.05)
 
 
@@ -145,7 +145,7 @@ def test_shaw_starts_about_as_large_as_a_scaled_product():
         ),
     ],
 )
-def test_options_that_cannot_be(make, message: str):
+def test_invalid_options(make, message: str):
     with pytest.raises(RegardError) as caught:
         make()
     assert str(caught.value) == message

@@ -28,7 +28,7 @@ def test_neighbours_by_hand():
     assert turned(Rotary(4, pairs="neighbours"), [1, 2, 3, 4], 2) == pytest.approx(expected, abs=1e-12)
 
 
-def test_position_zero_turns_nothing():
+def test_position_zero_is_not_rotated():
     vectors = torch.randn(TIME, DIM)
     assert torch.equal(Rotary(DIM).rotate(vectors, torch.zeros(TIME, dtype=torch.long)), vectors)
 
@@ -37,7 +37,7 @@ PAIRS = pytest.mark.parametrize("pairs", ["halves", "neighbours"])
 
 
 @PAIRS
-def test_turning_keeps_lengths(pairs: str):
+def test_rotation_keeps_norms(pairs: str):
     vectors = torch.randn(HEADS, TIME, DIM, dtype=torch.float64)
     got = Rotary(DIM, pairs=pairs).rotate(vectors, torch.randint(1000, (TIME,)))
     torch.testing.assert_close(got.norm(dim=-1), vectors.norm(dim=-1))
@@ -48,7 +48,7 @@ def test_turning_keeps_lengths(pairs: str):
 @pytest.mark.parametrize(
     "options", [{}, {"fraction": 0.6}, {"scaling": "linear", "factor": 3.0}, {"base": 50.0}], ids=str
 )
-def test_a_product_depends_on_the_distance_alone(pairs: str, options: dict[str, float | str]):
+def test_product_depends_on_distance_only(pairs: str, options: dict[str, float | str]):
     q, k = torch.randn(2, 1, DIM, dtype=torch.float64)
     rotary = Rotary(DIM, pairs=pairs, **options)
 
@@ -62,7 +62,7 @@ def test_a_product_depends_on_the_distance_alone(pairs: str, options: dict[str, 
 
 
 @PAIRS
-def test_a_part_leaves_the_rest_as_it_is(pairs: str):
+def test_fraction_leaves_other_dims_unchanged(pairs: str):
     vectors = torch.randn(TIME, DIM)
     places = torch.arange(1, TIME + 1)
     got = Rotary(DIM, fraction=0.4, pairs=pairs).rotate(vectors, places)
@@ -71,20 +71,20 @@ def test_a_part_leaves_the_rest_as_it_is(pairs: str):
     assert torch.equal(got[:, :4], expected)
 
 
-def test_rates_by_hand():
+def test_frequencies_by_hand():
     assert Rotary(6).frequencies == pytest.approx([1, 10000 ** (-1 / 3), 10000 ** (-2 / 3)])
     assert Rotary(4, base=100.0).frequencies == pytest.approx([1, 0.1])
     assert Rotary(8, fraction=0.5, base=100.0).frequencies == pytest.approx([1, 0.1])
 
 
-def test_linear_scaling_divides_every_rate():
+def test_linear_scaling_divides_every_frequency():
     assert Rotary(4, scaling="linear", factor=4.0).frequencies == pytest.approx([1 / 4, 1 / 400])
     vectors = torch.randn(1, 4, dtype=torch.float64)
     stretched = Rotary(4, scaling="linear", factor=4.0).rotate(vectors, torch.tensor([20]))
     torch.testing.assert_close(stretched, Rotary(4).rotate(vectors, torch.tensor([5])))
 
 
-def test_ntk_keeps_the_fastest_rate_and_divides_the_slowest():
+def test_ntk_keeps_the_highest_frequency():
     """base · factor^(d/(d−2)): with d = 4, 100 · 3² = 900, so rates 1 and 1/30, against 1 and 1/10."""
     assert Rotary(4, base=100.0, scaling="ntk", factor=3.0).frequencies == pytest.approx([1, 1 / 30])
     wide, plain = (torch.tensor(r.frequencies) for r in (Rotary(10, scaling="ntk", factor=5.0), Rotary(10)))
@@ -93,7 +93,7 @@ def test_ntk_keeps_the_fastest_rate_and_divides_the_slowest():
 
 
 @pytest.mark.parametrize("scaling", ["linear", "ntk"])
-def test_a_factor_of_one_scales_nothing(scaling: str):
+def test_factor_one_changes_nothing(scaling: str):
     assert Rotary(DIM, scaling=scaling, factor=1.0).frequencies == Rotary(DIM).frequencies
 
 
@@ -157,7 +157,7 @@ def test_positions_of_each_sequence_broadcast_over_heads():
         ),
     ],
 )
-def test_options_that_cannot_be(dim: int, options: dict[str, object], error: type[Exception], message: str):
+def test_invalid_options(dim: int, options: dict[str, object], error: type[Exception], message: str):
     with pytest.raises(error) as caught:
         Rotary(dim, **options)
     assert str(caught.value) == message

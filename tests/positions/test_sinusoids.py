@@ -14,7 +14,7 @@ EDGES = [0, 1, 63, 64, 65, LARGEST_TABLE - 1, LARGEST_TABLE, LARGEST_TABLE + 1, 
 
 @pytest.mark.parametrize("place", EDGES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_every_position_by_the_mathematics_of_python(place: int, dtype: torch.dtype):
+def test_every_position_against_python_math(place: int, dtype: torch.dtype):
     cos, sin = cos_sin(torch.tensor([place]), RATES, dtype)
     assert cos.dtype == sin.dtype == dtype
     exact = 1e-9 if dtype == torch.float64 else 1e-7
@@ -29,7 +29,7 @@ def test_positions_before_the_first():
 
 
 @pytest.mark.parametrize("company", [100, LARGEST_TABLE + 5])
-def test_a_position_is_the_same_in_any_company(company: int):
+def test_position_does_not_depend_on_its_batch(company: int):
     alone = cos_sin(torch.tensor([7]), RATES, torch.float32)
     together = cos_sin(torch.tensor([[7, company], [0, 3]]), RATES, torch.float32)
     for one, many in zip(alone, together, strict=True):
@@ -37,7 +37,7 @@ def test_a_position_is_the_same_in_any_company(company: int):
         assert torch.equal(many[0, 0], one[0])
 
 
-def test_what_is_looked_up_may_be_written_on():
+def test_cached_tables_are_not_modified():
     """The table serves every later caller."""
     for _ in range(2):
         cos, sin = cos_sin(torch.arange(5), RATES, torch.float32)
@@ -53,7 +53,7 @@ def test_no_positions():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_casting_a_model_leaves_its_rates_exact(dtype: torch.dtype):
+def test_casting_a_model_keeps_frequencies_exact(dtype: torch.dtype):
     """In bfloat16 a rate would be off by a part in 256: at position 1000, by turns."""
     places = torch.tensor([1, 1000, 100_000])
     assert torch.equal(Sinusoidal(6).to(dtype)(places), Sinusoidal(6)(places))
@@ -61,7 +61,7 @@ def test_casting_a_model_leaves_its_rates_exact(dtype: torch.dtype):
     assert torch.equal(Rotary(6).to(dtype).rotate(vectors, places), Rotary(6).rotate(vectors, places))
 
 
-def test_a_table_made_for_inference_serves_training_too():
+def test_table_built_in_inference_mode_serves_training():
     rotary, places = Rotary(6, base=123.0), torch.arange(4)
     with torch.inference_mode():
         rotary.rotate(torch.randn(4, 6), places)

@@ -87,11 +87,14 @@ def _block_mask(mask: Mask, sizes: tuple[int, int, int], offset: Offset, device:
         return None
     batch, rows, keys = sizes
     site = _site(offset)
-
-    def allowed(b: Tensor, h: Tensor, row: Tensor, key: Tensor) -> Tensor:
-        return mask(site(b, h, row, key))
-
-    return create_block_mask(allowed, batch, None, rows, keys, device=device.type)
+    return create_block_mask(
+        lambda b, h, row, key: mask(site(b, h, row, key)),
+        batch,
+        None,
+        rows,
+        keys,
+        device=device.type,
+    )
 
 
 # Building a block mask costs more than attending, and all layers share one.
