@@ -78,7 +78,7 @@ def test_an_index_may_be_a_list(speller):
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda t: list(t.many("abc")), r"lines are a list or a file of texts; for one text ask with \['abc'\]"),
+        (lambda t: list(t.many("abc")), r"lines must be a list or a file of texts; for one text give \['abc'\]"),
         (lambda t: regard.load("spelling", device="nowhere"), "device 'nowhere' is not available; use cpu"),
     ],
 )

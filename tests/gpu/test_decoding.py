@@ -163,7 +163,7 @@ def test_beam_step(kernels, vocabulary, beams, best):
             one = one.cpu()
             if name in ("ends", "enders", "end_logps"):
                 one, other = (x[went, now[went]][ended] for x in (one, other))
-            elif name in ("said", "parents", "logps"):
+            elif name in ("history", "parents", "logps"):
                 one, other = (x[torch.arange(SLOTS), now][heard] for x in (one, other))
             elif name in ("tokens", "scores"):
                 one, other = (x.view(SLOTS, beams)[heard] for x in (one, other))

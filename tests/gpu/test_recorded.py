@@ -23,6 +23,9 @@ class Few(Batches):
         self.batch_tokens, self._latest = 600, None
         self.made = [_batch(random, longest) for _ in range(count)]
 
+    def steps(self, epoch: int) -> int:
+        return 1_000
+
     def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
         return epoch, step, self.made[step % len(self.made)]
 

@@ -63,7 +63,7 @@ def test_no_member_copies_the_source_for_beams():
 
 def test_a_fast_ensemble_is_made_of_fast_members():
     kinds = [type(member).__name__ for member in inference_model(mixed())]
-    assert kinds == ["Swift", "Swift", "Recurrent", "Recurrent"]
+    assert kinds == ["FastTransformer", "FastTransformer", "Recurrent", "Recurrent"]
 
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(3, 3, LengthPenalty(1.0))], ids=["greedy", "beam"])

@@ -8,7 +8,7 @@ calls decides the speed of a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,10 +24,11 @@ from regard.attention.reference import intermediates
 from regard.inference.folded_cross_attention import FoldedCrossAttention
 from regard.inference.inference_model import InferenceModel
 from regard.inference.kv_cache import CachedState, KVCache
+from regard.inference.packed_layer import PackedLayer, norm_function
 from regard.inference.packed_linear import PackedLinear, Vectors
 from regard.kernels.fused_linear import is_plain_linear
 from regard.models.contract import Model
-from regard.models.description import AttentionDescription, LayerDescription, describe, unknown_part
+from regard.models.description import AttentionDescription, describe, unknown_part
 from regard.models.transformer import Transformer
 from regard.positions import AdditivePosition, Learned, Rotary
 from regard.ragged import Layout, Ragged
@@ -48,39 +49,6 @@ def cannot(model: Model) -> str | None:
     return None
 
 
-class Block:
-    """A layer with packed weights."""
-
-    def __init__(self, layer: LayerDescription) -> None:
-        attention = layer.self_attention
-        heads, feed = attention.projections, layer.feed_forward
-        self.self_attention, self.rotation = attention, attention.rotation
-        self.heads, self.is_plain = heads.heads, attention.is_plain
-        self.qkv = PackedLinear.of(heads.queries, heads.keys, heads.values)
-        self.out = PackedLinear.of(heads.out)
-        self.inner, self.outer = PackedLinear.of(feed.inner), PackedLinear.of(feed.outer)
-        self.activation = feed.activation
-        self.norms = [_norm(norm) for norm in layer.norms]
-        self.pre_norm = layer.pre_norm
-        self.cross = layer.cross_attention
-        if self.cross is not None:
-            self.cross_queries = PackedLinear.of(self.cross.projections.queries)
-            self.cross_out = PackedLinear.of(self.cross.projections.out)
-
-    def residual(self, place: int, x: Vectors, act: Callable[[Vectors], Vectors], out: PackedLinear) -> Vectors:
-        """x + out(f(norm(x))), or norm(x + out(f(x))). Overwrites x."""
-        norm = self.norms[place]
-        return out.onto(x, act(norm(x))) if self.pre_norm else norm(out.onto(x, act(x)))
-
-    def feed(self, x: Vectors) -> Float[Tensor, "row ffn_width"]:
-        """The feed-forward up to its last product."""
-        inner = self.inner(x)
-        if self.activation == "swiglu":
-            gate, inner = inner.chunk(2, -1)
-            return F.silu(gate).mul_(inner)
-        return inner.relu_() if self.activation == "relu" else F.gelu(inner)
-
-
 @dataclass(frozen=True, eq=False)
 class EncodedSources:
     """The encoder's vectors, their layout, and the additive padding mask (None: no padding)."""
@@ -96,12 +64,12 @@ class FastTransformer(InferenceModel[Transformer]):
 
     def __init__(self, model: Transformer) -> None:
         super().__init__(model)
-        self.encoder = [Block(describe(layer)) for layer in model.encoder]
-        self.decoder = [Block(describe(layer)) for layer in model.decoder]
+        self.encoder = [PackedLayer(describe(layer)) for layer in model.encoder]
+        self.decoder = [PackedLayer(describe(layer)) for layer in model.decoder]
         cross = [layer.cross_attention for layer in model.decoder]
         self.kv_heads, self.dim = cross[0].kv_heads, cross[0].dim
         self.memory_kv = PackedLinear.of(*(part for each in cross for part in (each.keys, each.values)))
-        self.encoder_norm, self.decoder_norm = _norm(model.encoder_norm), _norm(model.decoder_norm)
+        self.encoder_norm, self.decoder_norm = norm_function(model.encoder_norm), norm_function(model.decoder_norm)
         foldable = all(block.cross is not None and block.cross.is_plain for block in self.decoder)
         self.folding = FoldedCrossAttention(cross) if foldable else None
         self.logits = PackedLinear.packed(model.output.table)
@@ -196,7 +164,7 @@ class FastTransformer(InferenceModel[Transformer]):
 
     def _attend_source(
         self,
-        block: Block,
+        block: PackedLayer,
         x: Vectors,
         layout: Layout,
         lengths: Int[Tensor, " source"] | None,
@@ -219,7 +187,9 @@ class FastTransformer(InferenceModel[Transformer]):
         flat = context.transpose(1, 2).reshape(len(layout) * layout.longest, -1)
         return flat if layout.is_uniform else flat.index_select(0, layout.padded_index)
 
-    def _attend_past(self, block: Block, x: Vectors, slot: Tensor, keys_values: Sequence[Tensor], time: int) -> Vectors:
+    def _attend_past(
+        self, block: PackedLayer, x: Vectors, slot: Tensor, keys_values: Sequence[Tensor], time: int
+    ) -> Vectors:
         """Decoder self-attention: writes this position's key and value to the cache, then attends."""
         rows = x.size(0)
         parts = block.qkv(x).view(rows, -1, self.dim)
@@ -237,7 +207,7 @@ class FastTransformer(InferenceModel[Transformer]):
             context = _attend(block.self_attention, Padded(q), Padded(k), Padded(v), mask, time)
         return context.reshape(rows, -1)
 
-    def _attend_memory(self, layer: int, block: Block, x: Vectors, state: CachedState) -> Vectors:
+    def _attend_memory(self, layer: int, block: PackedLayer, x: Vectors, state: CachedState) -> Vectors:
         """Cross-attention. Rows that share a source query it as positions of one sequence."""
         heads, cross = block.heads, block.cross
         assert cross is not None
@@ -263,7 +233,7 @@ class FastTransformer(InferenceModel[Transformer]):
             self.position_tables[id(position)] = table
         return table.narrow(0, start, count)
 
-    def _rotated(self, block: Block, vectors: Tensor, time: int) -> Tensor:
+    def _rotated(self, block: PackedLayer, vectors: Tensor, time: int) -> Tensor:
         """Queries and keys at position `time`, rotated. RoPE is one matrix for all heads."""
         rotation = block.rotation
         if type(rotation) is not Rotary:
@@ -300,15 +270,3 @@ def _pad_tokens(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Ten
         places = (layout.offsets[:-1, None] + times).clamp_(max=layout.tokens - 1)
         tokens = tokens.index_select(0, places.flatten())
     return tokens.view(len(layout), layout.longest, *tokens.shape[1:])
-
-
-def _norm(norm: nn.Module) -> Callable[[Vectors], Vectors]:
-    """A norm as a function, without the overhead of calling a module."""
-    if isinstance(norm, nn.Identity):
-        return lambda x: x
-    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
-    shape, weight = norm.normalized_shape, norm.weight
-    if isinstance(norm, nn.RMSNorm):
-        return lambda x, eps=norm.eps: torch.rms_norm(x, shape, weight, eps)  # type: ignore[misc]
-    bias, eps = norm.bias, norm.eps
-    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)

@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.backends import triton
-from regard.inference.fast_transformer import Block, FastTransformer
+from regard.inference.fast_transformer import FastTransformer
+from regard.inference.packed_layer import PackedLayer
 from regard.inference.static_encoder import (
     StaticEncoder,
     feed_forward,
@@ -50,7 +51,7 @@ def cannot(model: FastTransformer, *, beams: int, capacity: int = 1, memory: int
     return None
 
 
-def _unsupported(block: Block) -> str | None:
+def _unsupported(block: PackedLayer) -> str | None:
     """The first part of a layer that the kernels do not implement."""
     attention, cross = block.self_attention, block.cross
     bias, rotation = attention.parts.bias, block.rotation
@@ -141,7 +142,7 @@ class StaticDecoder:
         self.counts.index_copy_(1, slots, counts)
 
 
-def _bias_by_distance(block: Block, capacity: int, device: torch.device) -> Float[Tensor, "head distance"]:
+def _bias_by_distance(block: PackedLayer, capacity: int, device: torch.device) -> Float[Tensor, "head distance"]:
     """What a bias adds to the score of a key at each distance before the query."""
     heads = torch.empty(0, block.heads, device=device)
     with torch.no_grad():

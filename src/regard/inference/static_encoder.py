@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from regard.axes import Site
 from regard.inference.cuda_graph import GraphedFunction
-from regard.inference.fast_transformer import Block, FastTransformer
+from regard.inference.fast_transformer import FastTransformer
+from regard.inference.packed_layer import PackedLayer
 from regard.inference.packed_linear import PackedLinear
 from regard.kernels.decoding.buffers import NormWeights, RotaryTable
 from regard.models.layers import Sublayer
@@ -72,7 +73,7 @@ class StaticEncoder:
         memory = linear(kernels, model.memory_kv, y).view(*shape, depth, 2, heads, dim)
         return memory.permute(2, 0, 3, 4, 1, 5)
 
-    def _attend(self, block: Block, y: Tensor, mask: Tensor) -> Tensor:
+    def _attend(self, block: PackedLayer, y: Tensor, mask: Tensor) -> Tensor:
         kv_heads, dim = self.model.kv_heads, self.model.dim
         parts = linear(self.kernels, block.qkv, y).view(self.batch, self.capacity, -1, dim)
         compared, values = parts.split((block.heads + kv_heads, kv_heads), 2)
@@ -85,7 +86,7 @@ class StaticEncoder:
         context = F.scaled_dot_product_attention(q, k, values.transpose(1, 2), attn_mask=mask, enable_gqa=grouped)
         return context.transpose(1, 2).reshape(len(y), -1)
 
-    def _dense_bias(self, block: Block) -> Float[Tensor, "1 head time time"]:
+    def _dense_bias(self, block: PackedLayer) -> Float[Tensor, "1 head time time"]:
         """What the bias adds to each score."""
         table, time = self.model.tables[0], self.capacity
         grid = table.new_empty(1, block.heads, time, 1)
@@ -106,7 +107,7 @@ def linear(kernels: Any, weights: PackedLinear, y: Tensor, *, relu: bool = False
     return result
 
 
-def feed_forward(kernels: Any, block: Block, y: Tensor) -> Tensor:
+def feed_forward(kernels: Any, block: PackedLayer, y: Tensor) -> Tensor:
     """The feed-forward up to its last product."""
     inner = linear(kernels, block.inner, y, relu=block.activation == "relu")
     if block.activation == "swiglu":

@@ -112,8 +112,7 @@ def _resolve_model(requested: RequestedSettings, dataset: Dataset, size: str, to
     model = parse(ModelSettings, {**values, **requested.model}, "model")
     if model.tie_embeddings == "all" and source is not target:  # even if their sizes are equal
         raise RegardError(
-            "model.tie_embeddings = 'all' needs one vocabulary for both sides; add "
-            "text.shared_vocabulary = true"
+            "model.tie_embeddings = 'all' needs one vocabulary for both sides; add text.shared_vocabulary = true"
         )
     with torch.device("meta"):  # refuse what cannot be built before anything is written
         build(model, len(source), len(target))

@@ -139,8 +139,7 @@ class TrainingLoop:
         if trainer.halvings > halvings and self.world.first:
             parts = 2**trainer.halvings
             self.display.message(
-                f"out of memory at step {trainer.step:,}: repeated it; steps are now "
-                f"computed in {parts} parts"
+                f"out of memory at step {trainer.step:,}: repeated it; steps are now computed in {parts} parts"
             )
             self.log.write("halved", step=trainer.step, parts=parts)
         self.progress.tokens += tokens

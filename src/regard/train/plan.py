@@ -95,8 +95,7 @@ def _store_or_compare(
     ]
     if changed:
         raise RegardError(
-            f"this run began with other settings: {'; '.join(changed)}. Use the old "
-            "ones, or another --out"
+            f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or another --out"
         )
 
 

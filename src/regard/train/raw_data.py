@@ -114,6 +114,5 @@ def _check_unchanged(recorded: dict[str, Any], data: RawData) -> None:
     )
     if differences:
         raise RegardError(
-            f"the data were prepared with other settings: {differences}. Use the "
-            "old ones, or another --out"
+            f"the data were prepared with other settings: {differences}. Use the old ones, or another --out"
         )

@@ -55,8 +55,7 @@ class RunLog:
         except BlockingIOError:
             self._file.close()
             raise RunLogError(
-                f"another process trains in {str(self.path.parent)!r}; wait until it "
-                "ends, or use another --out"
+                f"another process trains in {str(self.path.parent)!r}; wait until it ends, or use another --out"
             ) from None
 
     def write(self, event: str, **fields: Any) -> None:

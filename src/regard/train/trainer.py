@@ -205,8 +205,7 @@ class Trainer:
             ) from None
         if 2**self.halvings >= len(batch):
             raise RegardError(
-                f"one pair of {_tokens(batch):,} tokens does not fit in memory; lower "
-                "text.max_tokens or the model size"
+                f"one pair of {_tokens(batch):,} tokens does not fit in memory; lower text.max_tokens or the model size"
             ) from None
         self.halvings += 1
         torch.cuda.empty_cache()
