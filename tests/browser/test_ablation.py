@@ -30,7 +30,7 @@ def number(text: str) -> float:
 
 
 def head_edit(attention: str, head: int, **options) -> dict:
-    return {"kind": "knock-out", "attention": attention, "head": head, **options}
+    return {"kind": "ablate", "attention": attention, "head": head, **options}
 
 
 def test_every_head_shows_its_ablation_effect(page, known):

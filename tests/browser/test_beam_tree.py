@@ -43,10 +43,10 @@ def test_every_hypothesis_is_shown_with_its_sum(page, made):
         token = with_symbols(made.labels[node.number])
         start = f"step {node.step}: {token}, sum {node.total:.3f}".replace("-", "−")
         assert label.startswith(start)
-        if node.fate == "pruned":
-            assert f"pruned: {node.behind:.3f} below “{text_of(made, node.rival)}”" in label
+        if node.status == "pruned":
+            assert f"pruned: {node.margin:.3f} below “{text_of(made, node.pruned_by)}”" in label
     page.get_by_label("show pruned").uncheck()
-    until(page, f"{NODES} === {sum(node.fate != 'pruned' for node in made.nodes)}")
+    until(page, f"{NODES} === {sum(node.status != 'pruned' for node in made.nodes)}")
     until(page, "location.hash.includes('pruned=0')")
 
 
@@ -66,14 +66,14 @@ def test_arrow_keys_move_through_the_tree(page, made):
 
 
 def test_generation_continues_from_a_pruned_hypothesis(page, made):
-    pruned = next(n for n in made.nodes if n.fate == "pruned" and n.step == 1 and n.token > 2)
+    pruned = next(n for n in made.nodes if n.status == "pruned" and n.step == 1 and n.token > 2)
     page.locator(f'[data-node="{pruned.number}"]').click()
     shown = page.locator("section", has=page.locator("#selected")).inner_text()
     before = made.nodes[pruned.parent].total
     for number in (before, pruned.logp, pruned.total):
         assert f"{abs(number):.4f}" in shown
     page.get_by_role("button", name="show it").click()
-    assert selected(page) == text_of(made, pruned.rival)
+    assert selected(page) == text_of(made, pruned.pruned_by)
     page.locator(f'[data-node="{pruned.number}"]').click()
     page.get_by_role("button", name="Generate from here").click()
     page.get_by_role("heading", name="Greedy search only").wait_for()
@@ -85,7 +85,7 @@ def test_generation_continues_from_a_pruned_hypothesis(page, made):
 
 
 def test_hypothesis_becomes_the_target_on_every_page(page, made):
-    expanded = next(n for n in made.nodes if n.fate == "kept" and n.step == 2)
+    expanded = next(n for n in made.nodes if n.status == "expanded" and n.step == 2)
     page.locator(f'[data-node="{expanded.number}"]').click()
     page.get_by_role("button", name="Use as target").click()
     until(page, "document.querySelector('#target-mode').value === 'teacher-forcing'")

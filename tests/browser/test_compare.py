@@ -11,7 +11,7 @@ from regard.trace import record
 from tests.browser.conftest import until
 
 SOURCE = "attention"
-ABLATED = {"kind": "knock-out", "attention": "dec.0.cross", "head": 1}
+ABLATED = {"kind": "ablate", "attention": "dec.0.cross", "head": 1}
 SAME = "document.body.innerText.includes('Both runs are the same')"
 DIFFERENCE = "document.querySelector('[data-view=\"compare.difference\"]') !== null"
 

@@ -78,7 +78,7 @@ def test_pixels_show_the_numbers_of_the_tensor(visit, ids, traces, model, theme)
     ("model", "tensor", "index"),
     [
         ("spelling", "dec.1.cross.weights", (2, 3, 4)),
-        ("spelling", "enc.0.self.q.turned", (1, 2, 5)),
+        ("spelling", "enc.0.self.q.rotated", (1, 2, 5)),
         ("spelling", "dec.2.norm3", (1, 17)),
         ("spelling", "out.logprobs", (2, 7)),
         ("spelling-recurrent", "attn.energy", (0, 2, 3)),

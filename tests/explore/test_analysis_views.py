@@ -223,10 +223,9 @@ def test_beam_tree_is_that_of_the_library(view, pipeline, described, beam):
     nodes, made = found["nodes"], beam_tree(pipeline, SOURCE, Beam(beam))
     fields = ("number", "parent", "id", "pruned_by")
     assert [tuple(node[field] for field in fields) for node in nodes] == [
-        (node.number, node.parent, node.token, node.rival) for node in made.nodes
+        (node.number, node.parent, node.token, node.pruned_by) for node in made.nodes
     ]
-    statuses = ["expanded" if node.fate == "kept" else node.fate for node in made.nodes]
-    assert [node["status"] for node in nodes] == statuses
+    assert [node["status"] for node in nodes] == [node.status for node in made.nodes]
     totals = [node.total for node in made.nodes]
     assert [node["total"] for node in nodes] == pytest.approx(totals)
     assert (found["beam"], found["outputs"]) == (beam, made.answers)

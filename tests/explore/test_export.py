@@ -100,7 +100,7 @@ def test_exported_python_gives_the_same_numbers(export, stored):
 def test_exported_python_keeps_quotes_and_edits(client, ids, stored):
     source = "a\"'\\\n{ab}"
     name = stored.trace.attentions[0].name
-    edit = {"kind": "knock-out", "attention": name, "head": 0, "by": "uniform"}
+    edit = {"kind": "ablate", "attention": name, "head": 0, "by": "uniform"}
     body = {"model": ids[stored.model.family], "source": source, "target": "Z", "edits": [edit]}
     found = client.post("/api/trace", json=body).json()
     scope = {"print": lambda *_: None}

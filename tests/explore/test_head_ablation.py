@@ -20,7 +20,7 @@ def test_ablation_agrees_with_edited_traces(ablation, pipeline, described):
     for one in ablation["heads"]:
         assert one["effect"] == pytest.approx(ablation["base"]["logp"] - one["logp"], abs=1e-6)
     for one in ablation["heads"][::4]:
-        edit = {"kind": "knock-out", "attention": one["attention"], "head": one["head"]}
+        edit = {"kind": "ablate", "attention": one["attention"], "head": one["head"]}
         assert one["text"] == record(pipeline, SOURCE, edits=[edit]).answer.text
         scored = record(pipeline, SOURCE, "AH B", edits=[edit]).answer.logp
         assert one["logp"] == pytest.approx(scored, abs=1e-4)

@@ -53,8 +53,8 @@ def trace(client, body):
         ({"edits": [{}] * 33}, 422, "too-long", "edits: list should have at most 32 items"),
         ({"edits": [{}]}, 422, "invalid", ""),
         ({"edits": [{"kind": "nothing"}]}, 422, "invalid", "nothing"),
-        ({"edits": [{"kind": "knock-out", "attention": "dec.9.cross", "head": 0, "by": "zero"}]}, 422, "invalid", ""),
-        ({"edits": [{"kind": "knock-out", "attention": "dec.0.cross", "head": 9, "by": "zero"}]}, 422, "invalid", ""),
+        ({"edits": [{"kind": "ablate", "attention": "dec.9.cross", "head": 0, "by": "zero"}]}, 422, "invalid", ""),
+        ({"edits": [{"kind": "ablate", "attention": "dec.0.cross", "head": 9, "by": "zero"}]}, 422, "invalid", ""),
         ({"edits": [3]}, 422, "invalid", "edits.0: "),
         ({"more": 1}, 422, "invalid", "unknown field more; remove it"),
         ({"\ud800": 1}, 422, "invalid", "unable to parse raw data as a unicode string; got '\\ud800'"),
@@ -120,7 +120,7 @@ def test_unknown_routes_and_models(client):
     assert error_message(client.post("/api/head-ablation", json={"model": "x", "source": "a"}), 404, "unknown-model")
 
 
-EDITS = ["knock-out", "row", "unscaled", "unmasked", "unpositioned", "shuffled", "temperature", "force", "patch"]
+EDITS = ["ablate", "row", "unscaled", "unmasked", "unpositioned", "shuffled", "temperature", "force", "patch"]
 FIELDS = [
     "kind",
     "attention",

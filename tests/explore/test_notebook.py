@@ -84,7 +84,7 @@ def test_markup_in_the_source_is_escaped(pipelines):
 
 
 def test_frame_contains_the_target_and_the_edits(pipelines):
-    edit = {"kind": "knock-out", "attention": "dec.0.cross", "head": 1, "by": "mean"}
+    edit = {"kind": "ablate", "attention": "dec.0.cross", "head": 1, "by": "mean"}
     trace = record(pipelines["transformer"], "zebra", "Z Z AH", edits=[edit])
     _, page = parse_frame(trace.show())
     block = json.loads(page.data)

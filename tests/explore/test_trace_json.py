@@ -105,7 +105,7 @@ def test_explanation_recomputes_the_value(view, described, traces):
 
 def test_edits_are_returned_with_a_label(client, ids, described, family):
     name = described["attentions"][-1]["name"]
-    edit = {"kind": "knock-out", "attention": name, "head": 0, "by": "zero"}
+    edit = {"kind": "ablate", "attention": name, "head": 0, "by": "zero"}
     body = {"model": ids[family], "source": SOURCE, "target": "Z", "edits": [edit]}
     found = client.post("/api/trace", json=body).json()
     (returned,) = found["edits"]

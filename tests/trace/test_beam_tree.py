@@ -45,16 +45,16 @@ def test_sums_are_sums_and_who_lost_lost_to_who_stayed(held, search):
         before = made.nodes[node.parent] if node.parent is not None else None
         assert node.total == pytest.approx((before.total if before else 0.0) + node.logp, abs=1e-5)
         assert node.step == (before.step + 1 if before else 0)
-        assert before is None or before.fate == "kept"
+        assert before is None or before.status == "expanded"
         assert node.score == pytest.approx(node.total / search.length_penalty.divisor(node.step + 1))
-        if node.fate == "pruned":
-            rival = made.nodes[node.rival]
-            assert (rival.step, rival.fate != "pruned") == (node.step, True) or node.token == END
-            assert node.behind == pytest.approx(rival.total - node.total)
-            assert node.behind >= 0
+        if node.status == "pruned":
+            rival = made.nodes[node.pruned_by]
+            assert (rival.step, rival.status != "pruned") == (node.step, True) or node.token == END
+            assert node.margin == pytest.approx(rival.total - node.total)
+            assert node.margin >= 0
         else:
-            assert (node.rival, node.behind) == (None, 0.0)
-            assert (node.token == END) == (node.fate == "finished")
+            assert (node.pruned_by, node.margin) == (None, 0.0)
+            assert (node.token == END) == (node.status == "finished")
 
 
 def test_what_was_weighed_are_the_best_of_all_continuations(held):
@@ -62,7 +62,9 @@ def test_what_was_weighed_are_the_best_of_all_continuations(held):
     made = beam_tree(held, "banana", search)
     for step in range(1 + max(node.step for node in made.nodes)):
         weighed = [node for node in made.nodes if node.step == step]
-        parents = [None] if step == 0 else [n.number for n in made.nodes if (n.step, n.fate) == (step - 1, "kept")]
+        parents = (
+            [None] if step == 0 else [n.number for n in made.nodes if (n.step, n.status) == (step - 1, "expanded")]
+        )
         every = []
         for parent in parents:
             total = 0.0 if parent is None else made.nodes[parent].total
@@ -74,9 +76,9 @@ def test_what_was_weighed_are_the_best_of_all_continuations(held):
         assert {(node.parent, node.token) for node in weighed} == {(parent, token) for _, parent, token in best}
         ends = [node for i, node in enumerate(weighed) if node.token == END and i < 3]
         others = [node for node in weighed if node.token != END]
-        assert [node.fate for node in ends] == ["finished"] * len(ends)
-        assert all(node.fate in ("kept", "stopped") for node in others[:3])
-        assert all(node.fate == "pruned" for node in others[3:])
+        assert [node.status for node in ends] == ["finished"] * len(ends)
+        assert all(node.status in ("expanded", "stopped") for node in others[:3])
+        assert all(node.status == "pruned" for node in others[3:])
 
 
 def test_in_words(held):
@@ -85,8 +87,9 @@ def test_in_words(held):
     assert " ".join(made.prefix_labels(best)[:-1]) == held("banana").text
     assert made.why(best).startswith("finished: ")
     assert made.why(best).endswith(", answer 1")
-    lost = next(node for node in made.nodes if node.fate == "pruned")
-    assert f"lost by {lost.behind:.3f} to {' '.join(made.prefix_labels(lost.rival))}" in made.why(lost.number)
+    pruned = next(node for node in made.nodes if node.status == "pruned")
+    other = " ".join(made.prefix_labels(pruned.pruned_by))
+    assert f"{pruned.margin:.3f} below {other}" in made.why(pruned.number)
     lines = str(made).splitlines()
     assert len(lines) == len(made.nodes)
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == [
@@ -112,4 +115,4 @@ def test_greedy_is_a_tree_of_one_path(held):
     made = beam_tree(held, "queue", Beam(1))
     (answer,) = made.answers
     assert made.ids(answer) == held("queue", held.search(beam=1)).ids
-    assert [node.number for node in made.nodes if node.fate == "kept"] == made.path(answer)[:-1]
+    assert [node.number for node in made.nodes if node.status == "expanded"] == made.path(answer)[:-1]

@@ -39,7 +39,7 @@ def test_a_head_cut_is_a_slice_of_w_o_set_to_zero(kind):
     for name in names:
         for head in (0, 3):
             t = random_model(kind)
-            got = edited(t, {"kind": "knock-out", "attention": name, "head": head})
+            got = edited(t, {"kind": "ablate", "attention": name, "head": head})
             heads = attention(t, name)
             with torch.no_grad():
                 heads.out.weight[:, head * heads.dim : (head + 1) * heads.dim] = 0
@@ -49,7 +49,7 @@ def test_a_head_cut_is_a_slice_of_w_o_set_to_zero(kind):
 @pytest.mark.parametrize("kind", [kind for kind in ATTENDING if kind not in TRANSFORMERS])
 def test_the_recurrent_attention_cut_is_its_columns_set_to_zero(kind):
     t = random_model(kind)
-    got = edited(t, {"kind": "knock-out", "attention": "attn", "head": 0})
+    got = edited(t, {"kind": "ablate", "attention": "attn", "head": 0})
     width = KINDS[kind].width
     with torch.no_grad():
         t.model.readout.weight[:, width:] = 0
@@ -117,7 +117,7 @@ def test_temperature_uniform_mean_and_rows(kind):
         t,
         SOURCE,
         TARGET,
-        edits=[{"kind": "knock-out", "attention": name, "head": 0, "by": "uniform"}],
+        edits=[{"kind": "ablate", "attention": name, "head": 0, "by": "uniform"}],
     )
     assert torch.allclose(flat[f"{name}.weights"][0], torch.full((4, 6), 1 / 6))
     row = record(
@@ -136,7 +136,7 @@ def test_the_mean_of_a_head_is_the_same_for_every_query():
         random_model("rotary"),
         SOURCE,
         TARGET,
-        edits=[{"kind": "knock-out", "attention": "dec.0.cross", "head": 1, "by": "mean"}],
+        edits=[{"kind": "ablate", "attention": "dec.0.cross", "head": 1, "by": "mean"}],
     )
     own = trace["dec.0.cross.context.own"]
     torch.testing.assert_close(trace["dec.0.cross.context"][1], own[1].mean(0).expand(4, -1))
@@ -176,14 +176,14 @@ def test_a_patch_brings_another_traces_numbers(kind):
     ("change", "message"),
     [
         (
-            {"kind": "knock-out", "attention": "dec.9.cross", "head": 0},
+            {"kind": "ablate", "attention": "dec.9.cross", "head": 0},
             "unknown attention 'dec.9.cross'; did you mean",
         ),
         (
-            {"kind": "knock-out", "attention": "dec.0.cross", "head": 4},
+            {"kind": "ablate", "attention": "dec.0.cross", "head": 4},
             "dec.0.cross has heads 0 to 3; got 4",
         ),
-        ({"kind": "knock-out", "attention": "dec.0.cross", "head": -1}, "edit.knock-out.head: "),
+        ({"kind": "ablate", "attention": "dec.0.cross", "head": -1}, "edit.ablate.head: "),
         ({"kind": "explode"}, "edit: input tag 'explode'"),
         (
             {"kind": "row", "attention": "dec.0.cross", "head": 0, "query": 9, "weights": [1]},
@@ -261,12 +261,12 @@ def test_an_edit_under_a_patch_leaves_the_patch():
 
 
 def test_a_head_that_looks_anew_at_each_step_has_no_mean():
-    with pytest.raises(RegardError, match="attn looks anew at each step and has no mean before the last"):
+    with pytest.raises(RegardError, match="attn is computed step by step, so it has no mean before the last step"):
         record(
             random_model("additive"),
             SOURCE,
             TARGET,
-            edits=[{"kind": "knock-out", "attention": "attn", "head": 0, "by": "mean"}],
+            edits=[{"kind": "ablate", "attention": "attn", "head": 0, "by": "mean"}],
         )
 
 
@@ -295,7 +295,7 @@ ROW = {
     "query": 2,
     "weights": [0.5, 0.5, 0, 0, 0, 0],
 }
-EVEN = {"kind": "knock-out", "attention": "dec.0.cross", "head": 0, "by": "uniform"}
+EVEN = {"kind": "ablate", "attention": "dec.0.cross", "head": 0, "by": "uniform"}
 
 
 @pytest.mark.parametrize("others", [[ROW], [ROW, EVEN], [EVEN]])

@@ -16,9 +16,9 @@ from tests.trace.random_models import KINDS, TRANSFORMERS, random_model
 PLACES = 3  # of each tensor; with all kinds of models well over 2,000
 EDITS = [
     {"kind": "temperature", "at": "dec.0.self", "value": 0.7},
-    {"kind": "knock-out", "attention": "enc.0.self", "head": 1, "by": "mean"},
-    {"kind": "knock-out", "attention": "enc.1.self", "head": 0, "by": "uniform"},
-    {"kind": "knock-out", "attention": "dec.0.cross", "head": 2},
+    {"kind": "ablate", "attention": "enc.0.self", "head": 1, "by": "mean"},
+    {"kind": "ablate", "attention": "enc.1.self", "head": 0, "by": "uniform"},
+    {"kind": "ablate", "attention": "dec.0.cross", "head": 2},
     {
         "kind": "row",
         "attention": "dec.0.self",

@@ -92,7 +92,7 @@ def test_agreement_is_spearmans(transformer):
 
 
 def test_an_edited_trace_is_refused(transformer):
-    cut = {"kind": "knock-out", "attention": "dec.0.cross", "head": 0}
+    cut = {"kind": "ablate", "attention": "dec.0.cross", "head": 0}
     with pytest.raises(RegardError, match="record without edits"):
         occlusion(transformer, record(transformer, SOURCE, edits=[cut]))
 

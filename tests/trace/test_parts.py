@@ -248,13 +248,13 @@ def test_unknown_parts_are_computed_by_themselves():
     trace = assert_follows_model(pipeline)
     explained = trace.explain("dec.0.self.scores", (1, 2, 1))
     factor = float(pipeline.model.decoder[0].self_attention.attention.score.factor.detach()[1])
-    queries, keys = trace["dec.0.self.q.turned"][1, 2], trace["dec.0.self.k.turned"][1, 1]
+    queries, keys = trace["dec.0.self.q.rotated"][1, 2], trace["dec.0.self.k.rotated"][1, 1]
     expected = -factor * float((queries.double() - keys.double()).abs().sum())
     assert explained.result == pytest.approx(expected, rel=1e-9)
     assert explained.operation == "score computed by Manhattan"
     assert explained.formula == "−f Σᵢ |q[i] − k[i]|"
     used = {one.name for term in explained.computation.terms for one in term.operands}
-    assert used == {"dec.0.self.q.turned", "dec.0.self.k.turned"}
+    assert used == {"dec.0.self.q.rotated", "dec.0.self.k.rotated"}
     assert trace.explain("enc.0.self.weights", (0, 0, 0)).operation == "normaliser computed by Squared"
     assert "computed by Halved" in str(trace.explain("enc.0.self.biased", (0, 2, 1)))
     parameter = "decoder.0.self_attention.attention.score.factor"

@@ -56,7 +56,7 @@ const safeName = (text: string | null | undefined): string => (text && NAME.test
 
 function formatEdit(edit: Edit): string {
   switch (edit.kind) {
-    case "knock-out":
+    case "ablate":
       return ["ablate", edit.attention, edit.head, edit.by].join("~");
     case "row":
       return ["row", edit.attention, edit.head, edit.query, edit.weights.join("_")].join("~");
@@ -81,7 +81,7 @@ function parseEdit(text: string): Edit | null {
   switch (kind) {
     case "ablate":
       return c === "zero" || c === "mean" || c === "uniform"
-        ? { kind: "knock-out", attention: safeName(a), head: nonNegative(b), by: c }
+        ? { kind: "ablate", attention: safeName(a), head: nonNegative(b), by: c }
         : null;
     case "row": {
       const weights = d.split("_").map(Number);

@@ -89,7 +89,7 @@ export interface TensorInfo {
 }
 
 export type Edit =
-  | { kind: "knock-out"; attention: string; head: number; by: "zero" | "mean" | "uniform" }
+  | { kind: "ablate"; attention: string; head: number; by: "zero" | "mean" | "uniform" }
   | { kind: "row"; attention: string; head: number; query: number; weights: number[] }
   | { kind: "unscaled" | "unmasked"; attention: string | null }
   | { kind: "unpositioned" }

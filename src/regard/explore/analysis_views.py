@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from regard.trace import BeamTree
 
 LENS_TOP = 3
-STATUSES = {"kept": "expanded"}  # of a hypothesis, where the page has another word
 _OCCLUSION: WeakKeyDictionary[StoredTrace, Tensor] = WeakKeyDictionary()  # cached effects
 
 
@@ -213,9 +212,9 @@ def _describe_tree(pipeline: Pipeline, made: BeamTree) -> dict[str, Any]:
                 "logp": node.logp,
                 "total": node.total,
                 "score": node.score,
-                "status": STATUSES.get(node.fate, node.fate),
-                "pruned_by": node.rival,
-                "margin": node.behind,
+                "status": node.status,
+                "pruned_by": node.pruned_by,
+                "margin": node.margin,
                 "prefix": prefix,
                 "retokenizes": target.encode(prefix.strip()) == ids,
             }

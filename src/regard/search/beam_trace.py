@@ -1,4 +1,4 @@
-"""Beam trace: a beam search that records every candidate and its fate."""
+"""Beam trace: a beam search that records every candidate and its status."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from regard.search.beam_state import BeamState, Places, Totals
 from regard.search.constraints import NEG_INF
 from regard.text import END
 
-# kept: extended; finished: ended and counted; pruned: others were better; stopped: could be extended,
-# but the search ended because nothing can improve the result or the length limit is reached.
-Fate = Literal["kept", "finished", "pruned", "stopped"]
+# expanded: extended by another token; finished: ended; pruned: others were better; stopped: the
+# search ended first, because nothing can improve the result or the length limit is reached.
+CandidateStatus = Literal["expanded", "finished", "pruned", "stopped"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hypothesis that was considered. `parent` is the number of the one it extends (None at the start),
-    `logp` the log-probability of its last token, `total` the sum that unfinished hypotheses are compared
-    by, and `score` the total over the length penalty. A pruned one is `behind` its `rival`, the last
-    better one that was kept."""
+    """A hypothesis that the search considered.
+
+    `parent` is the number of the one it extends (None at the start), `logp` the log-probability of
+    its last token, `total` the sum that ranks unfinished hypotheses, and `score` the total over the
+    length penalty. A pruned one is `margin` below `pruned_by`, the last one that stays in the beam."""
 
     number: int
     parent: int | None
@@ -37,9 +38,9 @@ class Candidate:
     logp: float
     total: float
     score: float
-    fate: Fate
-    rival: int | None = None
-    behind: float = 0.0
+    status: CandidateStatus
+    pruned_by: int | None = None
+    margin: float = 0.0
 
 
 class BeamTrace(BeamState):
@@ -56,16 +57,16 @@ class BeamTrace(BeamState):
         new = list(self._classify(*(each[0].tolist() for each in (totals, beams, tokens, logps))))
         parents, left = super().advance(totals, beams, tokens, logps)
         if not len(left):
-            new = [replace(one, fate="stopped") if one.fate == "kept" else one for one in new]
+            new = [replace(one, status="stopped") if one.status == "expanded" else one for one in new]
         self.candidates += new
-        self._beams = [one.number for one in new if one.fate == "kept"]
+        self._beams = [one.number for one in new if one.status == "expanded"]
         return parents, left
 
     def _classify(
         self, totals: list[float], beams: list[int], tokens: list[int], logps: list[float]
     ) -> Iterator[Candidate]:
-        """Candidates with their fates, best first. END counts among the `size` best of all; of the others, the
-        `size` best are kept."""
+        """Candidates with their status, best first. END must be among the `size` best of all; of the
+        others, the `size` best stay in the beam."""
         step, size = self.tokens_so_far.shape[2], self.size
         penalty = self.length_penalty.divisor(step + 1)
         first, others = len(self.candidates), 0
@@ -75,10 +76,21 @@ class BeamTrace(BeamState):
                 return
             number, ends = first + rank, token == END
             stays = rank < size if ends else others < size
-            rival = None if stays else first + (last if ends else latest)
-            fate: Fate = ("finished" if ends else "kept") if stays else "pruned"
-            behind = 0.0 if rival is None else totals[rival - first] - total
-            yield Candidate(number, self._beams[beam], step, token, logp, total, total / penalty, fate, rival, behind)
+            pruned_by = None if stays else first + (last if ends else latest)
+            status: CandidateStatus = ("finished" if ends else "expanded") if stays else "pruned"
+            margin = 0.0 if pruned_by is None else totals[pruned_by - first] - total
+            yield Candidate(
+                number,
+                self._beams[beam],
+                step,
+                token,
+                logp,
+                total,
+                total / penalty,
+                status,
+                pruned_by,
+                margin,
+            )
             last = rank if rank < size else last
             if not ends and stays:
                 others, latest = others + 1, rank

@@ -32,9 +32,9 @@ class Change(SettingsGroup):
 
 
 class AblateHead(Change):
-    """One head silenced before W_O: its context zero, or the same mean for every position; or its weights uniform."""
+    """One head ablated before W_O: its context set to zero or to its mean, or its weights uniform."""
 
-    kind: Literal["knock-out"] = "knock-out"
+    kind: Literal["ablate"] = "ablate"
     attention: str
     head: int = Field(ge=0)
     by: Literal["zero", "mean", "uniform"] = "zero"
@@ -49,7 +49,8 @@ class AblateHead(Change):
             )
         if self.by == "mean" and program.walks(f"{self.attention}.context"):
             raise RegardError(
-                f"{self.attention} looks anew at each step and has no mean before the last; use zero or uniform"
+                f"{self.attention} is computed step by step, so it has no mean before the last step; "
+                "use zero or uniform"
             )
         silence = interventions.ZeroedHead if self.by == "zero" else interventions.MeanAblatedHead
         return program.overlaid(f"{self.attention}.context", lambda own: silence((own,), (), self.head))

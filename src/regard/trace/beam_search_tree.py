@@ -59,13 +59,14 @@ class BeamTree:
         node = self.node(number)
         before = 0.0 if node.parent is None else self.nodes[node.parent].total
         added = f"{before:.3f} {node.logp:+.3f} = {node.total:.3f}"
-        if node.fate == "finished":
+        if node.status == "finished":
             place = f", answer {self.answers.index(number) + 1}" if number in self.answers else ""
             over = node.total / node.score if node.score else 1.0
             return f"finished: {added}, over {over:.3g} = {node.score:.3f}{place}"
-        if node.fate == "pruned" and node.rival is not None:
-            return f"pruned: {added}, lost by {node.behind:.3f} to {' '.join(self.prefix_labels(node.rival))}"
-        return f"{node.fate}: {added}"
+        if node.status == "pruned" and node.pruned_by is not None:
+            other = " ".join(self.prefix_labels(node.pruned_by))
+            return f"pruned: {added}, {node.margin:.3f} below {other}"
+        return f"{node.status}: {added}"
 
     def prefix_labels(self, number: int) -> list[str]:
         """The token labels up to this node."""
@@ -93,7 +94,7 @@ def beam_tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> Beam
     target = pipeline.bundle.target
     labels = [target.label(node.token) for node in nodes]
     finished = sorted(
-        (node for node in nodes if node.fate == "finished"),
+        (node for node in nodes if node.status == "finished"),
         key=lambda node: (-node.score, node.number),
     )
     found = beams.results()[0].hypotheses

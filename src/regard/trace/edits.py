@@ -1,6 +1,6 @@
 """Edits of a model while it is traced. Each edit is a change to the program.
 
->>> record(pipeline, "attention", edits=[{"kind": "knock-out", "attention": "dec.0.cross", "head": 1}])
+>>> record(pipeline, "attention", edits=[{"kind": "ablate", "attention": "dec.0.cross", "head": 1}])
 """
 
 from __future__ import annotations

@@ -172,14 +172,14 @@ class RecurrentBuilder(ProgramBuilder):
         return Step(name, ("target", "width"), operation)
 
     def cell(self, module: nn.RNNBase, suffix: str, name: str, side: str, *, layer: int | None = None) -> list[Step]:
-        """One layer of a cell at one position, given its input gates (`<name>.seen`)."""
+        """One layer of a cell at one position, given its input gates (`<name>.ih`)."""
         backward, width = suffix.endswith("_reverse"), module.hidden_size
         axes, letters = (side, "width"), GATES[type(module)]
         start = (f"{name}.h",) if layer is None else (f"{name}.h", "dec.start")
-        before, sums = f"{name}.before", (f"{name}.seen", f"{name}.kept")
+        before, sums = f"{name}.before", (f"{name}.ih", f"{name}.hh")
         previous = gates.PreviousState(start, (), width, backward, (layer or 0) * width)
-        kept = matmul.LinearProjection((before,), self.stacked(module, "hh", suffix))
-        steps = [Step(before, axes, previous), Step(sums[1], (side, "gates"), kept)]
+        hidden = matmul.LinearProjection((before,), self.stacked(module, "hh", suffix))
+        steps = [Step(before, axes, previous), Step(sums[1], (side, "gates"), hidden)]
 
         def gate(letter: str, kind: type[gates.SigmoidGate] = gates.SigmoidGate) -> Step:
             return Step(f"{name}.{letter}", axes, kind(sums, (), letters.index(letter), width))
@@ -200,7 +200,7 @@ class RecurrentBuilder(ProgramBuilder):
     def input_gates(self, module: nn.RNNBase, suffix: str, name: str, x: str, side: str) -> Step:
         """What the input contributes to all gates of a layer."""
         projection = matmul.LinearProjection((x,), self.stacked(module, "ih", suffix))
-        return Step(f"{name}.seen", (side, "gates"), projection)
+        return Step(f"{name}.ih", (side, "gates"), projection)
 
     def stacked(self, module: nn.RNNBase, kind: str, suffix: str) -> tuple[str, str]:
         """The names of the weight and the bias in which torch stacks the gates."""

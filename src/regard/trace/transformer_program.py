@@ -154,8 +154,8 @@ class TransformerBuilder(ProgramBuilder):
         """Queries, keys and values; scores, weights and contexts; the output projection."""
         heads = attention.projections
         steps = self.projections(attention, name, inputs, sides)
-        turned = "" if attention.rotation is None else ".turned"
-        queries, keys = (f"{name}.{letter}{turned}" for letter in "qk")
+        suffix = "" if attention.rotation is None else ".rotated"
+        queries, keys = (f"{name}.{letter}{suffix}" for letter in "qk")
         part, grid = attention.parts, ("head", *sides)
         inner = list(self.score(part.score, name, f"{name}.scores", (queries, keys), sides))
         inner += self.bias(part.bias, name, queries, sides, inner[-1].name)
@@ -201,7 +201,7 @@ class TransformerBuilder(ProgramBuilder):
             steps.append(Step(vectors, axes, projection))
             if rotation is not None and letter != "v":
                 operation = self.rotation(rotation, vectors, sides[role])
-                rotated.append(Step(f"{vectors}.turned", axes, operation))
+                rotated.append(Step(f"{vectors}.rotated", axes, operation))
         return steps + rotated
 
     def norm(self, norm: nn.Module, name: str, x: str, axes: tuple[str, ...]) -> Step:

@@ -136,7 +136,7 @@ class SingleHead(Copy):
 class ConcatenatedHeads(Operation):
     """Heads side by side: (head, time, dim) to (time, width)."""
 
-    kind = "joining of heads"
+    kind = "concatenation of heads"
     formula = "context[head = j div dim, j mod dim]"
     paper = "Vaswani et al. 2017, §3.2.2"
 
@@ -154,7 +154,7 @@ class ConcatenatedHeads(Operation):
 class Concatenation(Operation):
     """Vectors side by side; an input of a single row stands beside every row."""
 
-    kind = "side by side"
+    kind = "concatenation"
     formula = "[a; b]"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:

@@ -23,18 +23,19 @@ from regard.trace.operations.operation import Operation, TensorStore, constant
 
 @dataclass(frozen=True)
 class PreviousState(Operation):
-    """The state of the step before: row t is row t − 1 of inputs[0] (t + 1 when read backward). The first step sees
-    the columns from `first` of inputs[1], or zeros."""
+    """The state of the previous step: row t is row t − 1 of inputs[0] (t + 1 when read backward).
+
+    The first step reads the columns from `first` of inputs[1], or zeros."""
 
     width: int = 0
     backward: bool = False
     first: int = 0
 
-    kind = "state before"
+    kind = "previous state"
     formula = "h[t − 1]"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        before = self._row(store, rows.start)  # states are walked one step at a time
+        before = self._row(store, rows.start)  # states are computed one step at a time
         if before is not None:
             return store[self.inputs[0]][before : before + 1]
         if len(self.inputs) < 2:
@@ -53,7 +54,7 @@ class PreviousState(Operation):
         return copied(operand)
 
     def _row(self, store: TensorStore, t: int) -> int | None:
-        """The step before t, if there is one."""
+        """The previous step of t, if there is one."""
         if not self.backward:
             return t - 1 if t > 0 else None
         last = len(store.tensors[self.inputs[0]]) - 1 if self.inputs[0] in store.tensors else t
@@ -62,26 +63,26 @@ class PreviousState(Operation):
 
 @dataclass(frozen=True)
 class SigmoidGate(Operation):
-    """σ(seen + kept), where a cell's gates lie side by side: inputs (W x + b, U h + c)."""
+    """σ(ih + hh) of one gate; inputs (ih = W x + b, hh = U h + c) contain all gates of the cell."""
 
     part: int = 0
     width: int = 0
 
     kind = "gate"
-    formula = "σ(seen + kept)"
+    formula = "σ(ih + hh)"
     paper = "Cho et al. 2014; Hochreiter & Schmidhuber 1997"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        seen, kept = self.sums(store, rows)
-        return torch.sigmoid(seen + kept)
+        ih, hh = self.sums(store, rows)
+        return torch.sigmoid(ih + hh)
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
-        seen, kept = self.terms(store, index)
-        terms, total = product_sum([(seen,), (kept,)])
+        ih, hh = self.terms(store, index)
+        terms, total = product_sum([(ih,), (hh,)])
         return Computation(sigmoid(total), ("term",), terms, [Stage("σ", sigmoid(total))])
 
     def sums(self, store: TensorStore, rows: slice) -> list[Tensor]:
-        """What the input and what the state before bring to this gate."""
+        """The input's and the previous state's contribution to this gate."""
         units = slice(self.part * self.width, (self.part + 1) * self.width)
         return [store[name][rows, units] for name in self.inputs[:2]]
 
@@ -93,15 +94,15 @@ class SigmoidGate(Operation):
 
 @dataclass(frozen=True)
 class CellCandidate(SigmoidGate):
-    """What an LSTM may write to its memory: inputs (W x + b, U h + c)."""
+    """The candidate for an LSTM's cell: inputs (W x + b, U h + c)."""
 
-    kind = "entry"
-    formula = "tanh(seen + kept)"
+    kind = "cell candidate"
+    formula = "tanh(ih + hh)"
     paper = "Hochreiter & Schmidhuber 1997"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        seen, kept = self.sums(store, rows)
-        return torch.tanh(seen + kept)
+        ih, hh = self.sums(store, rows)
+        return torch.tanh(ih + hh)
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         terms, total = product_sum([(term,) for term in self.terms(store, index)])
@@ -110,28 +111,28 @@ class CellCandidate(SigmoidGate):
 
 @dataclass(frozen=True)
 class GruCandidate(SigmoidGate):
-    """The GRU's new state: inputs (W x + b, U h + c, r)."""
+    """The candidate for a GRU's state: inputs (W x + b, U h + c, r)."""
 
     kind = "candidate"
-    formula = "tanh(seen + r · kept)"
+    formula = "tanh(ih + r · hh)"
     paper = "Cho et al. 2014"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        seen, kept = self.sums(store, rows)
-        return torch.tanh(seen + store[self.inputs[2]][rows] * kept)
+        ih, hh = self.sums(store, rows)
+        return torch.tanh(ih + store[self.inputs[2]][rows] * hh)
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
-        seen, kept = self.terms(store, index)
-        terms, total = product_sum([(seen,), (store.one(self.inputs[2], *index), kept)])
+        ih, hh = self.terms(store, index)
+        terms, total = product_sum([(ih,), (store.one(self.inputs[2], *index), hh)])
         return Computation(math.tanh(total), ("term",), terms, [Stage("tanh", math.tanh(total))])
 
 
 @dataclass(frozen=True)
 class GruState(Operation):
-    """The GRU's step: inputs (z, n, h before)."""
+    """The GRU's new state: inputs (z, n, h[t − 1])."""
 
     kind = "GRU state"
-    formula = "(1 − z) · n + z · h before"
+    formula = "(1 − z) · n + z · h[t − 1]"
     paper = "Cho et al. 2014"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -140,18 +141,18 @@ class GruState(Operation):
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         z, new, before = (store.one(name, *index) for name in self.inputs)
-        kept = z.value * before.value
+        old = z.value * before.value
         made = (1 - z.value) * new.value
-        terms = [Term((z, new), (made,), made), Term((z, before), (kept,), made + kept)]
-        return Computation(made + kept, ("(1 − z) · n, z · h",), terms)
+        terms = [Term((z, new), (made,), made), Term((z, before), (old,), made + old)]
+        return Computation(made + old, ("(1 − z) · n, z · h",), terms)
 
 
 @dataclass(frozen=True)
 class LstmCell(Operation):
-    """The LSTM's memory: inputs (f, c before, i, g)."""
+    """The LSTM's cell: inputs (f, c[t − 1], i, g)."""
 
-    kind = "LSTM memory"
-    formula = "f · c before + i · g"
+    kind = "LSTM cell"
+    formula = "f · c[t − 1] + i · g"
     paper = "Hochreiter & Schmidhuber 1997"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -173,20 +174,21 @@ class LstmState(Operation):
     paper = "Hochreiter & Schmidhuber 1997"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        out, memory = (store[name][rows] for name in self.inputs)
-        return out * torch.tanh(memory)
+        out, cell = (store[name][rows] for name in self.inputs)
+        return out * torch.tanh(cell)
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
-        out, memory = (store.one(name, *index) for name in self.inputs)
-        bent = math.tanh(memory.value)
-        return Computation(out.value * bent, ("tanh(c)", "· o"), [Term((out, memory), (bent, out.value * bent))])
+        out, cell = (store.one(name, *index) for name in self.inputs)
+        activated = math.tanh(cell.value)
+        state = out.value * activated
+        return Computation(state, ("tanh(c)", "· o"), [Term((out, cell), (activated, state))])
 
 
 @dataclass(frozen=True)
 class EncoderSummary(Operation):
-    """The last states of both directions side by side, as one row: inputs (forward h, backward h)."""
+    """The final states of both directions, concatenated: inputs (forward h, backward h)."""
 
-    kind = "side by side"
+    kind = "concatenation"
     formula = "[forward h at the end; backward h at the start]"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:

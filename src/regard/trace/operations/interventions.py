@@ -18,8 +18,8 @@ class ZeroedHead(Operation):
 
     head: int = 0
 
-    kind = "head cut"
-    formula = "0 for this head, else the model's own"
+    kind = "ablated head"
+    formula = "0 for this head, otherwise unchanged"
     time = 1
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -39,8 +39,8 @@ class MeanAblatedHead(Operation):
 
     head: int = 0
 
-    kind = "head averaged"
-    formula = "mean over queries for this head, else the model's own"
+    kind = "mean-ablated head"
+    formula = "mean over queries for this head, otherwise unchanged"
     time = 1
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -63,7 +63,7 @@ class UniformHead(Operation):
     head: int = 0
 
     kind = "uniform attention"
-    formula = "1 / number of keys it may see for this head, else the model's own"
+    formula = "1 / number of visible keys for this head, otherwise unchanged"
     time = 1
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -91,8 +91,8 @@ class RowReplacement(Operation):
     query: int = 0
     values: tuple[float, ...] = ()
 
-    kind = "row set by hand"
-    formula = "given for this head and query, else the model's own"
+    kind = "edited row"
+    formula = "given for this head and query, otherwise unchanged"
     time = 1
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -114,14 +114,14 @@ class RowReplacement(Operation):
 class ZeroTensor(Operation):
     """Zeros in the shape of what was there: inputs (own,)."""
 
-    kind = "switched off"
+    kind = "disabled"
     formula = "0"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         return torch.zeros_like(store[self.inputs[0]])
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
-        return copied(constant("switched off", 0.0))
+        return copied(constant("disabled", 0.0))
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from regard.trace.operations.score_operations import site
 
 @dataclass(frozen=True)
 class RotatedVectors(Operation):
-    """Queries or keys with each pair of coordinates turned by their position: inputs (q, positions)."""
+    """Queries or keys with each pair of coordinates rotated by position: inputs (q, positions)."""
 
     rotary: Rotary | None = None
 
-    kind = "rotation of a pair"
+    kind = "rotation (RoPE)"
     formula = "a · cos(p · rate) − b · sin(p · rate), b · cos(…) + a · sin(…)"
     paper = "Su et al. 2021, §3.2"
     time = 1

@@ -135,8 +135,8 @@ class HeadTemperatureScaling(TemperatureScaling):
 class ChosenLogProb(Operation):
     """The log-probability of the token that follows each row: inputs (logprobs, following)."""
 
-    kind = "choice"
-    formula = "logprobs[row, following token]"
+    kind = "selection"
+    formula = "logprobs[row, next token]"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         logprobs, following = (store[name][rows] for name in self.inputs)

@@ -97,7 +97,7 @@ class ScoreScaling(Operation):
 class UnscaledScores(ScoreScaling):
     """Scores without the division by √dim (an edit)."""
 
-    kind = "not scaled"
+    kind = "unscaled"
     formula = "score, not divided by √dim"
 
 
