@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import regard
-from regard.attention.masks import PaddingMask, causal
 from regard.config import parse
 from regard.errors import RegardError
 from regard.models.dropout import Dropout
@@ -24,13 +23,6 @@ def test_parts_are_there_without_being_imported(name):
     script = f"import regard; print(regard.{name}.__name__)"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert said == f"regard.{name}\n"
-
-
-def test_layers_of_a_batch_share_one_mask():
-    lengths = torch.tensor([2, 3])
-    assert PaddingMask(lengths) == PaddingMask(lengths)
-    assert hash(causal & PaddingMask(lengths)) == hash(causal & PaddingMask(lengths))
-    assert PaddingMask(lengths) != PaddingMask(lengths.clone())
 
 
 @pytest.mark.parametrize("share", [0.0015, 0.999])

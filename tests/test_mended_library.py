@@ -5,70 +5,15 @@ import sys
 
 import pytest
 import torch
-from torch import nn
 
 import regard
-from regard import Ragged, attend
-from regard.attention import Attention, Cache, MultiHead, ScaledDot, Score
+from regard import Ragged
 from regard.errors import ShapeError
-
-
-class Adapted(nn.Linear):
-    """A layer with something beside it, as adapters are."""
-
-    def __init__(self, of: nn.Linear) -> None:
-        super().__init__(of.in_features, of.out_features, of.bias is not None)
-        self.load_state_dict(of.state_dict())
-        self.down, self.up = nn.Linear(of.in_features, 2, bias=False), nn.Linear(2, of.out_features, bias=False)
-
-    def forward(self, x):
-        return super().forward(x) + self.up(self.down(x))
 
 
 @pytest.fixture
 def t() -> regard.Pipeline:
     return regard.load("spelling", device="cpu")
-
-
-@pytest.mark.parametrize("role", ["queries", "keys", "values", "out"])
-def test_an_adapter_on_any_projection_is_heard_and_learns(role):
-    torch.manual_seed(0)
-    heads, x = MultiHead(16, 4), torch.randn(2, 5, 16)
-    before = heads(x)
-    adapted = Adapted(getattr(heads, role))
-    setattr(heads, role, adapted)
-    after = heads(x)
-    assert not torch.allclose(before, after, atol=1e-4)
-    after.sum().backward()
-    assert adapted.down.weight.grad.abs().sum() > 0
-    with torch.no_grad():
-        adapted.up.weight.zero_()
-    torch.testing.assert_close(heads(x), before)
-
-
-def test_a_hook_on_a_projection_is_called():
-    heads, seen = MultiHead(16, 4), []
-    heads.keys.register_forward_hook(lambda layer, given, made: seen.append(made.shape))
-    heads(torch.randn(1, 3, 16))
-    assert seen == [(1, 3, 16)]
-
-
-def test_a_score_of_ones_own_is_computed_by_its_own_words():
-    class Half(ScaledDot):
-        def forward(self, queries, keys):
-            return super().forward(queries, keys) / 2
-
-    class Apart(Score):
-        def forward(self, queries, keys):
-            return -(queries[:, :, :, None] - keys[:, :, None]).abs().sum(-1)
-
-    q, k, v = torch.randn(3, 1, 2, 5, 8).unbind()
-    for score in (Half(2, 8), Apart(2, 8)):
-        assert not score.is_dot
-        whole = Attention(score)
-        torch.testing.assert_close(whole(q, k, v), whole.intermediates(q, k, v).context)
-        torch.testing.assert_close(attend(q, k, v, score=score), score(q, k).softmax(-1) @ v)
-    assert ScaledDot(2, 8).is_dot
 
 
 @pytest.mark.parametrize("name", ["spelling", "spelling-recurrent"])
@@ -108,15 +53,6 @@ def test_trace_contains_its_names(t):
     assert "out.logits" in trace
     assert "nothing" not in trace
     assert list(trace) == trace.names
-
-
-def test_a_cache_takes_more_of_the_same_kind_alone():
-    keys = torch.randn(2, 2, 3, 4)
-    cache = Cache().append(keys, keys)
-    for other in (keys[:, :1], keys[..., :1], keys.half()):
-        with pytest.raises(ShapeError, match="this cache stores"):
-            cache.append(other, other)
-    assert cache.append(keys, keys).longest == 6
 
 
 WRONG = """

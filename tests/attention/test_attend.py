@@ -145,3 +145,32 @@ def test_unknown_backend_set_later_is_an_error():
     attention.backend = "flax"
     with pytest.raises(RegardError, match=r"^unknown backend 'flax'; did you mean 'flex'\?$"):
         attention(*inputs())
+
+
+def test_intermediates_in_training_are_those_before_dropout():
+    attention, (q, k, v) = Attention(ScaledDot(HEADS, DIM), dropout=0.5).train(), inputs()
+    results = attention.intermediates(q, k, v)
+    torch.testing.assert_close(results.context, results.weights @ v)
+
+
+def test_debug_does_not_change_dropout():
+    attention = Attention(ScaledDot(HEADS, DIM), dropout=0.5, backend="reference").train()
+    q, k, v = inputs()
+    torch.manual_seed(1)
+    expected = attention(q, k, v)
+    torch.manual_seed(1)
+    with debug():
+        assert torch.equal(attention(q, k, v), expected)
+
+
+@pytest.mark.parametrize("normaliser", ["entmax", "sparsemax"])
+def test_debug_accepts_a_batch_without_keys(normaliser: str):
+    q, k, v = inputs()
+    with debug():
+        assert attend(q, k[:, :, :0], v[:, :, :0], normaliser=normaliser).eq(0).all()
+
+
+def test_intermediates_check_the_size_of_the_score():
+    x = torch.randn(1, 2, 3, 4)
+    with pytest.raises(RegardError, match="ScaledDot was built for 2 heads of 16"):
+        Attention(ScaledDot(2, 16)).intermediates(x, x, x)

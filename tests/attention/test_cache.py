@@ -173,3 +173,18 @@ def test_empty_cache_raises():
         with pytest.raises(RegardError, match=r"^this cache is empty; append keys and values before attending to it$"):
             getattr(Cache(), part)
     assert (Cache().capacity, Cache().offset) == (0, 0)
+
+
+def test_cache_refuses_gradients_of_values():
+    keys, values = fresh(1)
+    with pytest.raises(RegardError, match="a cache stores no gradients"):
+        Cache().append(keys, values.requires_grad_())
+
+
+def test_append_needs_the_same_heads_dim_and_dtype():
+    keys = torch.randn(2, 2, 3, 4)
+    cache = Cache().append(keys, keys)
+    for other in (keys[:, :1], keys[..., :1], keys.half()):
+        with pytest.raises(ShapeError, match="this cache stores"):
+            cache.append(other, other)
+    assert cache.append(keys, keys).longest == 6

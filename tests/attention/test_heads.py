@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from regard import Cache, MultiHead, Ragged, causal
 from regard.errors import ShapeError, UnknownName
@@ -171,3 +172,39 @@ def test_dense_queries_with_ragged_context_is_an_error():
         ShapeError, match=r"^queries, keys and values must be all dense or all ragged; got dense, ragged"
     ):
         MultiHead(WIDTH, 2)(torch.randn(2, 4, WIDTH), Ragged.of([torch.randn(3, WIDTH)] * 2))
+
+
+class Adapted(nn.Linear):
+    """A linear layer with a low-rank adapter."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__(base.in_features, base.out_features, base.bias is not None)
+        self.load_state_dict(base.state_dict())
+        self.down = nn.Linear(base.in_features, 2, bias=False)
+        self.up = nn.Linear(2, base.out_features, bias=False)
+
+    def forward(self, x):
+        return super().forward(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("role", ["queries", "keys", "values", "out"])
+def test_adapter_on_any_projection_is_used_and_trained(role: str):
+    torch.manual_seed(0)
+    heads, x = MultiHead(16, 4), torch.randn(2, 5, 16)
+    before = heads(x)
+    adapted = Adapted(getattr(heads, role))
+    setattr(heads, role, adapted)
+    after = heads(x)
+    assert not torch.allclose(before, after, atol=1e-4)
+    after.sum().backward()
+    assert adapted.down.weight.grad.abs().sum() > 0
+    with torch.no_grad():
+        adapted.up.weight.zero_()
+    torch.testing.assert_close(heads(x), before)
+
+
+def test_hook_on_a_projection_is_called():
+    heads, shapes = MultiHead(16, 4), []
+    heads.keys.register_forward_hook(lambda layer, given, output: shapes.append(output.shape))
+    heads(torch.randn(1, 3, 16))
+    assert shapes == [(1, 3, 16)]

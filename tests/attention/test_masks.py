@@ -108,3 +108,11 @@ def test_masks_compare_and_print():
         "window": "window(2)",
         "prefix": "prefix(2)",
     }
+
+
+def test_padding_masks_of_one_batch_are_equal():
+    """All layers of a batch share one tensor of lengths, so a cached block mask serves them all."""
+    lengths = torch.tensor([2, 3])
+    assert PaddingMask(lengths) == PaddingMask(lengths)
+    assert hash(causal & PaddingMask(lengths)) == hash(causal & PaddingMask(lengths))
+    assert PaddingMask(lengths) != PaddingMask(lengths.clone())

@@ -132,3 +132,29 @@ def test_alpha_out_of_bounds(alpha: float):
 def test_unknown_phi_suggests_the_nearest():
     with pytest.raises(UnknownName, match=r"^unknown phi 'soft-plus'; did you mean 'softplus'\?$"):
         Positive("soft-plus")
+
+
+def test_positive_exp_equals_softmax_for_large_scores():
+    scores = torch.tensor([[[[100.0, 100.0]]]])
+    weights = Positive("exp")(scores, torch.ones_like(scores, dtype=torch.bool))
+    assert weights.tolist() == [[[[0.5, 0.5]]]]
+
+
+def test_positive_exp_ignores_masked_scores_in_its_maximum():
+    """With the masked score in the maximum, the allowed ones would underflow to 0."""
+    scores = torch.tensor([[[[-200.0, -200.0, 5.0]]]])
+    allowed = torch.tensor([[[[True, True, False]]]])
+    assert Positive("exp")(scores, allowed).tolist() == [[[[0.5, 0.5, 0.0]]]]
+
+
+def test_masked_nan_score_has_zero_weight_in_a_kernel():
+    scores, allowed = torch.tensor([[[[torch.nan, -0.1]]]]), torch.tensor([[[[False, True]]]])
+    assert Epanechnikov()(scores, allowed).tolist() == [[[[0.0, 1.0]]]]
+
+
+def test_only_softmax_declares_itself_softmax():
+    class Sharper(Softmax):
+        """A subclass computes something else."""
+
+    assert [name for name, kind in NORMALISERS.items() if kind.is_softmax] == ["softmax"]
+    assert not Sharper.is_softmax

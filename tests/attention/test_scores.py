@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from regard.attention import SCORES
+from regard import attend
+from regard.attention import SCORES, Attention
 from regard.attention.scores import Additive, Cosine, Dot, Gaussian, General, ScaledDot, Score
 from regard.errors import RegardError
 
@@ -96,3 +97,45 @@ def test_scores_stay_within_sequence_and_head():
         again = score(q, k)
         changed = (whole != again).flatten(2).any(-1)
         assert changed.tolist() == [[False] * 3, [False, False, True]], name
+
+
+@pytest.mark.parametrize("shift", [100.0, 1000.0])
+def test_gaussian_does_not_depend_on_the_origin(shift: float):
+    """Expanded to q · k − ‖k‖²/2 it would be wrong by 1e−3 at 100 and by 0.1 at 1000."""
+    q, k, v = torch.randn(2, 3, 5, 4) + shift, torch.randn(2, 3, 7, 4) + shift, torch.randn(2, 3, 7, 6)
+    doubles = (x.double() for x in (q, k, v))
+    exact = attend(*doubles, score="gaussian", backend="reference")
+    ours = attend(q, k, v, score="gaussian").double()
+    torch.testing.assert_close(ours, exact, rtol=0, atol=1e-4)
+
+
+def test_gaussian_over_a_wide_range_is_exact_on_auto():
+    """Keys a thousand bandwidths apart, as in Nadaraya–Watson regression on a line."""
+    keys = torch.arange(1001.0)[None, None, :, None]
+    queries = torch.tensor([3.3, 500.2, 999.7])[None, None, :, None]
+    values = torch.randn(1, 1, 1001, 6)
+    doubles = (x.double() for x in (queries, keys, values))
+    exact = attend(*doubles, score="gaussian", backend="reference")
+    ours = attend(queries, keys, values, score="gaussian").double()
+    torch.testing.assert_close(ours, exact, rtol=0, atol=1e-4)
+
+
+def test_user_defined_score_is_computed_by_its_own_forward():
+    class Half(ScaledDot):
+        def forward(self, queries, keys):
+            return super().forward(queries, keys) / 2
+
+    class Manhattan(Score):
+        def forward(self, queries, keys):
+            return -(queries[:, :, :, None] - keys[:, :, None]).abs().sum(-1)
+
+    q, k, v = torch.randn(3, 1, 2, 5, 8).unbind()
+    for score in (Half(2, 8), Manhattan(2, 8)):
+        assert not score.is_dot
+        assert not score.is_scaled_dot
+        attention = Attention(score)
+        expected = score(q, k).softmax(-1) @ v
+        torch.testing.assert_close(attention(q, k, v), attention.intermediates(q, k, v).context)
+        torch.testing.assert_close(attend(q, k, v, score=score), expected)
+    assert ScaledDot(2, 8).is_dot
+    assert ScaledDot(2, 8).is_scaled_dot

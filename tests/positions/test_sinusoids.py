@@ -1,5 +1,6 @@
-"""Waves: looked up or computed, cast or not, near or far, they are the same numbers."""
+"""Sinusoids: the same numbers from the table or computed, cast or not, near or far."""
 
+import contextlib
 import math
 
 import pytest
@@ -68,3 +69,13 @@ def test_table_built_in_inference_mode_serves_training():
     vectors = torch.randn(4, 6, requires_grad=True)
     rotary.rotate(vectors, places).square().sum().backward()
     torch.testing.assert_close(vectors.grad, 2 * vectors.detach())  # turning keeps lengths
+
+
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+def test_default_device_does_not_affect_the_cached_table(pairs: str):
+    """The table is cached for all later calls, so it must not be built on another device."""
+    vectors, positions = torch.randn(5, 6), torch.arange(5)
+    rotary = Rotary(6, base=71.0 if pairs == "halves" else 73.0, pairs=pairs)
+    with torch.device("meta"), contextlib.suppress(RuntimeError):
+        rotary.rotate(vectors, positions)
+    assert rotary.rotate(vectors, positions).isfinite().all()
