@@ -34,16 +34,18 @@ class Registry(dict[str, T]):
             return lambda decorated: self.register(name, decorated)
         known = self.get(name)
         if known is not None and not _same(known, part):
-            raise RegardError(f"{self.kind} {name!r} is already registered as {known!r}; choose another name")
+            raise RegardError(
+                f"{self.kind} {name!r} is already registered as {known!r}; choose another name"
+            )
         self[name] = part
         return part
 
     def choose(self, name: str) -> T:
-        """The class registered under this name; an unknown name raises with the nearest known one."""
+        """The class with this name; the error for an unknown name suggests the nearest one."""
         return choose(self, name, self.kind)
 
 
 def _same(known: Any, part: Any) -> bool:
-    """Whether both are one class, possibly from running its file again (a notebook cell, a worker process)."""
+    """Whether both are one class, possibly defined again (a notebook cell, a worker process)."""
     names = ("__module__", "__qualname__")
     return all(getattr(known, name, known) == getattr(part, name, part) for name in names)

@@ -57,24 +57,32 @@ def test_explicit_reference_is_never_fused(calls: list[str]):
 
 def test_auto_chooses_the_fastest_supported_backend():
     q, _, _ = inputs()
-    names = {name: backends.choose_backend(Attention(kind(HEADS, DIM)), q) for name, kind in SCORES.items()}
-    assert names == {name: "reference" if name in ("additive", "gaussian") else "sdpa" for name in SCORES}
+    names = {
+        name: backends.choose_backend(Attention(kind(HEADS, DIM)), q)
+        for name, kind in SCORES.items()
+    }
+    assert names == {
+        name: "reference" if name in ("additive", "gaussian") else "sdpa" for name in SCORES
+    }
 
 
 @pytest.mark.parametrize(("name", "kind"), [("general", General), ("additive", Additive)])
 def test_score_with_parameters_must_be_an_instance(name: str, kind: type):
-    message = rf"^score {kind.__name__} has parameters; create it once, {kind.__name__}\(heads, dim\), and pass it$"
+    made = rf"{kind.__name__}\(heads, dim\)"
+    message = rf"^score {kind.__name__} has parameters; create it once, {made}, and pass it$"
     with pytest.raises(RegardError, match=message):
         attend(*inputs(), score=name)
     assert attend(*inputs(), score=kind(HEADS, DIM)).shape == (BATCH, HEADS, QUERIES, OUT)
 
 
 def test_columns_by_hand():
-    """Two queries, three keys of one dimension: Kᵀ Q is [[0, 0], [0, a], [0, b]] with e^a = 2, e^b = 5."""
+    """Two queries, three keys of dim 1: Kᵀ Q = [[0, 0], [0, a], [0, b]], e^a = 2, e^b = 5."""
     q = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
     k = torch.tensor([[1.0, 2.0, 5.0]], dtype=torch.float64).log()
     v = torch.tensor([[8.0, 0.0, 0.0], [0.0, 16.0, -8.0]], dtype=torch.float64)
-    expected = torch.tensor([[8 / 3, 1.0], [8 / 3, -1.0]], dtype=torch.float64)  # weights ⅓ ⅓ ⅓ and ⅛ ²⁄₈ ⅝
+    expected = torch.tensor(
+        [[8 / 3, 1.0], [8 / 3, -1.0]], dtype=torch.float64
+    )  # weights ⅓ ⅓ ⅓ and ⅛ ²⁄₈ ⅝
     torch.testing.assert_close(attend_columns(q, k, v), expected)
 
 
@@ -115,7 +123,10 @@ def test_debug_names_the_stage_of_the_nan():
     message = "^biased are NaN in 12 places, first at batch 0, head 1, query 2, key 0;"
     with pytest.raises(NotANumber, match=message), debug():
         attend(q, k, v, bias=bias)
-    q[0, 0, 3], k[0, 0, 6] = 1e30, 1e30  # a score too large for float32 is infinite; softmax makes it NaN
+    q[0, 0, 3], k[0, 0, 6] = (
+        1e30,
+        1e30,
+    )  # a score too large for float32 is infinite; softmax makes it NaN
     message = "^weights are NaN in .* places, first at batch 0, head 0, query 3, key"
     with pytest.raises(NotANumber, match=message), debug():
         attend(q, k, v)
@@ -134,7 +145,9 @@ def test_nan_raises_only_inside_debug():
 @pytest.mark.parametrize("normaliser", NORMALISERS)
 def test_intermediates_without_keys_are_empty(normaliser: str):
     q, k, v = inputs()
-    seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).intermediates(q, k[:, :, :0], v[:, :, :0])
+    seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).intermediates(
+        q, k[:, :, :0], v[:, :, :0]
+    )
     assert seen.weights.shape == (BATCH, HEADS, QUERIES, 0)
     assert seen.context.shape == (BATCH, HEADS, QUERIES, OUT)
     assert seen.context.eq(0).all()

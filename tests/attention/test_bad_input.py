@@ -1,4 +1,4 @@
-"""What attention says to tensors that do not fit: one line that names the thing, the value and the way out."""
+"""Errors for tensors and options that do not fit: one line with object, value and fix."""
 
 import subprocess
 import sys
@@ -48,7 +48,10 @@ CASES = {
         (Q, K, dense(2, 6, 7, 9)),
         "keys have 3 heads but values have 6; give both the same number",
     ),
-    "a-value-missing": ((Q, K, dense(2, 3, 6, 9)), "each key needs one value; got 7 keys and 6 values"),
+    "a-value-missing": (
+        (Q, K, dense(2, 3, 6, 9)),
+        "each key needs one value; got 7 keys and 6 values",
+    ),
     "batch": (
         (Q, dense(4, 3, 7, 4), dense(4, 3, 7, 9)),
         "queries have 2 sequences, keys 4, values 4; they must have the same number",
@@ -57,7 +60,10 @@ CASES = {
         (Q, K, dense(1, 3, 7, 9)),
         "queries have 2 sequences, keys 2, values 1; they must have the same number",
     ),
-    "mixed": ((Q, RK, RV), "queries, keys and values must be all dense or all ragged; got dense, ragged, ragged"),
+    "mixed": (
+        (Q, RK, RV),
+        "queries, keys and values must be all dense or all ragged; got dense, ragged, ragged",
+    ),
     "mixed-values": (
         (RQ, RK, V),
         "queries, keys and values must be all dense or all ragged; got ragged, ragged, dense",
@@ -110,7 +116,8 @@ def test_matching_shapes_are_accepted():
         ({"score": "scaled_dot"}, "unknown score 'scaled_dot'; did you mean 'scaled-dot'?"),
         (
             {"score": "bilinear"},
-            "unknown score 'bilinear'; choose from 'additive', 'cosine', 'dot', 'gaussian', 'general', 'scaled-dot'",
+            "unknown score 'bilinear'; choose from "
+            "'additive', 'cosine', 'dot', 'gaussian', 'general', 'scaled-dot'",
         ),
         ({"normaliser": "sofmax"}, "unknown normaliser 'sofmax'; did you mean 'softmax'?"),
         ({"normaliser": "entmax15"}, "unknown normaliser 'entmax15'; did you mean 'entmax'?"),
@@ -146,9 +153,18 @@ def test_prefix_lengths_must_match_the_batch():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"score": ScaledDot(6, 9)}, "ScaledDot was built for 6 heads of 9; got queries of 6 heads of 4"),
-        ({"score": ScaledDot(5, 4)}, "ScaledDot was built for 5 heads of 4; got queries of 6 heads of 4"),
-        ({"score": Additive(1, 4)}, "Additive was built for 1 heads of 4; got queries of 6 heads of 4"),
+        (
+            {"score": ScaledDot(6, 9)},
+            "ScaledDot was built for 6 heads of 9; got queries of 6 heads of 4",
+        ),
+        (
+            {"score": ScaledDot(5, 4)},
+            "ScaledDot was built for 5 heads of 4; got queries of 6 heads of 4",
+        ),
+        (
+            {"score": Additive(1, 4)},
+            "Additive was built for 1 heads of 4; got queries of 6 heads of 4",
+        ),
         ({"bias": Alibi(3)}, "the bias Alibi is for 3 heads, the score for 6"),
         ({"bias": Distance(8, 4)}, "the bias Distance is for 8 heads, the score for 6"),
         ({"bias": T5(2)}, "the bias T5 is for 2 heads, the score for 6"),
@@ -172,9 +188,13 @@ def test_empty_sequences_are_allowed():
 
 
 def test_mask_of_another_type_is_an_error():
-    """In a process of its own: here every call's types are checked, and it would not come so far."""
+    """In its own process: in tests the type checker would raise first."""
     asked = "import torch, regard; x = torch.randn(1, 2, 3, 4); regard.attend(x, x, x, mask={})"
     for mask, said in (("'causal'", "'causal'"), ("x[0, 0] > 0", "tensor([[")):
-        ended = subprocess.run([sys.executable, "-c", asked.format(mask)], capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", asked.format(mask)], capture_output=True, text=True, check=False
+        )
         last = ended.stderr.strip().split("RegardError: ")[-1]
-        assert last.startswith(f"mask must be a Mask such as causal or window(8), joined by & and |; got {said}")
+        assert last.startswith(
+            f"mask must be a Mask such as causal or window(8), joined by & and |; got {said}"
+        )

@@ -1,4 +1,4 @@
-"""MultiHead: heads and groups by hand, widths of one's own, and what it says to sizes that do not fit."""
+"""MultiHead: heads by hand, free widths, cached decoding, and errors for sizes that do not fit."""
 
 import math
 
@@ -23,26 +23,32 @@ def plain(width: int, heads: int, **options: object) -> MultiHead:
 
 
 def test_each_head_uses_its_slice_of_the_vector():
-    """Two heads of one dimension, two words. Head 1 sees coordinates (0, ln 3), head 2 (0, ln 2); √dim is 1."""
+    """Two heads of dim 1, two words. Head 1 has coordinates (0, ln 3), head 2 (0, ln 2)."""
     x = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], dtype=torch.float64)
     module = plain(2, 2)
     with torch.no_grad():
         module.keys.weight.copy_(torch.diag(torch.tensor([math.log(3), math.log(2)])))
-    # Word 1 asks (0, 1): head 1 weighs both words ½; head 2 sees keys (ln 2, 0): weights ⅔, ⅓, of values (1, 0).
-    # Word 2 asks (1, 0): head 1 sees keys (0, ln 3): weights ¼, ¾, of values (0, 1); head 2 weighs both ½.
+    # Word 1, query (0, 1): head 1 weighs both words ½; head 2 has keys (ln 2, 0): weights ⅔, ⅓ of
+    # values (1, 0).
+    # Word 2, query (1, 0): head 1 has keys (0, ln 3): weights ¼, ¾ of values (0, 1); head 2
+    # weighs both ½.
     expected = torch.tensor([[[1 / 2, 2 / 3], [3 / 4, 1 / 2]]], dtype=torch.float64)
     torch.testing.assert_close(module(x), expected)
 
 
 @pytest.mark.parametrize("backend", ["reference", "sdpa"])
 def test_neighbouring_heads_share_a_key_head(backend: str):
-    """Grouped keys are the same as keys repeated for each head of the group, by copying the weights."""
-    grouped = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, kv_heads=GROUPS, backend=backend)
+    """Shared key heads equal keys that are repeated per head, tested by copying the weights."""
+    grouped = MultiHead(
+        WIDTH, HEADS, attention=ATTENTION, values=VALUES, kv_heads=GROUPS, backend=backend
+    )
     full = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, backend=backend)
     state = grouped.state_dict()
     for name in ("keys.weight", "keys.bias", "values.weight", "values.bias"):
         groups = state[name].unflatten(0, (GROUPS, -1))
-        state[name] = torch.stack([groups[head * GROUPS // HEADS] for head in range(HEADS)]).flatten(0, 1)
+        state[name] = torch.stack(
+            [groups[head * GROUPS // HEADS] for head in range(HEADS)]
+        ).flatten(0, 1)
     full.load_state_dict(state)
     x = torch.randn(2, 4, WIDTH)
     torch.testing.assert_close(grouped(x, mask=causal), full(x, mask=causal))
@@ -50,7 +56,14 @@ def test_neighbouring_heads_share_a_key_head(backend: str):
 
 def test_widths_are_free():
     module = MultiHead(
-        WIDTH, HEADS, context=CONTEXT, attention=ATTENTION, values=VALUES, out=OUT, kv_heads=GROUPS, biases=True
+        WIDTH,
+        HEADS,
+        context=CONTEXT,
+        attention=ATTENTION,
+        values=VALUES,
+        out=OUT,
+        kv_heads=GROUPS,
+        biases=True,
     )
     assert {name: tuple(part.shape) for name, part in module.named_parameters()} == {
         "queries.weight": (12, 10),
@@ -110,12 +123,18 @@ def test_rows_advance_independently(turn: Rotary | None):
     cache, parts = Cache(), []
     for sizes in ([2, 0, 1], [2, 3, 5]):
         starts = [0, 0, 0] if cache.lengths is None else cache.lengths.tolist()
-        piece = Ragged.of([x[start : start + n] for x, start, n in zip(whole, starts, sizes, strict=True)])
+        piece = Ragged.of(
+            [x[start : start + n] for x, start, n in zip(whole, starts, sizes, strict=True)]
+        )
         part, cache = module.step(piece, cache, mask=causal)
         parts.append(part.unbind())
-    part, cache = module.step(torch.stack([x[-1:] for x in whole]), cache, mask=causal)  # one more each, dense
+    part, cache = module.step(
+        torch.stack([x[-1:] for x in whole]), cache, mask=causal
+    )  # one more each, dense
     parts.append(part.unbind())
-    for row, expected in zip(zip(*parts, strict=True), module(Ragged.of(whole), mask=causal), strict=True):
+    for row, expected in zip(
+        zip(*parts, strict=True), module(Ragged.of(whole), mask=causal), strict=True
+    ):
         torch.testing.assert_close(torch.cat(row), expected)
     assert cache.lengths.tolist() == [5, 4, 7]
 
@@ -130,7 +149,10 @@ def test_rows_advance_independently(turn: Rotary | None):
         ({"heads": 2, "kv_heads": 4}, "heads = 2 cannot be split into 4 equal parts"),
         ({"heads": 0}, "heads and kv_heads must be at least 1; got heads=0, kv_heads=None"),
         ({"heads": -2}, "heads and kv_heads must be at least 1; got heads=-2, kv_heads=None"),
-        ({"heads": 2, "kv_heads": 0}, "heads and kv_heads must be at least 1; got heads=2, kv_heads=0"),
+        (
+            {"heads": 2, "kv_heads": 0},
+            "heads and kv_heads must be at least 1; got heads=2, kv_heads=0",
+        ),
     ],
 )
 def test_indivisible_sizes_are_named(options: dict[str, int], message: str):
@@ -144,7 +166,10 @@ def test_indivisible_sizes_are_named(options: dict[str, int], message: str):
         ({"score": "scaleddot"}, r"unknown score 'scaleddot'; did you mean 'scaled-dot'\?"),
         ({"normaliser": "spasemax"}, r"unknown normaliser 'spasemax'; did you mean 'sparsemax'\?"),
         ({"backend": "refrence"}, r"unknown backend 'refrence'; did you mean 'reference'\?"),
-        ({"backend": "cuda"}, "unknown backend 'cuda'; choose from 'flex', 'reference', 'sdpa', 'triton'"),
+        (
+            {"backend": "cuda"},
+            "unknown backend 'cuda'; choose from 'flex', 'reference', 'sdpa', 'triton'",
+        ),
     ],
 )
 def test_unknown_parts_suggest_the_nearest(options: dict[str, str], message: str):
@@ -158,7 +183,9 @@ def test_other_widths_are_an_error(ragged: bool):
     x, z = torch.randn(2, 4, WIDTH), torch.randn(2, 3, CONTEXT)
     for queries, context, wanted, got in ((z, z, 10, 7), (x, x, 7, 10), (x, None, 7, 10)):
         given = [y if y is None or not ragged else Ragged.of(list(y)) for y in (queries, context)]
-        with pytest.raises(ShapeError, match=f"^this attention takes vectors of width {wanted}; got width {got}$"):
+        with pytest.raises(
+            ShapeError, match=f"^this attention takes vectors of width {wanted}; got width {got}$"
+        ):
             module(*given)
 
 
@@ -169,7 +196,8 @@ def test_rotation_of_another_dim_is_an_error():
 
 def test_dense_queries_with_ragged_context_is_an_error():
     with pytest.raises(
-        ShapeError, match=r"^queries, keys and values must be all dense or all ragged; got dense, ragged"
+        ShapeError,
+        match=r"^queries, keys and values must be all dense or all ragged; got dense, ragged",
     ):
         MultiHead(WIDTH, 2)(torch.randn(2, 4, WIDTH), Ragged.of([torch.randn(3, WIDTH)] * 2))
 

@@ -13,7 +13,9 @@ HEADS, DIM = 3, 6
 
 def table(mask: Mask, queries: int, keys: int, offset: Offset = 0, batch: int = 1) -> list:
     """What the mask allows to one head; a list of tables where there are several sequences."""
-    site = Site.grid(torch.zeros(batch, HEADS, queries, DIM), torch.zeros(batch, HEADS, keys, DIM), offset)
+    site = Site.grid(
+        torch.zeros(batch, HEADS, queries, DIM), torch.zeros(batch, HEADS, keys, DIM), offset
+    )
     allowed = mask(site).expand(batch, HEADS, queries, keys)
     assert (allowed == allowed[:, :1]).all()  # no mask of ours tells heads apart
     tables = allowed[:, 0].int().tolist()
@@ -33,7 +35,12 @@ def test_causal_with_more_queries_than_keys():
 
 
 def test_window_of_two_is_one_to_each_side():
-    assert table(window(2), 4, 5) == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]
+    assert table(window(2), 4, 5) == [
+        [1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0],
+        [0, 1, 1, 1, 0],
+        [0, 0, 1, 1, 1],
+    ]
 
 
 def test_window_of_one_is_itself():
@@ -50,20 +57,38 @@ def test_prefix_of_zero_and_beyond_the_end():
 
 
 def test_prefix_per_sequence():
-    assert table(prefix(torch.tensor([1, 0, 3])), 1, 4, batch=3) == [[[1, 0, 0, 0]], [[0, 0, 0, 0]], [[1, 1, 1, 0]]]
+    assert table(prefix(torch.tensor([1, 0, 3])), 1, 4, batch=3) == [
+        [[1, 0, 0, 0]],
+        [[0, 0, 0, 0]],
+        [[1, 1, 1, 0]],
+    ]
 
 
 def test_causal_and_window():
-    assert table(causal & window(2), 4, 5) == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0]]
+    assert table(causal & window(2), 4, 5) == [
+        [1, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [0, 1, 1, 0, 0],
+        [0, 0, 1, 1, 0],
+    ]
 
 
 def test_causal_or_prefix_is_a_prefix_language_model():
-    assert table(causal | prefix(2), 4, 5) == [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
+    assert table(causal | prefix(2), 4, 5) == [
+        [1, 1, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0],
+        [1, 1, 1, 1, 0],
+    ]
 
 
 def test_and_binds_before_or_as_in_python():
     assert table(prefix(1) | causal & window(2), 3, 4) == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]
-    assert table((prefix(1) | causal) & window(2), 3, 4) == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0]]
+    assert table((prefix(1) | causal) & window(2), 3, 4) == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 1, 1, 0],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +127,10 @@ def test_masks_compare_and_print():
     assert (causal & window(2)) == (causal & window(2))
     assert (causal & window(2)) != (causal | window(2))
     assert str(causal & window(2) | prefix(3)) == "((causal & window(2)) | prefix(3))"
-    assert {name: str(kind(2) if name in ("window", "prefix") else kind()) for name, kind in MASKS.items()} == {
+    assert {
+        name: str(kind(2) if name in ("window", "prefix") else kind())
+        for name, kind in MASKS.items()
+    } == {
         "everything": "everything",
         "causal": "causal",
         "window": "window(2)",

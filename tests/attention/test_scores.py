@@ -37,7 +37,10 @@ def test_general_has_a_matrix_per_head():
     score = General(2, 2)
     with torch.no_grad():
         score.weight.copy_(torch.tensor([[[1.0, 2.0], [0.0, -1.0]], [[0.0, 0.0], [0.0, 10.0]]]))
-    first = [[2.0, 1.0, -1.0], [6.0, 10.0, 25.0]]  # qᵀW = [1, 0] and [3, 7]; were W transposed, [5, −2] and [1, 1]
+    first = [
+        [2.0, 1.0, -1.0],
+        [6.0, 10.0, 25.0],
+    ]  # qᵀW = [1, 0] and [3, 7]; were W transposed, [5, −2] and [1, 1]
     second = [[0.0, 20.0, 80.0], [0.0, -10.0, -40.0]]  # ten times the second coordinates
     assert scores(score, heads=2) == [close(first), close(second)]
 
@@ -73,7 +76,9 @@ def test_cosine_of_a_zero_vector_is_zero():
 def test_gaussian():
     squares = [[5.0, 1.0, 8.0], [2.0, 8.0, 41.0]]
     assert scores(Gaussian(1, 2)) == close([[-x / 2 for x in row] for row in squares])
-    assert scores(Gaussian(1, 2, bandwidth=2.0)) == close([[-x / 8 for x in row] for row in squares])
+    assert scores(Gaussian(1, 2, bandwidth=2.0)) == close(
+        [[-x / 8 for x in row] for row in squares]
+    )
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan")])
@@ -102,7 +107,11 @@ def test_scores_stay_within_sequence_and_head():
 @pytest.mark.parametrize("shift", [100.0, 1000.0])
 def test_gaussian_does_not_depend_on_the_origin(shift: float):
     """Expanded to q · k − ‖k‖²/2 it would be wrong by 1e−3 at 100 and by 0.1 at 1000."""
-    q, k, v = torch.randn(2, 3, 5, 4) + shift, torch.randn(2, 3, 7, 4) + shift, torch.randn(2, 3, 7, 6)
+    q, k, v = (
+        torch.randn(2, 3, 5, 4) + shift,
+        torch.randn(2, 3, 7, 4) + shift,
+        torch.randn(2, 3, 7, 6),
+    )
     doubles = (x.double() for x in (q, k, v))
     exact = attend(*doubles, score="gaussian", backend="reference")
     ours = attend(q, k, v, score="gaussian").double()

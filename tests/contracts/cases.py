@@ -1,4 +1,4 @@
-"""Every part of attention in a setting where it can be told apart, and batches of awkward shapes to run it on."""
+"""Every part of attention with options that make it distinct, and batches of odd shapes."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -6,11 +6,25 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from regard.attention import NORMALISERS, SCORES, Attention, Mask, causal, everything, prefix, window
+from regard.attention import (
+    NORMALISERS,
+    SCORES,
+    Attention,
+    Mask,
+    causal,
+    everything,
+    prefix,
+    window,
+)
 from regard.positions import POSITIONS, BiasPosition, position
 from regard.ragged import Ragged
 
-HEADS, GROUPS, DIM, OUT = 6, 3, 10, 9  # all different: no wrong axis can pass (an even dim, for rotary)
+HEADS, GROUPS, DIM, OUT = (
+    6,
+    3,
+    10,
+    9,
+)  # all different: no wrong axis can pass (an even dim, for rotary)
 QUERIES, KEYS = [3, 0, 5, 1], [2, 4, 0, 7]  # an empty sequence on either side
 
 MASKS: dict[str, Mask] = {
@@ -36,14 +50,22 @@ def _random(module: torch.nn.Module) -> None:
 def _build(score: str, bias: str | None, normaliser: str, backend: str) -> Attention:
     options = {"bandwidth": 4.0} if score == "gaussian" else {}
     made = (
-        None if bias is None else position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
+        None
+        if bias is None
+        else position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
     )
-    attention = Attention(SCORES[score](HEADS, DIM, **options), bias=made, normaliser=normaliser, backend=backend)
+    attention = Attention(
+        SCORES[score](HEADS, DIM, **options), bias=made, normaliser=normaliser, backend=backend
+    )
     _random(attention)
     return attention.eval()
 
 
-OPTIONS = {"distance": {"max_distance": 2}, "shaw": {"max_distance": 2}, "t5": {"buckets": 8, "max_distance": 6}}
+OPTIONS = {
+    "distance": {"max_distance": 2},
+    "shaw": {"max_distance": 2},
+    "t5": {"buckets": 8, "max_distance": 6},
+}
 
 
 def _parts() -> Iterator[tuple[str, tuple[str, str | None, str]]]:
@@ -53,7 +75,10 @@ def _parts() -> Iterator[tuple[str, tuple[str, str | None, str]]]:
         if issubclass(kind, BiasPosition):
             yield f"bias:{name}", ("scaled-dot", name, "softmax")
     for normaliser in NORMALISERS:
-        yield f"normaliser:{normaliser}", ("gaussian" if normaliser in KERNELS else "scaled-dot", None, normaliser)
+        yield (
+            f"normaliser:{normaliser}",
+            ("gaussian" if normaliser in KERNELS else "scaled-dot", None, normaliser),
+        )
 
 
 PARTS: dict[str, Callable[[str], Attention]] = {
@@ -72,7 +97,11 @@ def batch(
     keys = QUERIES if same else KEYS
     layout = (queries := ragged(QUERIES, HEADS, DIM, dtype)).layout
     k, v = ragged(keys, groups, DIM, dtype), ragged(keys, groups, OUT, dtype)
-    return (queries, queries.like(k.values), queries.like(v.values)) if same and layout else (queries, k, v)
+    return (
+        (queries, queries.like(k.values), queries.like(v.values))
+        if same and layout
+        else (queries, k, v)
+    )
 
 
 def double(attention: Attention) -> Attention:
@@ -82,21 +111,28 @@ def double(attention: Attention) -> Attention:
     return exact
 
 
-def assert_as_good_as(fused: Tensor, eager: Tensor, exact: Tensor, size: float | None = None) -> None:
-    """A fused result may stray from the float64 truth at most twice as far as plain eager in the same dtype, or by the
+def assert_as_good_as(
+    fused: Tensor, eager: Tensor, exact: Tensor, size: float | None = None
+) -> None:
+    """A fused result may deviate from float64 at most twice as far as eager in its dtype, or by the
     rounding of one number of this `size` (by default, of the largest number in the truth)."""
     if not exact.numel():
         return
     ours, theirs = ((x.double() - exact).abs().max().item() for x in (fused, eager))
     floor = torch.finfo(fused.dtype).eps * (exact.abs().max().item() if size is None else size)
-    assert ours <= 2 * theirs + floor, f"fused strays {ours:.1e}, eager {theirs:.1e}, rounding {floor:.1e}"
+    assert ours <= 2 * theirs + floor, (
+        f"fused strays {ours:.1e}, eager {theirs:.1e}, rounding {floor:.1e}"
+    )
 
 
-def assert_kernel(fused: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]) -> None:
+def assert_kernel(
+    fused: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]
+) -> None:
     """The context (first) and gradients of a kernel, each as good as eager's by its own size.
 
-    Gradients in float32 may stray by four roundings: kernels add up in another order, where eager may happen to be
-    exact (docs/log.md has what was found). The interpreter's order differs with every shape, and less cancels.
+    Gradients in float32 may deviate by four roundings: kernels sum in another order, where eager
+    may happen to be exact (see docs/log.md). The interpreter's order differs with every shape, and
+    less cancels.
     """
     for at, (ours, theirs, truth) in enumerate(zip(fused, eager, exact, strict=True)):
         assert ours.isfinite().all()

@@ -1,4 +1,4 @@
-"""Every position encoding, in the encoder, in the decoder, and with the cache: the place where others break."""
+"""Contract of every position encoding: in the encoder, in the decoder, and with the cache."""
 
 import pytest
 import torch
@@ -19,7 +19,14 @@ class Layer(nn.Module):
 
     def __init__(self, name: str, *, causal: bool, backend: str = "auto") -> None:
         super().__init__()
-        place = position(name, width=WIDTH, heads=HEADS, dim=WIDTH // HEADS, causal=causal, **OPTIONS.get(name, {}))
+        place = position(
+            name,
+            width=WIDTH,
+            heads=HEADS,
+            dim=WIDTH // HEADS,
+            causal=causal,
+            **OPTIONS.get(name, {}),
+        )
         self.added = place if isinstance(place, AdditivePosition) else None
         self.heads = MultiHead(
             WIDTH,
@@ -86,14 +93,17 @@ def test_rows_of_mixed_lengths_advance_together(name: str):
         places = [len(prefix) + t for prefix in prefixes]
         here = torch.stack([row[place] for row, place in zip(tokens, places, strict=True)])
         out, cache = layer.step(Ragged.uniform(here, 4), cache)
-        close(out.values, torch.stack([truth[place] for truth, place in zip(whole, places, strict=True)]))
+        close(
+            out.values,
+            torch.stack([truth[place] for truth, place in zip(whole, places, strict=True)]),
+        )
 
 
 @names
 @torch.no_grad()
 @pytest.mark.parametrize("start", [[2, 2, 2], [2, 0, 1]], ids=["even", "mixed"])
 def test_after_reordering(name: str, start: list[int]):
-    """Beams reorder and repeat rows, finished rows leave; each then goes on as if it had been there from the start."""
+    """Beams reorder and repeat rows; each row then continues as if it had been alone."""
     layer = Layer(name, causal=True)
     tokens, more = batch(start), batch([1, 1, 1, 1])
     _, cache = layer.step(tokens, Cache())
@@ -140,12 +150,15 @@ def test_order_matters_only_with_positions(name: str):
 @names
 @torch.no_grad()
 def test_only_additive_positions_are_absolute(name: str):
-    """Through a window of six, the last six words look the same wherever they stand, unless positions are added."""
+    """In a window of six, the last six words give the same result at any position, except with
+    additive positions."""
     layer = Layer(name, causal=True)
     before, words = torch.randn(9, WIDTH), torch.randn(6, WIDTH)
     late = layer(Ragged.of([torch.cat([before, words])])).values[-1]
     early = layer(Ragged.of([words])).values[-1]
-    assert torch.allclose(late, early, atol=1e-5) == (not issubclass(POSITIONS[name], AdditivePosition))
+    assert torch.allclose(late, early, atol=1e-5) == (
+        not issubclass(POSITIONS[name], AdditivePosition)
+    )
 
 
 @torch.no_grad()

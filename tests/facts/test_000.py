@@ -1,4 +1,4 @@
-"""The numbers of the first document, recomputed: embeddings, the sinusoids of four dimensions, the order of words."""
+"""Numbers of the first document, recomputed: embeddings, sinusoids, and word order."""
 
 import math
 
@@ -20,7 +20,11 @@ VECTORS = Vectors(list(WORDS), torch.tensor(list(WORDS.values()), dtype=torch.fl
 
 @pytest.mark.parametrize(
     ("a", "b", "claimed", "true"),
-    [("king", "queen", 0.98, 0.9485), ("man", "woman", 0.99, 0.9268), ("king", "man", None, 0.9910)],
+    [
+        ("king", "queen", 0.98, 0.9485),
+        ("man", "woman", 0.99, 0.9268),
+        ("king", "man", None, 0.9910),
+    ],
 )
 def test_cosines_of_the_royal_family(a: str, b: str, claimed: float | None, true: float):
     found = VECTORS.cosine(a, b)
@@ -58,12 +62,17 @@ def double_precision():
 @pytest.mark.usefixtures("double_precision")
 def test_sinusoids_match_the_page_up_to_rounding():
     found = Sinusoidal(4)(torch.tensor([1, 2, 3]))
-    rounded = {p: [round(x, 4) for x in row] for p, row in zip(ENCODINGS, found.tolist(), strict=True)}
+    rounded = {
+        p: [round(x, 4) for x in row] for p, row in zip(ENCODINGS, found.tolist(), strict=True)
+    }
     differing = [(p, i) for p in ENCODINGS for i in range(4) if rounded[p][i] != ENCODINGS[p][i]]
     assert differing == [(1, 3), (3, 1)]
     assert rounded[1] == [0.8415, 0.5403, 0.0100, 1.0000]  # cos(1/100) = 0.99995…
     assert rounded[3] == [0.1411, -0.9900, 0.0300, 0.9996]  # cos 3 = −0.98999…
-    assert [math.trunc(found[p - 1, i].item() * 10**4) / 10**4 for p, i in differing] == [0.9999, -0.9899]
+    assert [math.trunc(found[p - 1, i].item() * 10**4) / 10**4 for p, i in differing] == [
+        0.9999,
+        -0.9899,
+    ]
 
 
 MAN, HIT, CAR = torch.eye(4, dtype=torch.float64)[:3]
@@ -78,18 +87,26 @@ def contextual(sentence: list[torch.Tensor], positions: bool, **parts: str) -> t
 
 
 PLAIN = {"score": "dot", "normaliser": "none"}  # the document's setting: unnormalised dot products
-PARTS = pytest.mark.parametrize("parts", [PLAIN, {"score": "dot"}, {}], ids=["plain", "softmax", "scaled"])
+PARTS = pytest.mark.parametrize(
+    "parts", [PLAIN, {"score": "dot"}, {}], ids=["plain", "softmax", "scaled"]
+)
 
 
 @PARTS
 def test_without_positions_order_is_invisible(parts: dict[str, str]):
-    hitting, hit = contextual([MAN, HIT, CAR], False, **parts)[0], contextual([CAR, HIT, MAN], False, **parts)[2]
+    hitting, hit = (
+        contextual([MAN, HIT, CAR], False, **parts)[0],
+        contextual([CAR, HIT, MAN], False, **parts)[2],
+    )
     torch.testing.assert_close(hitting, hit, rtol=0, atol=1e-15)
 
 
 @PARTS
 def test_with_positions_order_is_visible(parts: dict[str, str]):
-    hitting, hit = contextual([MAN, HIT, CAR], True, **parts)[0], contextual([CAR, HIT, MAN], True, **parts)[2]
+    hitting, hit = (
+        contextual([MAN, HIT, CAR], True, **parts)[0],
+        contextual([CAR, HIT, MAN], True, **parts)[2],
+    )
     assert (hitting - hit).abs().max() > 0.1
 
 
@@ -104,11 +121,13 @@ def test_the_man_with_positions_by_hand():
 
 
 def test_softmax_of_queries_times_keys():
-    """The page writes softmax(Q, Kᵀ)V; what it means, and what we compute, is softmax(QKᵀ)V. By hand, for ln 3:"""
+    """The page writes softmax(Q, Kᵀ)V and means softmax(QKᵀ)V. By hand, for ln 3:"""
     q = torch.tensor([[math.log(3), 0.0], [0.0, 0.0]])
     k = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     v = torch.tensor([[4.0, 8.0, 0.0], [0.0, 4.0, 12.0]])
     got = attend(q[None, None], k[None, None], v[None, None], score="dot")[0, 0]
-    torch.testing.assert_close(got, torch.tensor([[3.0, 7.0, 3.0], [2.0, 6.0, 6.0]]))  # weights ¾ ¼ and ½ ½
+    torch.testing.assert_close(
+        got, torch.tensor([[3.0, 7.0, 3.0], [2.0, 6.0, 6.0]])
+    )  # weights ¾ ¼ and ½ ½
     apart = q.softmax(-1) @ k.T.softmax(-1) @ v  # each of the two by itself
     assert not torch.allclose(got, apart, atol=0.1)

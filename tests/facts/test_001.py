@@ -1,4 +1,4 @@
-"""The numbers of the second document, recomputed: rows and columns, three spaces, the variance of a dot product."""
+"""Numbers of the second document, recomputed: rows and columns, three spaces, variances."""
 
 import math
 
@@ -14,7 +14,7 @@ A = [[2.0, 0.0, -1.0], [-1.0, 3.0, 0.0], [1.0, 1.0, 1.0]]
 
 
 def one_word(matrix: torch.Tensor) -> MultiHead:
-    """An attention whose values are x · matrix. To a single word the weight is 1, so this is also its output."""
+    """An attention with values x · matrix. A single word has weight 1, so this is its output."""
     heads = MultiHead(3, 1, biases=False).double()
     with torch.no_grad():
         heads.values.weight.copy_(matrix.T)
@@ -30,7 +30,9 @@ def test_row_times_matrix():
 
 
 def test_columns_are_rows_transposed():
-    q, k, v = (torch.randn(size, dtype=torch.float64) for size in ((4, 5), (4, 7), (3, 7)))  # columns are vectors
+    q, k, v = (
+        torch.randn(size, dtype=torch.float64) for size in ((4, 5), (4, 7), (3, 7))
+    )  # columns are vectors
     rows = attend(q.T[None, None], k.T[None, None], v.T[None, None])[0, 0]
     torch.testing.assert_close(attend_columns(q, k, v), rows.T)
     weights = (k.T @ q / math.sqrt(4)).exp()
@@ -39,7 +41,9 @@ def test_columns_are_rows_transposed():
 
 def test_one_output_per_query():
     d_attn, d_out, l_x, l_z = 4, 3, 5, 7
-    out = attend_columns(torch.randn(d_attn, l_x), torch.randn(d_attn, l_z), torch.randn(d_out, l_z))
+    out = attend_columns(
+        torch.randn(d_attn, l_x), torch.randn(d_attn, l_z), torch.randn(d_out, l_z)
+    )
     assert out.shape == (d_out, l_x)
     assert out.shape != (d_out, l_z)  # as the page says
 
@@ -72,7 +76,7 @@ def variance(score: Dot | ScaledDot, dim: int) -> float:
 
 @pytest.mark.parametrize("dim", [4, 16, 100])
 def test_scaling_keeps_the_variance_of_dot_products(dim: int):
-    """Uniform on ±a: Var(x y) = (a²/3)² = a⁴/9, and the terms of a sum add up. 20 000 samples know it to about 2 %."""
+    """Uniform on ±a: Var(x y) = (a²/3)² = a⁴/9, added over the terms; 20 000 samples: ± 2 %."""
     one = A_HALF**4 / 9
     assert variance(Dot(1, dim), dim) == pytest.approx(dim * one, rel=0.06)
     assert variance(ScaledDot(1, dim), dim) == pytest.approx(one, rel=0.06)

@@ -1,4 +1,4 @@
-"""What the third and fourth documents write, and what is meant: Bahdanau's score, and where a relative term stands."""
+"""Formulas of the third and fourth documents: Bahdanau's score and the relative term."""
 
 import math
 
@@ -12,12 +12,18 @@ QUERIES, KEYS, DIM, STATE, HIDDEN = 2, 3, 4, 5, 6
 
 
 def test_bahdanau_score_needs_the_vector_v():
-    """The page writes tanh(W[s; h] + b), which has as many numbers as b; the paper v · tanh(W[s; h] + b)."""
-    s, h = torch.randn(QUERIES, STATE, dtype=torch.float64), torch.randn(KEYS, HIDDEN, dtype=torch.float64)
+    """The page writes tanh(W[s; h] + b), a vector; the paper has v · tanh(W[s; h] + b)."""
+    s, h = (
+        torch.randn(QUERIES, STATE, dtype=torch.float64),
+        torch.randn(KEYS, HIDDEN, dtype=torch.float64),
+    )
     w = torch.randn(DIM, STATE + HIDDEN, dtype=torch.float64)
     b = torch.randn(DIM, dtype=torch.float64)
     score = Additive(1, DIM).double()
-    projected = (s @ w[:, :STATE].T + b)[None, None], (h @ w[:, STATE:].T)[None, None]  # W[s; h] = W₁s + W₂h
+    projected = (
+        (s @ w[:, :STATE].T + b)[None, None],
+        (h @ w[:, STATE:].T)[None, None],
+    )  # W[s; h] = W₁s + W₂h
     scores = score(*projected)[0, 0]
     assert scores.shape == (QUERIES, KEYS)
     for i in range(QUERIES):
@@ -31,7 +37,9 @@ def relative() -> tuple[list[torch.Tensor], Distance, torch.Tensor]:
     vectors = [torch.randn(1, 1, KEYS, DIM, dtype=torch.float64) for _ in range(3)]
     distance = Distance(1, DIM, max_distance=2).double()
     with torch.no_grad():
-        distance.table.copy_(torch.tensor([[0.5, -1.0, 2.0, 3.0, -4.0]]))  # for key − query = −2 … 2
+        distance.table.copy_(
+            torch.tensor([[0.5, -1.0, 2.0, 3.0, -4.0]])
+        )  # for key − query = −2 … 2
     r = torch.tensor([[2.0, 3.0, -4.0], [-1.0, 2.0, 3.0], [0.5, -1.0, 2.0]], dtype=torch.float64)
     return vectors, distance, r
 
@@ -47,14 +55,18 @@ def test_relative_term_is_inside_the_scaling():
 
 
 def test_uniform_weights_sum_to_one():
-    """The fourth document's demands on weights: not negative, sum one; with equal keys, equal weights, so the mean."""
+    """Weights are not negative and sum to one; equal keys get equal weights, so the mean."""
     q, v = torch.randn(1, 1, QUERIES, DIM), torch.randn(1, 1, KEYS, HIDDEN)
     same = torch.randn(1, 1, 1, DIM).expand(-1, -1, KEYS, -1)
     mean = v.mean(2, keepdim=True).expand(-1, -1, QUERIES, -1)
     torch.testing.assert_close(attend(q, same, v), mean)
-    torch.testing.assert_close(attend(q, torch.randn(1, 1, KEYS, DIM), v, normaliser="uniform"), mean)
+    torch.testing.assert_close(
+        attend(q, torch.randn(1, 1, KEYS, DIM), v, normaliser="uniform"), mean
+    )
     ones = torch.ones(1, 1, KEYS, 1)
-    torch.testing.assert_close(attend(q, torch.randn(1, 1, KEYS, DIM), ones), torch.ones(1, 1, QUERIES, 1))
+    torch.testing.assert_close(
+        attend(q, torch.randn(1, 1, KEYS, DIM), ones), torch.ones(1, 1, QUERIES, 1)
+    )
 
 
 def test_scaled_dot_divides_by_the_root_of_dim():

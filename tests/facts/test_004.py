@@ -1,4 +1,4 @@
-"""The numbers of the fifth document, recomputed: tables of cosines, and the attention of six vectors."""
+"""Numbers of the fifth document, recomputed: cosine tables and attention of six vectors."""
 
 import itertools
 
@@ -14,7 +14,9 @@ from regard.vectors import similarities
 
 TABLE_3 = [0.76, 0.74, 0.99, 0.79, 0.71, 1.00, 0.85, 0.21, 0.09, 0.83, 0.17, 0.05, 0.70, 0.61, 0.99]
 BY_DISTANCE_512 = [0.97, 0.91, 0.83, 0.77, 0.74]
-PAIRS = list(itertools.combinations(range(6), 2))  # v1v2, v1v3 … v5v6: the order of the page's table
+PAIRS = list(
+    itertools.combinations(range(6), 2)
+)  # v1v2, v1v3 … v5v6: the order of the page's table
 
 
 def ours(width: int) -> torch.Tensor:
@@ -22,7 +24,7 @@ def ours(width: int) -> torch.Tensor:
 
 
 def variant(width: int) -> torch.Tensor:
-    """The page's code: column c turns at 10000^(−c/width), so a cosine is slower than the sine beside it."""
+    """The page's code: column c has frequency 10000^(−c/width), so sin and cos differ."""
     places, columns = np.arange(6)[:, None], np.arange(width)
     angles = places / 10000.0 ** (columns / width)
     return torch.tensor(np.where(columns % 2, np.cos(angles), np.sin(angles)))
@@ -37,7 +39,9 @@ def table(encodings: torch.Tensor) -> list[float]:
 def test_page_uses_other_frequencies_than_the_paper(width: int):
     paper, page = ours(width), variant(width)
     torch.testing.assert_close(paper[:, 0::2], page[:, 0::2], rtol=0, atol=1e-6)
-    expected = np.cos(np.arange(6)[:, None] / 10000 ** (np.arange(0, width - 1, 2) / width))  # the sine's exponent
+    expected = np.cos(
+        np.arange(6)[:, None] / 10000 ** (np.arange(0, width - 1, 2) / width)
+    )  # the sine's exponent
     torch.testing.assert_close(paper[:, 1::2], torch.tensor(expected), rtol=0, atol=1e-6)
     assert (paper[1:, 1::2] - page[1:, 1::2]).abs().amax(0).gt(1e-5).all()
 
@@ -54,7 +58,8 @@ def test_table_in_512_dimensions_holds_for_both(encodings):
 
 
 SIX = torch.tensor(
-    [[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]], dtype=torch.float64
+    [[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]],
+    dtype=torch.float64,
 )
 W_Q = torch.tensor([[1, 1, 0, 0, 0, 2], [0] * 6, [0, 0, 1, 0, 0, 0]], dtype=torch.float64)
 W_K = torch.tensor([[1, 1, 0, 0, 0, 2], [0] * 6, [0, 0, 5, 3, 5, 0]], dtype=torch.float64)
@@ -73,7 +78,7 @@ def test_the_weights_of_the_six_vectors():
 
 
 def test_the_six_vectors_through_the_module():
-    """d_X = 3, d_attn = 6, W_V = I: a MultiHead of one head with these projections gives the same outputs."""
+    """d_X = 3, d_attn = 6, W_V = I: a MultiHead of one head gives the same outputs."""
     heads = MultiHead(3, 1, attention=6, values=3, biases=False).double()
     with torch.no_grad():
         for project, matrix in ((heads.queries, W_Q), (heads.keys, W_K)):

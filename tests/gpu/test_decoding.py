@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from regard.attention.backends import triton
-from regard.kernels.decoding.buffers import BeamBuffers, GreedyBuffers, NormWeights, RotaryTable, SlotState
+from regard.kernels.decoding.buffers import (
+    BeamBuffers,
+    GreedyBuffers,
+    NormWeights,
+    RotaryTable,
+    SlotState,
+)
 from regard.positions import Rotary
 from regard.search import LengthPenalty
 from regard.search.constraints import NEG_INF as NEVER
@@ -18,7 +24,9 @@ CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
 pytestmark = [
     pytest.mark.skipif(not CUDA and not triton.is_interpreted(), reason="needs CUDA"),
-    pytest.mark.filterwarnings("ignore:invalid value encountered in subtract"),  # numpy's, where the interpreter runs
+    pytest.mark.filterwarnings(
+        "ignore:invalid value encountered in subtract"
+    ),  # numpy's, where the interpreter runs
 ]
 SLOTS, ROOM = 4, 80
 
@@ -53,13 +61,26 @@ def going(beams):
 
 @pytest.mark.parametrize("line", [False, True], ids=["", "line"])
 @pytest.mark.parametrize("turned", [None, "halves", "neighbours"])
-@pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
+@pytest.mark.parametrize(
+    ("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)]
+)
 def test_cached_attention(kernels, beams, heads, groups, dim, turned, line):
     rows, even = SLOTS * beams, dim // 2 * 2
-    asked, past = torch.randn(rows, (heads + 2 * groups) * dim), torch.randn(rows, 2, groups, ROOM, dim)
+    asked, past = (
+        torch.randn(rows, (heads + 2 * groups) * dim),
+        torch.randn(rows, 2, groups, ROOM, dim),
+    )
     beam = torch.randint(beams, (2, rows, ROOM), dtype=torch.int32)
-    ancestors = beam + (torch.arange(rows, dtype=torch.int32) // beams * beams)[None, :, None] if beams > 1 else None
-    turn = None if turned is None else Rotary(dim, pairs=turned, fraction=even / dim if even < dim else 1.0)
+    ancestors = (
+        beam + (torch.arange(rows, dtype=torch.int32) // beams * beams)[None, :, None]
+        if beams > 1
+        else None
+    )
+    turn = (
+        None
+        if turned is None
+        else Rotary(dim, pairs=turned, fraction=even / dim if even < dim else 1.0)
+    )
     turns = None if turn is None else RotaryTable.of(turn, dim, ROOM, torch.device("cpu"))
     told = clock(), ancestors, turns, torch.randn(heads, ROOM) if line else None
     known = past.clone()
@@ -70,9 +91,14 @@ def test_cached_attention(kernels, beams, heads, groups, dim, turned, line):
     close(written, known)
 
 
-@pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
+@pytest.mark.parametrize(
+    ("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)]
+)
 def test_cross_attention(kernels, beams, heads, groups, dim):
-    asked, memory = torch.randn(SLOTS * beams, heads * dim), torch.randn(SLOTS, 2, groups, ROOM, dim)
+    asked, memory = (
+        torch.randn(SLOTS * beams, heads * dim),
+        torch.randn(SLOTS, 2, groups, ROOM, dim),
+    )
     expected = plainly.cross_attention(asked, memory, clock())
     found = kernels.cross_attention(moved(asked), moved(memory), moved(clock()))
     close(found[going(beams)], expected[going(beams)])
@@ -90,23 +116,34 @@ def test_residuals(kernels, width, norm, before):
         found = kernels.embed(*map(moved, (tokens, table, places, clock().time, told)))
         for one, other in zip(found, expected, strict=True):
             close(one, other)
-    x, y, weight = torch.randn(SLOTS, width), torch.randn(SLOTS, 600), torch.randn(width, 600).t() / 25
+    x, y, weight = (
+        torch.randn(SLOTS, width),
+        torch.randn(SLOTS, 600),
+        torch.randn(width, 600).t() / 25,
+    )
     for bias in (None, torch.randn(width)):
         ours = moved(x)
-        normed = kernels.linear_add_norm(ours, moved(y), weight.to(DEVICE), moved(bias), moved(told))
+        normed = kernels.linear_add_norm(
+            ours, moved(y), weight.to(DEVICE), moved(bias), moved(told)
+        )
         close(normed, plainly.linear_add_norm(x, y, weight, bias, told))
         close(ours, x)
     inner = torch.randn(SLOTS, 2 * width)
     close(kernels.swiglu(moved(inner)), plainly.swiglu(inner))
 
 
-@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 24, 40), (20, 300, 7), (320, 512, 1536), (70, 2048, 512)])
+@pytest.mark.parametrize(
+    ("rows", "size", "columns"), [(1, 24, 40), (20, 300, 7), (320, 512, 1536), (70, 2048, 512)]
+)
 def test_linear_is_as_exact_as_float32(kernels, rows, size, columns):
     x, weight, bias = torch.randn(rows, size), torch.randn(columns, size).t(), torch.randn(columns)
     exact = x.double() @ weight.double() + bias.double()
     ours = kernels.linear(moved(x), weight.to(DEVICE), moved(bias))
     assert_as_good_as(ours, torch.addmm(moved(bias), moved(x), weight.to(DEVICE)), exact.to(DEVICE))
-    close(kernels.linear(moved(x), weight.to(DEVICE), None, relu=True) / size, (exact - bias).relu().float() / size)
+    close(
+        kernels.linear(moved(x), weight.to(DEVICE), None, relu=True) / size,
+        (exact - bias).relu().float() / size,
+    )
 
 
 @pytest.mark.parametrize("vocabulary", [7, 500, 5_000])
@@ -136,7 +173,11 @@ def moved_back(books):
 @pytest.mark.parametrize(("beams", "best"), [(1, 1), (3, 2), (5, 1), (5, 5), (16, 3)])
 def test_beam_step(kernels, vocabulary, beams, best):
     """Several steps, so that answers come and slots end; the truth is the host's Board."""
-    rows, whole, real = SLOTS * beams, torch.zeros(3, SLOTS, ROOM, beams, dtype=torch.int32), torch.zeros
+    rows, whole, real = (
+        SLOTS * beams,
+        torch.zeros(3, SLOTS, ROOM, beams, dtype=torch.int32),
+        torch.zeros,
+    )
     scores = -torch.rand(SLOTS, beams).sort(1).values
     scores[1, 1:] = NEVER
     said, parents, enders = whole
@@ -157,7 +198,9 @@ def test_beam_step(kernels, vocabulary, beams, best):
         kernels.beam_step(moved(logits), times, ours, END)
         for name, one, other in zip(SlotState._fields, times, time, strict=True):
             assert one.tolist() == other.tolist(), name
-        heard = (known.scores > NEVER) & time.active.bool()[:, None]  # nobody hears of beams that are nothing
+        heard = (known.scores > NEVER) & time.active.bool()[
+            :, None
+        ]  # nobody hears of beams that are nothing
         ended = known.ends[went, now[went]] > NEVER
         for name, one, other in zip(BeamBuffers._fields, ours, known, strict=True):
             one = one.cpu()
@@ -169,7 +212,8 @@ def test_beam_step(kernels, vocabulary, beams, best):
                 one, other = (x.view(SLOTS, beams)[heard] for x in (one, other))
             elif name == "ancestors":
                 one, other = (
-                    x.unflatten(1, (SLOTS, beams))[(now[0] + 1) % 2, 0, :, : now[0] + 1] for x in (one, other)
+                    x.unflatten(1, (SLOTS, beams))[(now[0] + 1) % 2, 0, :, : now[0] + 1]
+                    for x in (one, other)
                 )
                 one, other = (x[heard[0]] for x in (one, other))
             elif name == "top":

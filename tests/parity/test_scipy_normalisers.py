@@ -1,4 +1,4 @@
-"""Normalisers against SciPy: its softmax, its root finder, and its optimiser on what each is defined to maximise."""
+"""Normalisers against SciPy: softmax, a root finder, and an optimiser of their objective."""
 
 import itertools
 
@@ -12,7 +12,14 @@ from regard.attention.normalisers import Entmax, Normaliser, Positive, Softmax, 
 
 ROWS, KEYS = 5, 7
 ALLOWED = np.array(
-    [[1, 1, 1, 1, 1, 1, 1], [1, 0, 1, 0, 1, 1, 0], [0, 0, 0, 1, 0, 0, 0], [0, 1, 1, 0, 0, 0, 0], [0] * 7], dtype=bool
+    [
+        [1, 1, 1, 1, 1, 1, 1],
+        [1, 0, 1, 0, 1, 1, 0],
+        [0, 0, 0, 1, 0, 0, 0],
+        [0, 1, 1, 0, 0, 0, 0],
+        [0] * 7,
+    ],
+    dtype=bool,
 )
 SPREADS = pytest.mark.parametrize("spread", [0.1, 1.0, 20.0])
 
@@ -23,7 +30,7 @@ def ours(normaliser: Normaliser, scores: np.ndarray, allowed: np.ndarray = ALLOW
 
 
 def rowwise(share, scores: np.ndarray) -> np.ndarray:
-    """A function of the allowed scores of a row, row by row; what is forbidden, and an empty row, weigh nothing."""
+    """Apply a function to the allowed scores of each row; all other weights are 0."""
     weights = np.zeros_like(scores)
     for i, allowed in enumerate(ALLOWED):
         if allowed.any():
@@ -38,7 +45,9 @@ def scores(spread: float) -> np.ndarray:
 @pytest.mark.parametrize("spread", [0.1, 1.0, 20.0, 3000.0])
 def test_softmax(spread: float):
     z = scores(spread)
-    np.testing.assert_allclose(ours(Softmax(), z), rowwise(scipy.special.softmax, z), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(
+        ours(Softmax(), z), rowwise(scipy.special.softmax, z), rtol=1e-12, atol=1e-300
+    )
 
 
 PHI = {
@@ -62,7 +71,7 @@ def test_positive(phi: str, spread: float):
 
 
 def projected(z: np.ndarray) -> np.ndarray:
-    """The nearest point of the simplex: of all supports, the one whose own solution stays inside it."""
+    """Projection onto the simplex: the support whose own solution is feasible."""
     for size in range(1, len(z) + 1):
         for support in itertools.combinations(range(len(z)), size):
             inside = np.isin(np.arange(len(z)), support)
@@ -88,7 +97,7 @@ def test_sparsemax_matches_slsqp():
 
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 1.8, 2.0])
 def test_entmax_matches_slsqp(alpha: float):
-    """argmax of p · z + H(p), H the Tsallis entropy Σ (p − p^α) / (α (α − 1))  (Peters et al. 2019, eq. 4 and 7)."""
+    """argmax p · z + H(p), H = Σ (p − p^α) / (α (α − 1)) (Peters et al. 2019, eq. 4 and 7)."""
 
     def most(z: np.ndarray) -> np.ndarray:
         def value(p: np.ndarray) -> float:
@@ -126,7 +135,11 @@ def test_entmax_threshold_matches_brentq(alpha: float, spread: float):
             return np.maximum((alpha - 1) * z - threshold, 0) ** (1 / (alpha - 1))
 
         top = (alpha - 1) * z.max()
-        return weights(scipy.optimize.brentq(lambda t: weights(t).sum() - 1, top - 1.1, top, xtol=1e-15, rtol=1e-14))
+        return weights(
+            scipy.optimize.brentq(
+                lambda t: weights(t).sum() - 1, top - 1.1, top, xtol=1e-15, rtol=1e-14
+            )
+        )
 
     z = scores(spread)
     np.testing.assert_allclose(ours(Entmax(alpha), z), rowwise(root, z), rtol=1e-6, atol=1e-9)

@@ -49,7 +49,10 @@ def test_options_are_passed():
     made = position("rotary", **SIZES, base=500.0, pairs="neighbours")
     assert isinstance(made, Rotary)
     assert (made.pairs, made.frequencies[1]) == ("neighbours", pytest.approx(500**-0.5))
-    learned, shaw = position("learned", **SIZES, max_length=7), position("shaw", **SIZES, max_distance=3)
+    learned, shaw = (
+        position("learned", **SIZES, max_length=7),
+        position("shaw", **SIZES, max_distance=3),
+    )
     assert isinstance(learned, Learned)
     assert isinstance(shaw, Shaw)
     assert (learned.max_length, shaw.max_distance) == (7, 3)
@@ -67,8 +70,16 @@ def test_options_are_passed():
             "'alibi', 'distance', 'learned', 'none', 'rotary', 'shaw', 'sinusoidal', 't5'",
         ),
         ("rotary", {"bas": 5.0}, "position 'rotary' has no option 'bas'; did you mean 'base'?"),
-        ("shaw", {"max_distanse": 5}, "position 'shaw' has no option 'max_distanse'; did you mean 'max_distance'?"),
-        ("alibi", {"max_distance": 5}, "position 'alibi' has no option 'max_distance'; choose from 'heads'"),
+        (
+            "shaw",
+            {"max_distanse": 5},
+            "position 'shaw' has no option 'max_distanse'; did you mean 'max_distance'?",
+        ),
+        (
+            "alibi",
+            {"max_distance": 5},
+            "position 'alibi' has no option 'max_distance'; choose from 'heads'",
+        ),
     ],
 )
 def test_unknown_names_and_options(name: str, options: dict[str, float], message: str):

@@ -158,7 +158,9 @@ class AddNorm(torch.autograd.Function):
         d_x = torch.empty_like(total)
         d_y = d_x if y_dtype is None else torch.empty_like(total, dtype=y_dtype)
         programs = min(PROGRAMS, max(1, triton.cdiv(rows, ctx.arguments["ROWS"])))
-        sums = torch.empty(programs, 1 + (bias_dtype is not None), width, dtype=torch.float32, device=total.device)
+        sums = torch.empty(
+            programs, 1 + (bias_dtype is not None), width, dtype=torch.float32, device=total.device
+        )
         add_norm_backward[(programs,)](
             total, weight, seed, stats, total if d_total is None else d_total.contiguous(),
             d_normed.contiguous(), d_x, d_y, sums, rows, *ctx.dropout, SHIFT=bias_dtype is not None,
@@ -183,7 +185,9 @@ def launch_arguments(width: int, add: bool, drop: bool, centre: bool) -> dict[st
     size = kernels.tile_size(width)
     rows = max(1, TILE_ELEMENTS // size)
     warps = 4 if size <= 2048 else 8
-    return dict(WIDTH=width, BLOCK=size, ROWS=rows, ADD=add, DROP=drop, CENTRE=centre, num_warps=warps)  # noqa: C408
+    return dict(
+        WIDTH=width, BLOCK=size, ROWS=rows, ADD=add, DROP=drop, CENTRE=centre, num_warps=warps
+    )  # noqa: C408
 
 
 def add_norm(
