@@ -1,7 +1,7 @@
 """ALiBi against HF Transformers' BLOOM and MPT.
 
-Theirs is a number for each key alone; ours the distance. Under softmax the two are one: they differ by a constant for
-each query, slope · query, which softmax forgets."""
+Theirs is a number per key, ours depends on the distance. They differ by slope · query, a constant
+per query, which softmax cancels."""
 
 import pytest
 import torch

@@ -55,8 +55,7 @@ def sources() -> list[list[int]]:
 
 
 def learn(model: Model, asked: list[list[int]]) -> None:
-    """A little about reading backwards: answers then depend on the source, and end. Random weights say the same for
-    ever."""
+    """Train a little to reverse the source, so that outputs depend on it and end."""
     source, prefix = ragged(*asked), ragged(*([BEGIN, *row[-2::-1]] for row in asked))
     wanted = ragged(*([*row[-2::-1], END] for row in asked)).values
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -70,15 +69,17 @@ def learn(model: Model, asked: list[list[int]]) -> None:
 def twins(request) -> tuple[MarianMTModel, Model]:
     torch.manual_seed(5)
     settings = TransformerSettings(
-        width=WIDTH, heads=HEADS, encoder_layers=DEPTH, decoder_layers=DEPTH, ffn_width=HIDDEN, position="sinusoidal",
-        norm_order="post", activation=request.param, tie_embeddings="all", dropout=0.0,
+        width=WIDTH, heads=HEADS, encoder_layers=DEPTH, decoder_layers=DEPTH, ffn_width=HIDDEN,
+        position="sinusoidal", norm_order="post", activation=request.param, tie_embeddings="all",
+        dropout=0.0,
     )  # fmt: skip
     model = build(settings, VOCABULARY, VOCABULARY)
     config = MarianConfig(
         vocab_size=VOCABULARY, d_model=WIDTH, encoder_layers=DEPTH, decoder_layers=DEPTH,
-        encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=HIDDEN, decoder_ffn_dim=HIDDEN,
-        activation_function=request.param, scale_embedding=True, max_position_embeddings=2 * LIMIT,
-        pad_token_id=PAD, bos_token_id=BEGIN, eos_token_id=END, decoder_start_token_id=BEGIN, forced_eos_token_id=None,
+        encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=HIDDEN,
+        decoder_ffn_dim=HIDDEN, activation_function=request.param, scale_embedding=True,
+        max_position_embeddings=2 * LIMIT, pad_token_id=PAD, bos_token_id=BEGIN, eos_token_id=END,
+        decoder_start_token_id=BEGIN, forced_eos_token_id=None,
     )  # fmt: skip
     marian = MarianMTModel(config).eval()
     learn(model, sources())
@@ -97,8 +98,7 @@ def twins(request) -> tuple[MarianMTModel, Model]:
 
 @pytest.fixture(scope="module")
 def asked(twins) -> list[list[int]]:
-    """A hundred sources whose answers end before the limit: there our searches end with the model's probability of the
-    end, and theirs leave it open."""
+    """A hundred sources whose outputs end before the limit, where both libraries score the end."""
     model, every, kept = inference_model(twins[1]), sources(), []
     limits = torch.full((len(every),), LIMIT)
     for source, *found in zip(
@@ -138,7 +138,7 @@ def generated(marian: MarianMTModel, asked: list[list[int]], **options):
 
 
 def said(row: torch.Tensor) -> list[int]:
-    """What stands between begin and end; every sequence has an end, so the limit has decided nothing."""
+    """The tokens between begin and end; every sequence has an end, so no limit was reached."""
     ids = row.tolist()
     assert ids[0] == BEGIN
     assert END in ids
@@ -194,8 +194,8 @@ def test_beam_of_four_matches_tokens_and_scores(twins, asked, alpha):
 def test_constrained_beam_matches(twins, asked):
     marian, model = twins
     expected = generated(
-        marian, asked, num_beams=4, num_return_sequences=4, early_stopping="never", length_penalty=1.0,
-        no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
+        marian, asked, num_beams=4, num_return_sequences=4, early_stopping="never",
+        length_penalty=1.0, no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
     )  # fmt: skip
     kept = (rules.no_repeat_ngram(2), rules.min_length(3), rules.ban([[5], [6, 7]]))
     found = ours(

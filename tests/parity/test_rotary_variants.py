@@ -1,5 +1,5 @@
-"""The variants of rotary against the models that have them: a part of the dimensions (GPT-NeoX, GPT-J), neighbouring
-pairs (GPT-J, RoFormer)."""
+"""Variants of rotary positions: a fraction of the dims (GPT-NeoX, GPT-J), and neighbouring pairs
+(GPT-J, RoFormer)."""
 
 import pytest
 import torch

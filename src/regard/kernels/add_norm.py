@@ -185,9 +185,8 @@ def launch_arguments(width: int, add: bool, drop: bool, centre: bool) -> dict[st
     size = kernels.tile_size(width)
     rows = max(1, TILE_ELEMENTS // size)
     warps = 4 if size <= 2048 else 8
-    return dict(
-        WIDTH=width, BLOCK=size, ROWS=rows, ADD=add, DROP=drop, CENTRE=centre, num_warps=warps
-    )  # noqa: C408
+    sizes = {"WIDTH": width, "BLOCK": size, "ROWS": rows, "num_warps": warps}
+    return {**sizes, "ADD": add, "DROP": drop, "CENTRE": centre}
 
 
 def add_norm(

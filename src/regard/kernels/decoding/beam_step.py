@@ -189,18 +189,11 @@ def beam_step_slots(
     tl.store(ends + here + rank, tl.where(accepted, total, float("-inf")), mask=rank < BEAMS)
     tl.store(enders + here + rank, beam, mask=rank < BEAMS)
     tl.store(end_logps + here + rank, logp, mask=rank < BEAMS)
-    best_scores = tl.load(
-        top + slot * BEST + tl.arange(0, BEST_PADDED),
-        mask=tl.arange(0, BEST_PADDED) < BEST,
-        other=float("inf"),
-    )
+    best = tl.arange(0, BEST_PADDED)
+    best_scores = tl.load(top + slot * BEST + best, mask=best < BEST, other=float("inf"))
     ranked = tl.where(accepted, tl.div_rn(total, tl.load(penalties + now + 1)), float("-inf"))
     best_scores = update_top(best_scores, ranked, rank, BEAMS, BEST, BEST_PADDED)
-    tl.store(
-        top + slot * BEST + tl.arange(0, BEST_PADDED),
-        best_scores,
-        mask=tl.arange(0, BEST_PADDED) < BEST,
-    )
+    tl.store(top + slot * BEST + best, best_scores, mask=best < BEST)
     worst = tl.min(best_scores, 0)
 
     unfinished = real & (end == 0)
