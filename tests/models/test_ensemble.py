@@ -96,7 +96,7 @@ def test_several_folders_load_as_one_and_look_with_all_members(tmp_path):
 def test_what_cannot_be_one_is_refused(tmp_path):
     bundles.save(tmp_path / "words", pipeline(kind="words").bundle)
     bundles.save(tmp_path / "pieces", pipeline(kind="characters").bundle)
-    with pytest.raises(RegardError, match="same tokenisers; got 2 kinds of 2 models"):
+    with pytest.raises(RegardError, match="same tokenizers; these 2 models have 2 different ones"):
         regard.load([tmp_path / "words", tmp_path / "pieces"])
     with pytest.raises(RegardError, match="got 0 kinds of 0 models"):
         regard.load([])
