@@ -73,7 +73,7 @@ def test_gradients_match_the_reference(part: str, backend: str, mask: str):
     attention = PARTS[part](backend)
     fused, exact = gradients(attention, torch.float32), gradients(double(attention), torch.float64)
     attention.backend = "reference"
-    # Fused kernels recompute weights in the backward pass and subtract terms as large as the largest
+    # Fused kernels recompute weights in the backward pass and subtract terms as large as the top
     # gradient, which adds rounding errors where eager, with stored weights, may be exact.
     size = 16 * max(truth.abs().max().item() for truth in exact if truth.numel())
     for ours, theirs, truth in zip(fused, gradients(attention, torch.float32), exact, strict=True):
