@@ -98,7 +98,7 @@ def test_what_cannot_be_one_is_refused(tmp_path):
     bundles.save(tmp_path / "pieces", pipeline(kind="characters").bundle)
     with pytest.raises(RegardError, match="same tokenizers; these 2 models have 2 different ones"):
         regard.load([tmp_path / "words", tmp_path / "pieces"])
-    with pytest.raises(RegardError, match="got 0 kinds of 0 models"):
+    with pytest.raises(RegardError, match="these 0 models have 0 different ones"):
         regard.load([])
     with pytest.raises(RegardError, match="at least one model"):
         Ensemble([])
