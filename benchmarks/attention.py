@@ -23,13 +23,17 @@ def batch(lengths: list[int], heads: int, dim: int, dtype: torch.dtype = torch.f
     return Ragged(tokens, torch.tensor([0, *lengths], device=device).cumsum(0))
 
 
-def training_step(attention: Attention, sequences: list[Ragged], mask: Mask) -> Callable[[], object]:
+def training_step(
+    attention: Attention, sequences: list[Ragged], mask: Mask
+) -> Callable[[], object]:
     """Forward and backward."""
     q, k, v = (sequences[0].like(x.values) for x in sequences)  # one layout: self-attention
     weight = torch.randn_like(v.values)
 
     def run() -> object:
-        return torch.autograd.grad(attention(q, k, v, mask=mask).values, [q.values, k.values, v.values], weight)
+        return torch.autograd.grad(
+            attention(q, k, v, mask=mask).values, [q.values, k.values, v.values], weight
+        )
 
     return run
 
@@ -40,7 +44,9 @@ def operations(lengths: list[int], heads: int, dim: int, mask: Mask) -> float:
     return 7 * 2 * pairs * heads * dim
 
 
-def compare(name: str, lengths: list[int], heads: int, dim: int, mask: Mask, rate: float) -> tuple[float, float]:
+def compare(
+    name: str, lengths: list[int], heads: int, dim: int, mask: Mask, rate: float
+) -> tuple[float, float]:
     """The speed ratio of auto over reference, and its arithmetic ceiling."""
     data = [batch(lengths, heads, dim) for _ in range(3)]
     steps = [
@@ -64,7 +70,9 @@ def extra_memory(length: int, heads: int, dim: int) -> float:
         before = torch.cuda.memory_allocated()
         run()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
-    small = training_step(Attention(ScaledDot(heads, dim)), [batch([64], heads, dim) for _ in range(3)], everything)
+    small = training_step(
+        Attention(ScaledDot(heads, dim)), [batch([64], heads, dim) for _ in range(3)], everything
+    )
     small()  # first-use allocations of libraries do not count
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak (Linux)
     before = _resident("VmRSS")
@@ -92,14 +100,18 @@ def on_cpu() -> list[Check]:
         ("4 × 1024, 4 heads of 32, causal", [1024] * 4, 4, 32, causal, 5.0),
     ):
         ratio, ceiling = compare(name, lengths, heads, dim, mask, rate)
-        checks.append(Check(f"{name}: auto over reference", ratio, ceiling, target, ratio >= target))
+        checks.append(
+            Check(f"{name}: auto over reference", ratio, ceiling, target, ratio >= target)
+        )
     command = [
         sys.executable,
         __file__,
         "memory",
     ]  # a separate process, so that earlier peaks do not count
     peak = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    bytes_needed = 8 * 8192 * 64 * 4 * 5 / 2**20  # output, its gradient's gradients: five tensors like the queries
+    bytes_needed = (
+        8 * 8192 * 64 * 4 * 5 / 2**20
+    )  # output, its gradient's gradients: five tensors like the queries
     print(f"one sequence of 8192, 8 heads of 64: {peak:.0f} MB extra (an attention map takes 2048)")
     checks.append(Check("8192-long: peak extra MB", peak, bytes_needed, 300, peak < 300))
     return checks
@@ -127,9 +139,13 @@ def on_gpu() -> list[Check]:
                 f"{name:24} {backend:5} {seconds * 1e3:8.3f} ms  {flops / 1e12:6.1f} TF/s  "
                 f"{flops / rate:4.0%} of the ceiling"
             )
-            checks.append(Check(f"{name}, {backend}: TF/s", flops / 1e12, rate / 1e12, 0, flops > 0))
+            checks.append(
+                Check(f"{name}, {backend}: TF/s", flops / 1e12, rate / 1e12, 0, flops > 0)
+            )
     peak = extra_memory(8192, 8, 64)
-    checks.append(Check("8192-long: peak extra MB", peak, 8 * 8192 * 64 * 4 * 5 / 2**20, 300, peak < 300))
+    checks.append(
+        Check("8192-long: peak extra MB", peak, 8 * 8192 * 64 * 4 * 5 / 2**20, 300, peak < 300)
+    )
     return checks
 
 

@@ -54,7 +54,9 @@ def unseen_words(count: int) -> list[str]:
     return random.Random(1).sample(list(unseen), count)
 
 
-def decode(trained: bundle.Bundle, words: list[str], size: int, search: Search, method: Method) -> list[list[int]]:
+def decode(
+    trained: bundle.Bundle, words: list[str], size: int, search: Search, method: Method
+) -> list[list[int]]:
     """The output ids of each word, decoded in batches of `size` in the given order."""
     model, outputs = inference_model(trained.model), []
     for start in range(0, len(words), size):
@@ -66,7 +68,9 @@ def decode(trained: bundle.Bundle, words: list[str], size: int, search: Search, 
     return outputs
 
 
-def plain_search(search: Search, model: Model, source: Ragged, most: torch.Tensor) -> list[SearchResult]:
+def plain_search(
+    search: Search, model: Model, source: Ragged, most: torch.Tensor
+) -> list[SearchResult]:
     """The search without the second search of near-ties."""
     return search(model, source, most)
 
@@ -94,7 +98,11 @@ def compare(name: str, trained: bundle.Bundle, words: list[str]) -> list[Check]:
                 f"  {batching:18} {differing[0]:>6} differ; {differing[1]} without a second search",
                 flush=True,
             )
-            checks.append(Check(f"{name}, {kind}, {batching}: differing", differing[0], 0, 0, differing[0] == 0))
+            checks.append(
+                Check(
+                    f"{name}, {kind}, {batching}: differing", differing[0], 0, 0, differing[0] == 0
+                )
+            )
     return checks
 
 
@@ -108,12 +116,16 @@ def main() -> None:
         help="models of the default task (default: train both families)",
     )
     parser.add_argument("--words", type=int, default=5_000)
-    parser.add_argument("--minutes", type=float, default=1.0, help="training time if no bundle is given")
+    parser.add_argument(
+        "--minutes", type=float, default=1.0, help="training time if no bundle is given"
+    )
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
         families = ("transformer", "recurrent")
-        folders = options.bundles or [train(family, options.minutes, Path(folder)) for family in families]
+        folders = options.bundles or [
+            train(family, options.minutes, Path(folder)) for family in families
+        ]
         checks = []
         for path in folders:
             trained = bundle.load(path)

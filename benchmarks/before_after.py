@@ -108,8 +108,12 @@ def commit(checkout: Path) -> str:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, required=True, help="source checkout to compare with")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--before", type=Path, required=True, help="source checkout to compare with"
+    )
     parser.add_argument("--after", type=Path, required=True, help="source checkout to measure")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each benchmark per checkout")
     parser.add_argument("--only", nargs="+", choices=("decoding", "training", "predicting"))

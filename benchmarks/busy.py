@@ -48,7 +48,9 @@ def training_step(folder: Path) -> Callable[[], int]:
     model = build(settings, len(task.source), len(task.target))
     batches = Batches(task.pairs, batch_tokens=2_048, seed=1, max_tokens=512)
     threads = training_threads(cpu)
-    trainer = Trainer(model, batches, TrainSettings(), 1_000_000, World(1, 0, cpu), rate=7e-3, threads=threads)
+    trainer = Trainer(
+        model, batches, TrainSettings(), 1_000_000, World(1, 0, cpu), rate=7e-3, threads=threads
+    )
 
     def step() -> int:
         trainer.tune()
@@ -83,7 +85,9 @@ class Worker:
     """A process that works when it is told to, with a fixed number of threads or none given."""
 
     def __init__(self, kind: str, folder: Path, threads: int | None) -> None:
-        environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+        environment = {
+            name: value for name, value in os.environ.items() if "NUM_THREADS" not in name
+        }
         if threads is not None:
             environment["OMP_NUM_THREADS"] = str(threads)
         command = [sys.executable, __file__, "--work", kind, "--folder", str(folder)]
@@ -160,7 +164,9 @@ def measure(kind: str, folder: Path, options: argparse.Namespace) -> Iterator[Ch
 
 def main() -> None:
     """Read the options, measure, report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--turns", type=int, default=7, help="measurements of each setting")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each measurement")
     parser.add_argument("--neighbours", type=int, default=1, help="busy processes")

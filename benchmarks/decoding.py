@@ -113,12 +113,16 @@ def systems(size: Size, beam: int, folder: Path, threads: int) -> dict[str, Syst
         HF: Generate(model, forced, beam),
     }
     if beam == 1:
-        found[LOOP] = Loop(size.settings, *(len(side.table) for side in (model.source, model.target)), size.letters)
+        found[LOOP] = Loop(
+            size.settings, *(len(side.table) for side in (model.source, model.target)), size.letters
+        )
     if find_spec("ctranslate2"):
         if not (folder / size.name).exists():
             save(model, folder / size.name)
         for kind in ("float32", "int8"):
-            found[f"CT2 {kind}"] = CTranslate2(folder / size.name, forced, beam, compute=kind, threads=threads)
+            found[f"CT2 {kind}"] = CTranslate2(
+                folder / size.name, forced, beam, compute=kind, threads=threads
+            )
     return found
 
 
@@ -131,7 +135,8 @@ def check_outputs(known: dict[str, System], size: Size, beam: int, count: int) -
     lengths = {len(ids) for answers in outputs.values() for ids in answers}
     assert size.forced is None or lengths == {size.forced}, "lengths differ"
     equal = {
-        name: statistics.mean(a == b for a, b in zip(outputs["regard"], outputs[name], strict=True)) for name in outputs
+        name: statistics.mean(a == b for a, b in zip(outputs["regard"], outputs[name], strict=True))
+        for name in outputs
     }
     shown = ", ".join(f"{name} {share:.0%}" for name, share in equal.items() if name != "regard")
     alone = statistics.mean(some.is_close for some in found["regard"])
@@ -143,28 +148,43 @@ def check_outputs(known: dict[str, System], size: Size, beam: int, count: int) -
         raise SystemExit(f"{', '.join(wrong)}: outputs differ from Regard's; nothing was timed")
 
 
-def speeds(known: dict[str, System], case: Case, budget: float) -> tuple[dict[str, list[float]], int]:
+def speeds(
+    known: dict[str, System], case: Case, budget: float
+) -> tuple[dict[str, list[float]], int]:
     """Tokens/s of each round, and the number of rounds after the first, a warm-up."""
     sources = case.size.sources
     starts = range(0, max(1, len(sources) - case.batch + 1), case.batch)
-    given = {name: [known[name].given(sources[at : at + case.batch]) for at in starts] for name in known}
+    given = {
+        name: [known[name].given(sources[at : at + case.batch]) for at in starts] for name in known
+    }
 
     def turn(name: str, calls: int) -> float:
         work = given[name] * (calls // len(given[name]) + 1)
-        return median(lambda: [known[name].run(some) for some in work[:calls]], repeats=1, warmup=0) / calls
+        return (
+            median(lambda: [known[name].run(some) for some in work[:calls]], repeats=1, warmup=0)
+            / calls
+        )
 
     first = {name: turn(name, 1) for name in known}
-    going = [name for name in known if name != LOOP or first[name] < budget / 6]  # a slow loop runs once
+    going = [
+        name for name in known if name != LOOP or first[name] < budget / 6
+    ]  # a slow loop runs once
     calls = {name: max(1, round(TURN / first[name])) for name in going}
-    rounds = min(MOST, int((budget - sum(first.values())) / sum(first[name] * calls[name] for name in going)))
-    found = {name: [] if name in going and rounds > 0 else [seconds] for name, seconds in first.items()}
+    rounds = min(
+        MOST, int((budget - sum(first.values())) / sum(first[name] * calls[name] for name in going))
+    )
+    found = {
+        name: [] if name in going and rounds > 0 else [seconds] for name, seconds in first.items()
+    }
     for place in range(rounds):
         shift = place % len(going)
         for name in going[shift:] + going[:shift]:
             found[name].append(turn(name, calls[name]))
     outputs = known["regard"].answers(known["regard"].run(known["regard"].given(sources)))
     tokens = case.batch * statistics.mean(map(len, outputs))
-    return {name: [tokens / seconds for seconds in times] for name, times in found.items()}, max(0, rounds)
+    return {name: [tokens / seconds for seconds in times] for name, times in found.items()}, max(
+        0, rounds
+    )
 
 
 def ceilings(case: Case, rate: float) -> tuple[float, float]:
@@ -179,7 +199,11 @@ def ceilings(case: Case, rate: float) -> tuple[float, float]:
     step = decoder_layers * (6 * width**2 + feed) + width * len(case.size.model.target.table)
     rows = [batch * (case.beam if place else 1) for place in range(time_)]
     past = sum(row * (place + 1) for place, row in enumerate(rows))
-    maps = 2 * width * (settings.encoder_layers * batch * time_**2 + decoder_layers * (past + sum(rows) * time_))
+    maps = (
+        2
+        * width
+        * (settings.encoder_layers * batch * time_**2 + decoder_layers * (past + sum(rows) * time_))
+    )
     work = batch * time_ * (encoder + remember) + sum(rows) * step + maps
     cache = 2 * width * decoder_layers * (past + time_ * batch * time_)
     read = 4 * (encoder + remember + time_ * step + cache)
@@ -199,12 +223,16 @@ def row(case: Case, known: dict[str, System], budget: float, rate: float) -> Che
     ratio = statistics.median(a / b for a, b in zip(found["regard"], found[HF], strict=True))
     middle = {name: statistics.median(found[name]) for name in found}
     arithmetic, bandwidth = ceilings(case, rate)
-    cells = " ".join(f"{middle[name]:>14,.0f}" if name in middle else f"{'–':>14}" for name in NAMES)
+    cells = " ".join(
+        f"{middle[name]:>14,.0f}" if name in middle else f"{'–':>14}" for name in NAMES
+    )
     reached = middle["regard"] / min(arithmetic, bandwidth)
     limits = f"{arithmetic:>11,.0f} {bandwidth:>10,.0f} {reached:>10.0%}"
     print(f"{case!s:20} {cells} {ratio:>8.2f} × {limits} {rounds:>6}", flush=True)
     wanted = case.size.wanted
-    return Check(f"{case}: over HF", ratio, min(arithmetic, bandwidth) / middle[HF], wanted, ratio >= wanted)
+    return Check(
+        f"{case}: over HF", ratio, min(arithmetic, bandwidth) / middle[HF], wanted, ratio >= wanted
+    )
 
 
 def cases(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Case, dict[str, System]]]:
@@ -213,7 +241,9 @@ def cases(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Case, dic
         sides = {beam: systems(size, beam, folder, options.threads) for beam in (1, 4)}
         print()
         for beam, known in sides.items():
-            check_outputs(known, size, beam, 4 if options.quick else 64 if size.name == "small" else 16)
+            check_outputs(
+                known, size, beam, 4 if options.quick else 64 if size.name == "small" else 16
+            )
         limits = f"{'arithmetic':>11} {'bandwidth':>10} {'of ceiling':>10}"
         names = " ".join(f"{name:>14}" for name in NAMES)
         print(f"\n{'tokens/s':20} {names} {'regard/HF':>10} {limits} {'rounds':>6}")
@@ -259,9 +289,15 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description="tokens/s in decoding, compared with three peers")
     parser.add_argument("--only", choices=("small", "base"), help="one size only")
-    parser.add_argument("--bundle", type=Path, help="a small model of the default task with Marian's architecture")
-    parser.add_argument("--minutes", type=float, default=1.0, help="training time if no bundle is given")
-    parser.add_argument("--quick", action="store_true", help="8 sources instead of 64 and a quarter of the time")
+    parser.add_argument(
+        "--bundle", type=Path, help="a small model of the default task with Marian's architecture"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=1.0, help="training time if no bundle is given"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="8 sources instead of 64 and a quarter of the time"
+    )
     parser.add_argument("--threads", type=int, default=2, help="number of threads")
     parser.add_argument("--profile", action="store_true", help="profile Regard and stop")
     options = parser.parse_args()

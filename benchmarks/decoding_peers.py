@@ -37,7 +37,9 @@ class System(Protocol):
     def answers(self, found: Any) -> Ids: ...
 
 
-def random_model(settings: TransformerSettings, source: int, target: int, *, seed: int = 1) -> Transformer:
+def random_model(
+    settings: TransformerSettings, source: int, target: int, *, seed: int = 1
+) -> Transformer:
     """A model with initial weights."""
     torch.manual_seed(seed)
     model = build(settings, source, target).eval()
@@ -93,14 +95,18 @@ class Generate:
         """Allow only the end at the last position; HF's forced end would have probability 1."""
         if said.shape[1] <= self.forced:
             return scores
-        return torch.full_like(scores, NEG_INF).index_copy_(1, torch.tensor([END]), scores[:, END, None])
+        return torch.full_like(scores, NEG_INF).index_copy_(
+            1, torch.tensor([END]), scores[:, END, None]
+        )
 
 
 class Loop(TorchTransformer):
     """A plain loop: nn.Transformer over the whole prefix at every step; sources are encoded once.
     It has its own initial weights, so all its outputs have `letters` tokens."""
 
-    def __init__(self, settings: TransformerSettings, source: int, target: int, letters: int) -> None:
+    def __init__(
+        self, settings: TransformerSettings, source: int, target: int, letters: int
+    ) -> None:
         super().__init__(settings, source, target)
         self.letters = letters
         self.eval()
@@ -128,7 +134,9 @@ class Loop(TorchTransformer):
 class CTranslate2:
     """CTranslate2 (MIT licence) on a folder that `save` wrote, in float32 or int8."""
 
-    def __init__(self, folder: Path, forced: int | None, beam: int, *, compute: str, threads: int) -> None:
+    def __init__(
+        self, folder: Path, forced: int | None, beam: int, *, compute: str, threads: int
+    ) -> None:
         import ctranslate2
 
         options = {"compute_type": compute, "inter_threads": 1, "intra_threads": threads}

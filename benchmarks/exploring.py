@@ -54,14 +54,22 @@ def measure_traces(address: str, model: str, name: str) -> list[Check]:
     """Traces of new sources over HTTP: the prediction and every number."""
     checks = []
     request(address, "/api/trace", {"model": model, "source": "attention"})
-    times = [seconds(lambda w=w: request(address, "/api/trace", {"model": model, "source": w})) for w in WORDS]
+    times = [
+        seconds(lambda w=w: request(address, "/api/trace", {"model": model, "source": w}))
+        for w in WORDS
+    ]
     pipeline = regard.load(name, device="cpu", long="allow")
     pipeline(WORDS[0])
     alone = statistics.median(seconds(lambda w=w: pipeline(w)) for w in WORDS)
     took = statistics.median(times)
     checks.append(Check(f"{name}: trace of 20 tokens, s", took, alone, 0.3, took < 0.3))
-    long = [{"model": model, "source": LONG, "target": f"{PHONES} {extra}"} for extra in ("AH", "N", "T")]
-    took = statistics.median(seconds(lambda body=body: request(address, "/api/trace", body)) for body in long)
+    long = [
+        {"model": model, "source": LONG, "target": f"{PHONES} {extra}"}
+        for extra in ("AH", "N", "T")
+    ]
+    took = statistics.median(
+        seconds(lambda body=body: request(address, "/api/trace", body)) for body in long
+    )
     alone = seconds(lambda: pipeline.score(LONG, PHONES))
     checks.append(Check(f"{name}: trace of 256 tokens, s", took, alone, 5.0, took < 5))
     return checks
@@ -72,7 +80,11 @@ def measure_views(page: Page, address: str, model: str) -> list[Check]:
     first = []
     for _ in range(5):
         page.goto("about:blank")
-        first.append(seconds(lambda: (page.goto(f"{address}/#/start"), page.locator("main h1").first.wait_for())))
+        first.append(
+            seconds(
+                lambda: (page.goto(f"{address}/#/start"), page.locator("main h1").first.wait_for())
+            )
+        )
     empty = statistics.median(seconds(lambda: request(address, "/healthz")) for _ in range(9))
     took = statistics.median(first)
     checks = [Check("first view, s", took, empty, 1.0, took < 1)]
@@ -140,7 +152,9 @@ def main() -> None:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout
-        address = next(word for word in server.stdout.readline().split() if word.startswith("http")).rstrip("/")
+        address = next(
+            word for word in server.stdout.readline().split() if word.startswith("http")
+        ).rstrip("/")
         request(address, "/healthz")
         took = time.perf_counter() - start
         checks.append(Check("command → alive, s", took, None, 2.0, took < 2))
@@ -149,7 +163,9 @@ def main() -> None:
             checks += measure_traces(address, id, name)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            checks += measure_views(browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"])
+            checks += measure_views(
+                browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"]
+            )
             browser.close()
     finally:
         server.send_signal(signal.SIGINT)

@@ -51,7 +51,9 @@ class Generated(Generate):
     """HF on the GPU, for any beam."""
 
     def __init__(self, model: RegardTransformer) -> None:
-        super().__init__(deepcopy(model), LETTERS, 1)  # it shares its embeddings with the given model
+        super().__init__(
+            deepcopy(model), LETTERS, 1
+        )  # it shares its embeddings with the given model
 
     def to(self, kind: torch.dtype) -> "Generated":
         """A copy in another precision."""
@@ -128,7 +130,9 @@ class Row:
         )
 
 
-def ceilings(concurrent: int, beam: int, kind: str, rates: dict[str, float], moved: float) -> tuple[float, float]:
+def ceilings(
+    concurrent: int, beam: int, kind: str, rates: dict[str, float], moved: float
+) -> tuple[float, float]:
     """Tokens/s if a step only read memory, and if it only multiplied; the encoder does not
     count."""
     width, hidden = BASE["width"], BASE["ffn_width"]
@@ -185,7 +189,9 @@ def rows(sides: Sides, quick: bool) -> list[Row]:
     for beam in BEAMS:
         for concurrent in (64,) if quick else CONCURRENT:
             batch = sources(concurrent)
-            best = max(speed(side.with_beam(beam), batch, repeats=3) for side in sides["HF"].values())
+            best = max(
+                speed(side.with_beam(beam), batch, repeats=3) for side in sides["HF"].values()
+            )
             for name, side in sides["regard"].items():
                 mine = speed(side.with_beam(beam), batch, repeats=7)
                 found.append(
@@ -204,7 +210,9 @@ def rows(sides: Sides, quick: bool) -> list[Row]:
 
 def words() -> list[str]:
     """Words that the included model has not seen."""
-    return list(dict.fromkeys(word for word, _ in demo.dictionary() if demo.part(word) == "test"))[:WORDS]
+    return list(dict.fromkeys(word for word, _ in demo.dictionary() if demo.part(word) == "test"))[
+        :WORDS
+    ]
 
 
 def count_differences() -> dict[str, int]:
@@ -236,7 +244,11 @@ def profile(model: RegardTransformer) -> None:
                 side.run(batch)
             milliseconds = 64e3 * LETTERS / speed(side, batch, repeats=5)
             print(f"\nbeam {beam}, {name}: 64 sources, {milliseconds:.2f} ms")
-            print(seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=14, max_name_column_width=70))
+            print(
+                seen.key_averages().table(
+                    sort_by="self_cuda_time_total", row_limit=14, max_name_column_width=70
+                )
+            )
 
 
 def checks(found: list[Row], differ: dict[str, int]) -> list[Check]:
@@ -250,13 +262,17 @@ def checks(found: list[Row], differ: dict[str, int]) -> list[Check]:
         made.append(Check(f"{case}: over HF", ratio, limit / row.theirs, target, ratio >= target))
     for name, count in differ.items():
         target = 0 if "float32" in name else None  # half precision is only counted
-        made.append(Check(f"words unlike the CPU's, {name}", count, 0, target, target is None or count == 0))
+        made.append(
+            Check(f"words unlike the CPU's, {name}", count, 0, target, target is None or count == 0)
+        )
     return made
 
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--profile", action="store_true", help="profile a step")
     parser.add_argument("--quick", action="store_true", help="64 sentences only")
     options = parser.parse_args()

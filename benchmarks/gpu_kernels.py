@@ -85,9 +85,13 @@ def short() -> list[Check]:
     runs = {
         "triton": step(lambda: ours(*sequences).values, leaves),
         "triton, distance": step(lambda: learned(*sequences).values, leaves + table),
-        "triton, rotary": step(lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves),
+        "triton, rotary": step(
+            lambda: backend.run(ours, *sequences, everything, 0, rotary).values, leaves
+        ),
         "varlen": step(lambda: varlen_attn(*leaves, ends, ends, longest, longest), leaves),
-        "sdpa, padded and masked": step(lambda: F.scaled_dot_product_attention(*rows, attn_mask=seen), rows),
+        "sdpa, padded and masked": step(
+            lambda: F.scaled_dot_product_attention(*rows, attn_mask=seen), rows
+        ),
     }
     times = {name: device_time(run, graph=True, count=20) for name, run in runs.items()}
     floor = 11 * leaves[0].numel() * 2 / bandwidth()  # four tensors forward, seven backward
@@ -101,7 +105,9 @@ def short() -> list[Check]:
     ]  # fmt: skip
 
 
-def rates(name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Tensor], share: float) -> list[float]:
+def rates(
+    name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Tensor], share: float
+) -> list[float]:
     """TF/s forward, and of forward and backward."""
 
     @torch.no_grad()
@@ -110,7 +116,8 @@ def rates(name: str, forward: Callable[[], torch.Tensor], leaves: list[torch.Ten
 
     once = 4 * BATCH * MANY * LONG * LONG * DIM * share
     speeds = [
-        work / device_time(run, graph=True) / 1e12 for work, run in ((once, alone), (3.5 * once, step(forward, leaves)))
+        work / device_time(run, graph=True) / 1e12
+        for work, run in ((once, alone), (3.5 * once, step(forward, leaves)))
     ]
     print(
         f"{BATCH} × {LONG}, {MANY} heads of {DIM}, {name:22} {speeds[0]:4.0f} TF/s forward, "
@@ -124,13 +131,18 @@ def long() -> list[Check]:
     torch.manual_seed(0)
     ceiling = matmul_rate(torch.bfloat16) / 1e12
     leaves, rows = (
-        [random(*shape) for _ in range(3)] for shape in ((BATCH * LONG, MANY, DIM), (BATCH, MANY, LONG, DIM))
+        [random(*shape) for _ in range(3)]
+        for shape in ((BATCH * LONG, MANY, DIM), (BATCH, MANY, LONG, DIM))
     )
     sequences = [Ragged.uniform(leaf, BATCH) for leaf in leaves]
     sequences = [sequences[0].like(leaf) for leaf in leaves]
 
     def made(bias: Any) -> Attention:
-        attention = Attention(SCORES["scaled-dot"](MANY, DIM), bias=bias, backend="triton").cuda().bfloat16()
+        attention = (
+            Attention(SCORES["scaled-dot"](MANY, DIM), bias=bias, backend="triton")
+            .cuda()
+            .bfloat16()
+        )
         for parameter in attention.parameters():
             torch.nn.init.normal_(parameter)
         return attention
@@ -178,17 +190,25 @@ def long() -> list[Check]:
     blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, LONG, LONG, device="cuda")
     peer = rates(
         "flex, ALiBi causal",
-        lambda: flex(*rows, score_mod=lambda s, b, h, i, j: s - slopes[h] * (i - j), block_mask=blocks),
+        lambda: flex(
+            *rows, score_mod=lambda s, b, h, i, j: s - slopes[h] * (i - j), block_mask=blocks
+        ),
         rows,
         0.5,
     )
     alibi = made(Alibi(MANY))
-    speeds = rates("triton, ALiBi causal", lambda: alibi(*sequences, mask=causal).values, leaves, 0.5)
+    speeds = rates(
+        "triton, ALiBi causal", lambda: alibi(*sequences, mask=causal).values, leaves, 0.5
+    )
     asked = 0.9 * library[0]
-    checks.append(Check("alibi, causal: TF/s forward", speeds[0], ceiling, asked, speeds[0] >= asked))
+    checks.append(
+        Check("alibi, causal: TF/s forward", speeds[0], ceiling, asked, speeds[0] >= asked)
+    )
     for at, part in enumerate(("forward", "with backward")):
         ratio = speeds[at] / peer[at]
-        checks.append(Check(f"alibi, causal: over flex, {part}", ratio, ceiling / peer[at], 1, ratio >= 1))
+        checks.append(
+            Check(f"alibi, causal: over flex, {part}", ratio, ceiling / peer[at], 1, ratio >= 1)
+        )
     return checks
 
 
@@ -225,14 +245,23 @@ def additive() -> list[Check]:
     wanted = [*leaves, ours.score.v]
     run = step(lambda: ours(*leaves), wanted)
     twice = [random(1, 1, 2 * LONG, dim) for _ in range(3)]
-    peak, further = (megabytes(one) for one in (run, step(lambda: ours(*twice), [*twice, ours.score.v])))
+    peak, further = (
+        megabytes(one) for one in (run, step(lambda: ours(*twice), [*twice, ours.score.v]))
+    )
     with torch.no_grad():
         forward = device_time(lambda: ours(*leaves), graph=True)
     both = device_time(run)
 
     @torch.compile
-    def library(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-        return torch.softmax((direction * torch.tanh(q[..., :, None, :] + k[..., None, :, :])).sum(-1), -1) @ v
+    def library(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, direction: torch.Tensor
+    ) -> torch.Tensor:
+        return (
+            torch.softmax(
+                (direction * torch.tanh(q[..., :, None, :] + k[..., None, :, :])).sum(-1), -1
+            )
+            @ v
+        )
 
     compiled = device_time(step(lambda: library(*leaves, ours.score.v[0]), wanted), repeats=5)
     rate = LONG * LONG * dim / forward / 1e12

@@ -119,7 +119,9 @@ def control() -> Check:
 
 def main() -> None:
     """Run all parts in parallel and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tool", choices=["memcheck", "racecheck"], default="memcheck")
     parser.add_argument(
         "--parts",
@@ -135,7 +137,11 @@ def main() -> None:
         parser.error("compute-sanitizer is not installed; it is part of the CUDA toolkit")
     made = [control()] if options.tool == "memcheck" else []
     with ThreadPoolExecutor(len(PARTS)) as pool:
-        made += [check for found in pool.map(lambda name: part(name, options), options.parts) for check in found]
+        made += [
+            check
+            for found in pool.map(lambda name: part(name, options), options.parts)
+            for check in found
+        ]
     report("gpu_sanitizer" if options.tool == "memcheck" else f"gpu_sanitizer-{options.tool}", made)
 
 

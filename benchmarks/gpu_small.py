@@ -118,21 +118,31 @@ def table(
     ):
         recorded: Captures | str = ""
         if optimizer:
-            speeds, recorded, parts[name] = regard_speed(task, settings, optimizer, options, capture=capture)
+            speeds, recorded, parts[name] = regard_speed(
+                task, settings, optimizer, options, capture=capture
+            )
         else:
             speeds = peer_speed(task, settings, options)
         limit = ceiling(task, settings, rate) / tokens
         found[name] = speeds.steps, limit
-        numbers = f"{speeds.steps:>8.1f} {limit:>8.0f} {speeds.tokens:>12,.0f} {speeds.gigabytes:>5.1f}"
+        numbers = (
+            f"{speeds.steps:>8.1f} {limit:>8.0f} {speeds.tokens:>12,.0f} {speeds.gigabytes:>5.1f}"
+        )
         print(f"{name:36} {numbers}  {recorded}", flush=True)
     checks = []
     for name in ("regard, Muon, CUDA graphs", "regard, peer's model, AdamW, CUDA graphs"):
         steps, limit = found[name]
         checks.append(Check(f"{name}: steps/s", steps, limit, TARGET, steps >= TARGET))
         eager = found[name.replace("CUDA graphs", "eager")][0]
-        checks.append(Check(f"{name}: over eager", steps / eager, limit / eager, 1.0, steps >= eager))
+        checks.append(
+            Check(f"{name}: over eager", steps / eager, limit / eager, 1.0, steps >= eager)
+        )
         part = parts[name]
-        checks.append(Check(f"{name}: share of the speed with prepared batches", part, 1.0, 0.95, part >= 0.95))
+        checks.append(
+            Check(
+                f"{name}: share of the speed with prepared batches", part, 1.0, 0.95, part >= 0.95
+            )
+        )
     peer = found["nn.Transformer, AdamW, eager"][0]
     steps, limit = found["regard, peer's model, AdamW, CUDA graphs"]
     return [
@@ -141,15 +151,21 @@ def table(
     ]
 
 
-def curves(task: Task, settings: TransformerSettings, options: argparse.Namespace, optimizer: str) -> Check:
+def curves(
+    task: Task, settings: TransformerSettings, options: argparse.Namespace, optimizer: str
+) -> Check:
     """Losses with graphs and eager, with dropout; and of two eager runs, which are equal because
     every kernel is deterministic."""
     found = []
     for capture in (True, False, False):
         free_memory()
-        found.append(losses(_trainer(task, settings, optimizer, options, capture=capture), options.curve))
+        found.append(
+            losses(_trainer(task, settings, optimizer, options, capture=capture), options.curve)
+        )
     graphs, eager, again = found
-    gap, noise = (max(abs(a - b) for a, b in zip(one, eager, strict=True)) for one in (graphs, again))
+    gap, noise = (
+        max(abs(a - b) for a, b in zip(one, eager, strict=True)) for one in (graphs, again)
+    )
     allowed = max(2 * noise, NOTICEABLE)
     span = f"{len(eager)} losses from {eager[0]:.4f} to {eager[-1]:.4f}"
     gaps = f"CUDA graphs and eager differ by at most {gap:.2e}, two eager runs by {noise:.2e}"
@@ -166,14 +182,22 @@ def curves(task: Task, settings: TransformerSettings, options: argparse.Namespac
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="training a small model on a GPU, with and without CUDA graphs")
-    parser.add_argument("--tiny", action="store_true", help="a smaller model and few steps on a CPU, as a trial")
-    parser.add_argument("--steps", type=int, default=100, help="steps per window; a fifth without graphs")
+    parser = argparse.ArgumentParser(
+        description="training a small model on a GPU, with and without CUDA graphs"
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="a smaller model and few steps on a CPU, as a trial"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=100, help="steps per window; a fifth without graphs"
+    )
     parser.add_argument("--windows", type=int, default=3, help="windows; the median counts")
     parser.add_argument("--curve", type=int, default=60, help="steps whose losses are compared")
     options = parser.parse_args()
     if not options.tiny and not torch.cuda.is_available():
-        sys.exit("this benchmark needs a GPU, and torch finds none; --tiny is a short trial on a CPU")
+        sys.exit(
+            "this benchmark needs a GPU, and torch finds none; --tiny is a short trial on a CPU"
+        )
     options.device, options.precision = torch.device("cuda"), "bfloat16"
     if options.tiny:  # most CPUs have no bfloat16
         options.device, options.precision = torch.device("cpu"), "float32"
@@ -191,7 +215,9 @@ def main() -> None:
         task = Task(Path(folder))
         options.words = WORDS // 16 if options.tiny else WORDS
         mean = task.pairs.source_lengths.mean() + task.pairs.target_lengths.mean()
-        options.batch_tokens = round(options.words * mean)  # batch_tokens excludes begin and end tokens
+        options.batch_tokens = round(
+            options.words * mean
+        )  # batch_tokens excludes begin and end tokens
         checks = table(task, options, default, same)
         checks += [curves(task, default, options, optimizer) for optimizer in ("muon", "adamw")]
     report("gpu_small", checks)

@@ -102,17 +102,25 @@ def peer_speed(task: Task, settings: TransformerSettings, options: argparse.Name
     torch.manual_seed(1)
     peer = Marian(settings, *_sizes(task)).to(options.device)
     few = max(2, options.steps // 4)
-    tables = padded_batches(task.pairs, options.batch_tokens, count=few)  # all seen in the warm-up, as Regard's
+    tables = padded_batches(
+        task.pairs, options.batch_tokens, count=few
+    )  # all seen in the warm-up, as Regard's
     wasted = statistics.mean(table.wasted for table in tables)
     print(f"Marian's batches are sorted: {wasted:.1%} padding; Regard's have none")
     on_device = cycle([to_device(table, options.device) for table in tables])
-    step = training_step(peer, on_device, label_smoothing=SMOOTHING, clip=CLIP, half=options.precision == "bfloat16")
+    step = training_step(
+        peer, on_device, label_smoothing=SMOOTHING, clip=CLIP, half=options.precision == "bfloat16"
+    )
     return speed(step, warm=few, windows=options.windows, count=few)
 
 
 def to_device(table: PaddedBatch, device: torch.device) -> PaddedBatch:
     """Move a batch to a device."""
-    parts = {name: value.to(device) for name, value in vars(table).items() if isinstance(value, torch.Tensor)}
+    parts = {
+        name: value.to(device)
+        for name, value in vars(table).items()
+        if isinstance(value, torch.Tensor)
+    }
     return replace(table, **parts)
 
 
@@ -160,7 +168,9 @@ def positions(
             if name == "sinusoidal":
                 found, rest = plain, "as above"
             else:
-                found, recorded = regard_speed(task, settings.model_copy(update={"position": name}), options)
+                found, recorded = regard_speed(
+                    task, settings.model_copy(update={"position": name}), options
+                )
                 rest = str(recorded)
         except Exception:  # one failure must not lose the other results
             traceback.print_exc()
@@ -171,7 +181,9 @@ def positions(
     return checks
 
 
-def curves(task: Task, settings: TransformerSettings, options: argparse.Namespace, precision: str) -> Check:
+def curves(
+    task: Task, settings: TransformerSettings, options: argparse.Namespace, precision: str
+) -> Check:
     """The losses of fused training with CUDA graphs, and of the reference, eager without fused
     kernels."""
     settings = settings.model_copy(update={"dropout": 0.0})
@@ -186,7 +198,9 @@ def curves(task: Task, settings: TransformerSettings, options: argparse.Namespac
     gaps = [abs(a - b) / abs(b) for a, b in zip(fused, reference, strict=True)]
     print(f"\nloss, {precision}: {'step':>6} {'fused':>10} {'reference':>10}")
     for step in sorted({*range(0, len(gaps), max(1, len(gaps) // 6)), len(gaps) - 1}):
-        print(f"{'':{len(precision) + 7}}{step + 1:>6} {fused[step]:>10.5f} {reference[step]:>10.5f}")
+        print(
+            f"{'':{len(precision) + 7}}{step + 1:>6} {fused[step]:>10.5f} {reference[step]:>10.5f}"
+        )
     name = f"{precision}: loss, largest difference in {len(gaps)} steps, relative"
     good = max(gaps) <= 0.01 and all(map(math.isfinite, fused))
     return Check(name, max(gaps), 0.0, 0.01, good)
@@ -194,16 +208,26 @@ def curves(task: Task, settings: TransformerSettings, options: argparse.Namespac
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="training a base model on a GPU, compared with HF Marian")
-    parser.add_argument("--tiny", action="store_true", help="a small model and few steps on a CPU, as a trial")
+    parser = argparse.ArgumentParser(
+        description="training a base model on a GPU, compared with HF Marian"
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="a small model and few steps on a CPU, as a trial"
+    )
     parser.add_argument("--steps", type=int, default=100, help="steps per window")
     parser.add_argument("--windows", type=int, default=3, help="windows; the median counts")
     parser.add_argument("--curve", type=int, default=60, help="steps whose losses are compared")
-    parser.add_argument("--precisions", nargs="*", default=["bfloat16"], help="precisions of the compared losses")
-    parser.add_argument("--parts", nargs="*", default=["positions", "curves"], help="what to measure besides speed")
+    parser.add_argument(
+        "--precisions", nargs="*", default=["bfloat16"], help="precisions of the compared losses"
+    )
+    parser.add_argument(
+        "--parts", nargs="*", default=["positions", "curves"], help="what to measure besides speed"
+    )
     options = parser.parse_args()
     if not options.tiny and not torch.cuda.is_available():
-        sys.exit("this benchmark needs a GPU, and torch finds none; --tiny is a short trial on a CPU")
+        sys.exit(
+            "this benchmark needs a GPU, and torch finds none; --tiny is a short trial on a CPU"
+        )
     options.device, options.precision = (torch.device("cuda"), "bfloat16")
     if options.tiny:  # most CPUs have no bfloat16
         options.device, options.precision, options.precisions = (
@@ -225,7 +249,9 @@ def main() -> None:
     print(f"{machine()}: matrix products {rate / 1e12:.3g} TF/s")
     with tempfile.TemporaryDirectory() as folder:
         task = make_task(Path(folder) / "ids", pairs, vocabulary)
-        source, target = (x.mean() + 1 for x in (task.pairs.source_lengths, task.pairs.target_lengths))
+        source, target = (
+            x.mean() + 1 for x in (task.pairs.source_lengths, task.pairs.target_lengths)
+        )
         options.batch_tokens = round(
             tokens * (source + target - 2) / (source + target)
         )  # batch_tokens excludes begin and end tokens
@@ -236,7 +262,9 @@ def main() -> None:
         if "positions" in options.parts:
             checks += positions(task, settings, options, limit, plain)
         if "curves" in options.parts:
-            checks += [curves(task, settings, options, precision) for precision in options.precisions]
+            checks += [
+                curves(task, settings, options, precision) for precision in options.precisions
+            ]
     report("gpu_training", checks)
 
 

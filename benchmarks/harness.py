@@ -40,10 +40,15 @@ def median(run: Callable[[], object], *, repeats: int = 9, warmup: int = 2) -> f
     return statistics.median(times)
 
 
-def ratios(slow: Callable[[], object], fast: Callable[[], object], *, repeats: int = 9) -> tuple[float, float, float]:
+def ratios(
+    slow: Callable[[], object], fast: Callable[[], object], *, repeats: int = 9
+) -> tuple[float, float, float]:
     """Median seconds of both, and the median ratio of alternating runs: noise affects both."""
     slow(), fast()
-    pairs = [(median(slow, repeats=1, warmup=0), median(fast, repeats=1, warmup=0)) for _ in range(repeats)]
+    pairs = [
+        (median(slow, repeats=1, warmup=0), median(fast, repeats=1, warmup=0))
+        for _ in range(repeats)
+    ]
     one, other = zip(*pairs, strict=True)
     return (
         statistics.median(one),
@@ -61,7 +66,9 @@ def matmul_rate(dtype: torch.dtype = torch.float32) -> float:
 
 def no_options(about: str | None) -> None:
     """Parse a command line without options, except --help."""
-    argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
 
 
 def command(name: str, options: argparse.Namespace) -> list[str]:
@@ -80,7 +87,9 @@ def machine() -> str:
         with open("/proc/cpuinfo") as info:
             parts = dict(line.split(":", 1) for line in info if ":" in line)
         known = {key.strip(): value.strip() for key, value in parts.items()}
-        name = known.get("model name", {"0xd0c": "Neoverse-N1"}.get(known.get("CPU part", ""), name))
+        name = known.get(
+            "model name", {"0xd0c": "Neoverse-N1"}.get(known.get("CPU part", ""), name)
+        )
     except OSError:
         pass
     return f"{os.cpu_count()} × {name}, torch {torch.__version__}"
@@ -91,7 +100,9 @@ def report(benchmark: str, checks: list[Check], on: str | None = None) -> None:
     width = max(len(check.name) for check in checks)
     print(f"\n{'check':{width}}  {'value':>10}  {'ceiling':>10}  {'target':>10}")
     for check in checks:
-        ceiling, target = ("–" if value is None else f"{value:.4g}" for value in (check.ceiling, check.target))
+        ceiling, target = (
+            "–" if value is None else f"{value:.4g}" for value in (check.ceiling, check.target)
+        )
         verdict = "ok" if check.ok else "MISSED"
         print(f"{check.name:{width}}  {check.value:>10.4g}  {ceiling:>10}  {target:>10}  {verdict}")
     facts = {"benchmark": benchmark, "machine": on or machine()}

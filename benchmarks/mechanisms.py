@@ -127,7 +127,9 @@ def attempt(folder: Path, options: argparse.Namespace, name: str, seed: int) -> 
         return {"name": name, "seed": seed, "error": f"{type(error).__name__}: {error}"}
 
 
-def outcomes(folder: Path, options: argparse.Namespace, trainings: Sequence[tuple[str, int]]) -> Iterator[Result]:
+def outcomes(
+    folder: Path, options: argparse.Namespace, trainings: Sequence[tuple[str, int]]
+) -> Iterator[Result]:
     """Each result as it is ready: sequentially, or from processes with one core each."""
     if options.workers == 1:
         yield from (attempt(folder, options, *training) for training in trainings)
@@ -152,9 +154,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=2.0, help="training time of each row")
     parser.add_argument("--steps", type=int, help="updates of each row, instead of time")
     parser.add_argument("--seed", type=int, default=1, help="first seed")
-    parser.add_argument("--close", type=float, default=CLOSE, help="rows closer than this, in %%, get more seeds")
-    parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES), help="what to compare")
-    parser.add_argument("--only", nargs="+", choices=rows(), metavar="NAME", help="some rows, by name")
+    parser.add_argument(
+        "--close", type=float, default=CLOSE, help="rows closer than this, in %%, get more seeds"
+    )
+    parser.add_argument(
+        "--axes", nargs="+", choices=AXES, default=list(AXES), help="what to compare"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=rows(), metavar="NAME", help="some rows, by name"
+    )
     parser.add_argument("--workers", type=int, default=1, help="parallel processes, one core each")
     parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} after each result")
     return parser.parse_args()
@@ -173,7 +181,11 @@ def main() -> None:
         def train(trainings: Sequence[tuple[str, int]]) -> None:
             for result in outcomes(Path(folder), options, trainings):
                 results.append(result)
-                rate = f"{result['phone_error_rate']:.2f} %" if "error" not in result else result["error"]
+                rate = (
+                    f"{result['phone_error_rate']:.2f} %"
+                    if "error" not in result
+                    else result["error"]
+                )
                 print(f"{result['name']}, seed {result['seed']}: {rate}", flush=True)
                 if options.keep:
                     keep(results, options)

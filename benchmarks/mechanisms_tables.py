@@ -41,7 +41,10 @@ def rows() -> dict[str, Row]:
     """Every row by name."""
     found = {NO_ATTENTION: Row("attention", "recurrent", {"attention": "none"})}
     found |= {name: Row("attention", "recurrent", parts) for name, parts in ATTENTIONS.items()}
-    found |= {f"transformer, {name}": Row("position", "transformer", {"position": name}) for name in POSITIONS}
+    found |= {
+        f"transformer, {name}": Row("position", "transformer", {"position": name})
+        for name in POSITIONS
+    }
     for score in SCORES:
         for normaliser in NORMALISERS:
             if _sensible(score, normaliser):
@@ -133,13 +136,16 @@ def checks(results: Sequence[Result]) -> list[Check]:
         made.append(Check(name, times, None, 1.0, times > 1))
     if NO_ATTENTION in groups and "additive" in groups:
         ratios = [
-            _bucket(groups[NO_ATTENTION], bucket) / max(_bucket(groups["additive"], bucket), 1e-9) for bucket in (0, -1)
+            _bucket(groups[NO_ATTENTION], bucket) / max(_bucket(groups["additive"], bucket), 1e-9)
+            for bucket in (0, -1)
         ]
         name = "without attention / additive: phone error rate of the longest words"
         made.append(Check(name, ratios[1], None, ratios[0], ratios[1] > ratios[0]))
     if groups:
         best = min(groups, key=lambda name: mean(groups[name]))
-        made.append(Check(f"best phone error rate, % ({best})", mean(groups[best]), 0.0, 100.0, True))
+        made.append(
+            Check(f"best phone error rate, % ({best})", mean(groups[best]), 0.0, 100.0, True)
+        )
     return made
 
 

@@ -54,7 +54,9 @@ def sentences(path: Path, size: float, seed: int = 1) -> None:
             written += file.write(f"{left}\t{right}\n")
 
 
-def measure_in_process(corpus: Path, kind: str, options: argparse.Namespace, *, show: bool = False) -> dict[str, Any]:
+def measure_in_process(
+    corpus: Path, kind: str, options: argparse.Namespace, *, show: bool = False
+) -> dict[str, Any]:
     """Train on a corpus in a separate process: its peaks in megabytes, pairs and seconds."""
     out = corpus.with_suffix(".run")
     command = [
@@ -68,7 +70,9 @@ def measure_in_process(corpus: Path, kind: str, options: argparse.Namespace, *, 
         str(options.steps),
     ]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=None if show else subprocess.DEVNULL, check=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=None if show else subprocess.DEVNULL, check=True
+        )
     finally:
         shutil.rmtree(out, ignore_errors=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -104,7 +108,9 @@ def epochs(out: Path) -> int:
     """Read some batches of several epochs."""
     from regard.text import Batches, TokenizedPairs
 
-    batches = Batches(TokenizedPairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, max_tokens=512)
+    batches = Batches(
+        TokenizedPairs.open(out / "data" / "ids"), batch_tokens=1024, seed=1, max_tokens=512
+    )
     tokens = 0
     for epoch in range(1, EPOCHS + 1):
         for step in range(min(BATCHES_READ, batches.steps(epoch))):
@@ -146,7 +152,9 @@ class MemoryMonitor:
 
     def _sample(self) -> None:
         while not self._stopped.wait(self._every):
-            self.peak = max(self.peak, sum(resident(process, "VmRSS") for process in ("self", *_children())))
+            self.peak = max(
+                self.peak, sum(resident(process, "VmRSS") for process in ("self", *_children()))
+            )
 
 
 def _children() -> Iterator[str]:
@@ -222,8 +230,12 @@ def check_large_corpus(folder: Path, options: argparse.Namespace) -> list[Check]
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="peak memory of training, with its lower bound")
-    parser.add_argument("--pairs", type=int, default=200_000, help="pairs of the first corpus; 0 skips it")
-    parser.add_argument("--gigabytes", type=float, default=0.1, help="size of the second corpus; 0 skips it")
+    parser.add_argument(
+        "--pairs", type=int, default=200_000, help="pairs of the first corpus; 0 skips it"
+    )
+    parser.add_argument(
+        "--gigabytes", type=float, default=0.1, help="size of the second corpus; 0 skips it"
+    )
     parser.add_argument("--steps", type=int, default=20, help="training steps on each")
     parser.add_argument("--folder", type=Path, help="folder of the temporary files")
     parser.add_argument("--show", action="store_true", help="show progress")

@@ -51,7 +51,9 @@ class TorchTransformer(nn.Module):
         self.transformer = nn.Transformer(
             settings.width,
             settings.heads,
-            custom_encoder=nn.TransformerEncoder(encoder_layer, settings.encoder_layers, enable_nested_tensor=False),
+            custom_encoder=nn.TransformerEncoder(
+                encoder_layer, settings.encoder_layers, enable_nested_tensor=False
+            ),
             custom_decoder=nn.TransformerDecoder(decoder_layer, settings.decoder_layers),
             batch_first=True,
         )
@@ -127,7 +129,9 @@ class Marian(nn.Module):
     def forward(self, batch: PaddedBatch) -> Tensor:
         """Logits, padded."""
         seen = None if batch.padding is None else ~batch.padding
-        return self.marian(input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.prefix).logits
+        return self.marian(
+            input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.prefix
+        ).logits
 
 
 PEERS: dict[str, type[nn.Module]] = {"nn.Transformer": TorchTransformer, "HF Marian": Marian}
@@ -178,7 +182,12 @@ def padded_batches(
     sources, targets = pairs.source_lengths, pairs.target_lengths
     random = np.random.default_rng(seed)
     row = np.lexsort((targets, sources)) if order == "sorted" else random.permutation(len(pairs))
-    ends = np.flatnonzero(np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // batch_tokens)) + 1
+    ends = (
+        np.flatnonzero(
+            np.diff(np.cumsum(sources[row] + targets[row], dtype=np.int64) // batch_tokens)
+        )
+        + 1
+    )
     groups = np.split(row, ends)
     chosen = random.permutation(len(groups))[:count]
     return [_padded_batch(pairs, groups[place]) for place in chosen]

@@ -28,7 +28,9 @@ from regard.positions import POSITIONS
 
 # Steps of each set: fewer than in the recipes, because only encodings are compared.
 SCAN = ("scan-length", "scan-length-26", "scan-around-right")
-STEPS = {"multi30k-en-de-tok": 1_500, "cmudict": 1_500, "cmudict-short": 1_000} | dict.fromkeys(SCAN, 1_500)
+STEPS = {"multi30k-en-de-tok": 1_500, "cmudict": 1_500, "cmudict-short": 1_000} | dict.fromkeys(
+    SCAN, 1_500
+)
 COMMON = ("train.rdrop=0", "train.bpe_dropout=0", "train.evaluations=1")
 SMALLER = ("model.width=256", "model.heads=4", "model.ffn_width=768", "train.learning_rate=0.003")
 SMALLEST = (
@@ -125,7 +127,10 @@ def table(name: str, figures: dict[str, dict[str, list[float]]]) -> str:
     shown = [figure for figure in figures if figure.split()[-1] == metric]
     positions = [name for name in POSITIONS if any(name in figures[figure] for figure in shown)]
     lines = [[f"{name}: {metric}", *(figure.rsplit(" ", 1)[0] for figure in shown)]]
-    lines += [[position, *(_cell(figures[figure].get(position, [])) for figure in shown)] for position in positions]
+    lines += [
+        [position, *(_cell(figures[figure].get(position, [])) for figure in shown)]
+        for position in positions
+    ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
@@ -139,9 +144,16 @@ def _cell(values: Sequence[float]) -> str:
 def checks(results: Sequence[Result]) -> list[Check]:
     """All trainings completed; on longer outputs, the gain of the best relative encoding."""
     good = [result for result in results if "error" not in result]
-    made = [Check("trainings completed", len(good), len(results), len(results), len(good) == len(results))]
+    made = [
+        Check(
+            "trainings completed", len(good), len(results), len(results), len(good) == len(results)
+        )
+    ]
     for name, figures in group(results).items():
-        means = {position: statistics.fmean(values) for position, values in figures.get("test exact", {}).items()}
+        means = {
+            position: statistics.fmean(values)
+            for position, values in figures.get("test exact", {}).items()
+        }
         near = {position: means[position] for position in RELATIVE if position in means}
         if name in LONGER and near and "sinusoidal" in means:
             best = max(near, key=near.__getitem__)
@@ -168,13 +180,21 @@ def draw(kept: dict[str, Any], path: Path) -> None:
         ("cmudict-short", " wer", "letters (8 at most in training)", "word error rate, %"),
         ("multi30k-en-de-tok", " bleu", "test set", "BLEU"),
     ]
-    for column, (name, ending, across, up) in enumerate(panel for panel in panels if panel[0] in both):
+    for column, (name, ending, across, up) in enumerate(
+        panel for panel in panels if panel[0] in both
+    ):
         axes = place(figure, 4.6 * column, 0, 3.9, 3.2)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set(xlabel=across, ylabel=up, title=name)
         own = {key: values for key, values in both.get(name, {}).items() if key.endswith(ending)}
-        own = {key.removesuffix(ending): values for key, values in own.items() if not key.startswith("dev ")}
-        names = sorted(own, key=lambda key: (not key.isdecimal(), int(key) if key.isdecimal() else 0))
+        own = {
+            key.removesuffix(ending): values
+            for key, values in own.items()
+            if not key.startswith("dev ")
+        }
+        names = sorted(
+            own, key=lambda key: (not key.isdecimal(), int(key) if key.isdecimal() else 0)
+        )
         for i, position in enumerate(POSITIONS):
             values = [own[key].get(position, []) for key in names]
             if all(values) and (position != "none" or ending == " symbols"):
@@ -210,7 +230,10 @@ def machine_of(options: argparse.Namespace) -> str:
 def keep(path: Path, options: argparse.Namespace, results: Sequence[Result]) -> None:
     """Write all results so far as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    thin = [{key: value for key, value in one.items() if key not in ("decisions", "settings")} for one in results]
+    thin = [
+        {key: value for key, value in one.items() if key not in ("decisions", "settings")}
+        for one in results
+    ]
     facts = {
         "seeds": sorted({one["seed"] for one in results}),
         "steps": STEPS,
@@ -218,13 +241,18 @@ def keep(path: Path, options: argparse.Namespace, results: Sequence[Result]) -> 
         "set": options.set,
     }
     path.write_text(
-        json.dumps({"machine": machine_of(options), **facts, "results": thin}, indent=1, ensure_ascii=False) + "\n"
+        json.dumps(
+            {"machine": machine_of(options), **facts, "results": thin}, indent=1, ensure_ascii=False
+        )
+        + "\n"
     )
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument(
         "--sets",
@@ -234,9 +262,13 @@ def arguments() -> argparse.Namespace:
         metavar="NAME",
         help=", ".join(STEPS),
     )
-    parser.add_argument("--only", nargs="+", choices=POSITIONS, metavar="POSITION", help=", ".join(POSITIONS))
+    parser.add_argument(
+        "--only", nargs="+", choices=POSITIONS, metavar="POSITION", help=", ".join(POSITIONS)
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--share", type=float, default=1.0, help="share of the usual number of steps")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="share of the usual number of steps"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -245,10 +277,18 @@ def arguments() -> argparse.Namespace:
         help="override all recipes",
     )
     parser.add_argument("--parallel", type=int, default=1, help="number of parallel trainings")
-    parser.add_argument("--out", type=Path, help="folder of the runs, to resume them (default: temporary)")
-    parser.add_argument("--keep", type=Path, nargs="?", const=KEPT, help="write the results (results/)")
-    parser.add_argument("--join", type=Path, nargs="+", default=[], metavar="FILE", help="stored results to merge")
-    parser.add_argument("--draw", type=Path, nargs="?", const=PICTURE, help="draw the stored results")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the runs, to resume them (default: temporary)"
+    )
+    parser.add_argument(
+        "--keep", type=Path, nargs="?", const=KEPT, help="write the results (results/)"
+    )
+    parser.add_argument(
+        "--join", type=Path, nargs="+", default=[], metavar="FILE", help="stored results to merge"
+    )
+    parser.add_argument(
+        "--draw", type=Path, nargs="?", const=PICTURE, help="draw the stored results"
+    )
     options = parser.parse_args()
     if not (options.data or options.draw or options.join):
         parser.error("--data is missing: the folder with the data sets")
@@ -264,7 +304,11 @@ def train(options: argparse.Namespace) -> list[Result]:
         for result in outcomes(queue, options.parallel):
             results.append(result)
             chosen = CONVENTIONS[result["set"]].chosen
-            figures = {key: value for key, value in result.get("figures", {}).items() if key.endswith(chosen)}
+            figures = {
+                key: value
+                for key, value in result.get("figures", {}).items()
+                if key.endswith(chosen)
+            }
             shown = ", ".join(f"{key} {value:.1f}" for key, value in figures.items())
             run = f"{result['set']}, {result['overrides'][0]}, seed {result['seed']}"
             print(f"{run}: {shown or result['error']}", flush=True)

@@ -83,7 +83,9 @@ def search_rates(bundle: Path, beam: int) -> list[Check]:
     ]
 
 
-def monitor(process: subprocess.Popen[bytes], progress: Path, every: float = 0.1) -> Iterator[tuple[float, int, float]]:
+def monitor(
+    process: subprocess.Popen[bytes], progress: Path, every: float = 0.1
+) -> Iterator[tuple[float, int, float]]:
     """While a job runs: the time, the committed lines and its resident megabytes."""
     while process.poll() is None:
         try:
@@ -128,7 +130,9 @@ def long(bundle: Path, home: Path, count: int, beam: int, kills: int) -> list[Ch
         Check("memory of the last quarter / the second", grown, 1.0, GROWTH, grown <= GROWTH),
         Check("peak memory, MB", max(peaks), None, 2_000, max(peaks) <= 2_000),
         Check("lines lost after the kills", count - len(lines), 0, 0, len(lines) >= count),
-        Check("lines doubled after the kills", max(0, len(lines) - count), 0, 0, len(lines) <= count),
+        Check(
+            "lines doubled after the kills", max(0, len(lines) - count), 0, 0, len(lines) <= count
+        ),
         Check(
             "lines that differ from the whole run",
             *count_differences(lines, whole),
@@ -191,17 +195,25 @@ def run_with_kills(command: list[str], out: Path, count: int, kills: int) -> Non
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundle", type=Path, nargs="?", help="model of the default task (default: train one)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "bundle", type=Path, nargs="?", help="model of the default task (default: train one)"
+    )
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--kills", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=3.0, help="training time if no bundle is given")
+    parser.add_argument(
+        "--minutes", type=float, default=3.0, help="training time if no bundle is given"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home, bundle = Path(folder), options.bundle
         if bundle is None:
-            subprocess.run(regard("demo", "--minutes", options.minutes, "--out", home / "demo"), check=True)
+            subprocess.run(
+                regard("demo", "--minutes", options.minutes, "--out", home / "demo"), check=True
+            )
             bundle = home / "demo/bundle"
         checks = cold(bundle, home, options.beam) + search_rates(bundle, options.beam)
         checks += long(bundle, home, options.lines, options.beam, options.kills)

@@ -47,7 +47,9 @@ def train(options: argparse.Namespace) -> None:
     """Train one model in `options.out`."""
     parts = cmudict.unpack(options.out / "parts")
     size = SIZES[options.family] | {"dropout": options.dropout} | json.loads(options.model)
-    settings = TrainSettings(minutes=options.minutes, seed=options.seed, batch_tokens=options.batch_tokens)
+    settings = TrainSettings(
+        minutes=options.minutes, seed=options.seed, batch_tokens=options.batch_tokens
+    )
     text = TextSettings(source_tokenizer="characters", target_tokenizer="words")
     job = Job(
         Corpus(parts["train"]),
@@ -100,10 +102,16 @@ def update_card(folder: Path) -> dict[str, float]:
     """Evaluate a newly trained model and store the figures in its card."""
     trained = bundle.load(folder / "bundle")
     tested = evaluate(trained, folder / "parts")
-    plain = json.loads(json.dumps(trained.card).replace(f"{folder}/parts/", ""))  # without local paths
-    family = {"transformer": "Transformer", "recurrent": "recurrent, Bahdanau's attention"}[trained.settings.kind]
+    plain = json.loads(
+        json.dumps(trained.card).replace(f"{folder}/parts/", "")
+    )  # without local paths
+    family = {"transformer": "Transformer", "recurrent": "recurrent, Bahdanau's attention"}[
+        trained.settings.kind
+    ]
     on = f"{tested['words']:,} unseen test words"
-    quality = [{"metric": NAMES[name], "value": tested[name], "unit": "%", "on": on} for name in NAMES]
+    quality = [
+        {"metric": NAMES[name], "value": tested[name], "unit": "%", "on": on} for name in NAMES
+    ]
     facts = {
         "title": f"English spelling → sound ({family})",
         "example": "attention",
@@ -115,7 +123,9 @@ def update_card(folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("family", choices=["measure", *SIZES])
     parser.add_argument("--out", type=Path, help="folder of the training run")
     parser.add_argument("--minutes", type=float, default=4.0)

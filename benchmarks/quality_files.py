@@ -36,14 +36,24 @@ def lines(path: Path) -> list[str]:
 def members(path: Path, prefix: str | tuple[str, ...], inside: str = "") -> dict[str, str]:
     """The texts of an archive, or of its unpacked folder (`inside`), whose names have a prefix."""
     if not path.is_file() and (folder := path.parent / inside).is_dir():
-        names = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file())
-        found = {name: (folder / name).read_bytes().decode() for name in names if name.startswith(prefix)}
+        names = (
+            file.relative_to(folder).as_posix()
+            for file in sorted(folder.rglob("*"))
+            if file.is_file()
+        )
+        found = {
+            name: (folder / name).read_bytes().decode() for name in names if name.startswith(prefix)
+        }
         if found:
             return found
     with tarfile.open(first_existing(path)) as archive:
         files = [member for member in archive if member.isfile() and member.name.startswith(prefix)]
         texts = {member.name: archive.extractfile(member) for member in files}
-        return {name: io.TextIOWrapper(file, "utf-8").read() for name, file in texts.items() if file is not None}
+        return {
+            name: io.TextIOWrapper(file, "utf-8").read()
+            for name, file in texts.items()
+            if file is not None
+        }
 
 
 def first_existing(*paths: Path) -> Path:

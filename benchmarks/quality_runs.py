@@ -120,7 +120,9 @@ def attempt(trial: Trial) -> Result:
             torch.cuda.empty_cache()
     facts = {key: card[key] for key in ("parameters", "steps", "tokens", "seconds")}
     facts["planned_steps"] = card["of"]
-    decisions = [line.replace(f"{trial.parts}/", "") for line in card["decisions"]]  # no local paths
+    decisions = [
+        line.replace(f"{trial.parts}/", "") for line in card["decisions"]
+    ]  # no local paths
     model = bundle.load(trial.out / "bundle").settings.model_dump(mode="json")
     chosen = {"decisions": decisions, "settings": {**card["settings"], "model": model}}
     chosen["command"] = list(trial.command)
@@ -139,12 +141,16 @@ def outcomes(
 ) -> Iterator[Result]:
     """Each result as it is ready, from parallel processes; `more` gives trials that follow it."""
     threads = max(1, (os.cpu_count() or 1) // parallel)
-    with ProcessPoolExecutor(parallel, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
+    with ProcessPoolExecutor(
+        parallel, mp_context=get_context("spawn"), initializer=end_with_parent
+    ) as pool:
         waiting = {pool.submit(attempt, replace(trial, threads=threads)) for trial in trials}
         while waiting:
             done, waiting = concurrent.futures.wait(waiting, return_when=FIRST_COMPLETED)
             for result in (one.result() for one in done):
-                waiting |= {pool.submit(attempt, replace(trial, threads=threads)) for trial in more(result)}
+                waiting |= {
+                    pool.submit(attempt, replace(trial, threads=threads)) for trial in more(result)
+                }
                 yield result
 
 
@@ -193,7 +199,9 @@ def decode(trained: Bundle, examples: Sequence[Example], convention: Convention)
     sources = [trained.source.encode(example.source) for example in examples]
     reach = {"most": most, "ratio": ratio, "tokens": BATCH_TOKENS[device.type], "device": device}
     found = search_all(_search(convention), inference_model(trained.model), sources, **reach)
-    texts = ([trained.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found)
+    texts = (
+        [trained.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found
+    )
     return [list(dict.fromkeys(some)) or [""] for some in texts]
 
 

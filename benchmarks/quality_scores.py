@@ -35,7 +35,9 @@ def bleu(outputs: Outputs, examples: Sequence[Example], *, tokenize: str) -> dic
     return {"bleu": found["bleu"], "chrf": found["chrf"], "signature": found["bleu_signature"]}
 
 
-def among(outputs: Outputs, examples: Sequence[Example], *, counts: Sequence[int] = (1, 3)) -> dict[str, Any]:
+def among(
+    outputs: Outputs, examples: Sequence[Example], *, counts: Sequence[int] = (1, 3)
+) -> dict[str, Any]:
     """The share of examples with a correct output among the first one, the first three."""
     shares = {}
     for count in counts:
@@ -97,8 +99,12 @@ class Convention:
     targets: list[Target] = field(default_factory=list)
 
 
-YOLCHUYEVA = "Yolchuyeva, Németh & Gyires-Tóth 2019, Transformer based Grapheme-to-Phoneme Conversion"
-TINY = "Wu et al. 2021, Good for Misconceived Reasons (multimodal translation): its text-only models"
+YOLCHUYEVA = (
+    "Yolchuyeva, Németh & Gyires-Tóth 2019, Transformer based Grapheme-to-Phoneme Conversion"
+)
+TINY = (
+    "Wu et al. 2021, Good for Misconceived Reasons (multimodal translation): its text-only models"
+)
 SHARED_TASK = "Cotterell et al. 2017, CoNLL–SIGMORPHON shared task, sub-task 1, high"
 FURRER = "Furrer et al. 2020, Compositional Generalization in Semantic Parsing"
 DEVIL = "Csordás, Irie & Schmidhuber 2021, The Devil is in the Detail"
@@ -121,7 +127,9 @@ CONVENTIONS: dict[str, Convention] = {
                 {"test wer": 20.24, "test per": 4.69},
                 "Toshniwal & Livescu 2016",
             ),
-            Published("distilled, extra words", {"test wer": 19.88, "test per": 4.6}, "Sun et al. 2019"),
+            Published(
+                "distilled, extra words", {"test wer": 19.88, "test per": 4.6}, "Sun et al. 2019"
+            ),
         ],
         targets=[
             Target("test wer", 20.6),
@@ -146,13 +154,21 @@ CONVENTIONS: dict[str, Convention] = {
     "multi30k-en-de-raw": Convention(
         recipe="multi30k-en-de-raw",
         **PLAIN,
-        published=[Published("OPUS-MT, the best", {"2016 bleu": 36.3, "2017 bleu": 35.8}, "OPUS-MT leaderboard")],
+        published=[
+            Published(
+                "OPUS-MT, the best", {"2016 bleu": 36.3, "2017 bleu": 35.8}, "OPUS-MT leaderboard"
+            )
+        ],
         targets=[Target("2016 bleu", 39.5), Target("2017 bleu", 34.5)],
     ),
     "tatoeba-en-de": Convention(
         recipe="tatoeba-en-de",
         **PLAIN,
-        published=[Published("OPUS-MT, 100 M+ pairs", {"test bleu": 46.7}, "Tiedemann 2020, Tatoeba Challenge")],
+        published=[
+            Published(
+                "OPUS-MT, 100 M+ pairs", {"test bleu": 46.7}, "Tiedemann 2020, Tatoeba Challenge"
+            )
+        ],
         targets=[Target("test bleu", 42.0)],
     ),
     "names-ru": Convention(

@@ -52,7 +52,9 @@ def short_words(data: Path, longest: int) -> Parts:
     test = whole.tests["test"]
     ends = [0, longest, longest + 2, longest + 4, longest + 6, 100]
     tests = {
-        f"{start + 1}–{end}" if end < 100 else f"{start + 1}+": [q for q in test if start < len(q.source) <= end]
+        f"{start + 1}–{end}" if end < 100 else f"{start + 1}+": [
+            q for q in test if start < len(q.source) <= end
+        ]
         for start, end in pairwise(ends)
     }
     train = [pair for pair in whole.train if len(pair[0]) <= longest]
@@ -67,7 +69,9 @@ def multi30k(data: Path, form: str) -> Parts:
     """Captions, line by line; `tok` is lower-cased, normalised and tokenised, `raw` is not."""
     middle = ".lc.norm.tok" if form == "tok" else ""
     folder = data / "multi30k"
-    folder = folder / "data" / "task1" if (folder / "data").is_dir() else folder  # as in its repository
+    folder = (
+        folder / "data" / "task1" if (folder / "data").is_dir() else folder
+    )  # as in its repository
 
     def side(part: str, language: str) -> list[str]:
         return [plain(line) for line in lines(folder / form / f"{part}{middle}.{language}.gz")]
@@ -93,7 +97,9 @@ def tatoeba(data: Path) -> Parts:
 
 def names(data: Path) -> Parts:
     """English names → Russian letters. The third column, a count, is ignored."""
-    rows = members(data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data")
+    rows = members(
+        data / "name-transliteration" / "ne_transliteration.tar.xz", "wd_russian_", "data"
+    )
     train, dev, test = (table(rows[f"wd_russian_{share}"]) for share in (64, 16, 20))
     return Parts(train, grouped(dev), {"test": grouped(test)})
 
@@ -135,15 +141,25 @@ def scan_choice(data: Path, split: str, far: Callable[[str, str], bool]) -> Part
 
 def inflection(data: Path) -> Parts:
     """Lemma and tags → form: all languages with a high-resource part, one group per language."""
-    rows = members(data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/"))
+    rows = members(
+        data / "inflection-2017" / "sigmorphon2017_task1.tar.xz", ("all/task1/", "answers/task1/")
+    )
     ending = "-train-high"
-    languages = sorted(name.split("/")[-1].removesuffix(ending) for name in rows if name.endswith(ending))
+    languages = sorted(
+        name.split("/")[-1].removesuffix(ending) for name in rows if name.endswith(ending)
+    )
 
     def examples(place: str, ending: str) -> Iterator[Example]:
         for language in languages:
-            yield from grouped(_forms(rows[f"{place}/task1/{language}{ending}"], language), language)
+            yield from grouped(
+                _forms(rows[f"{place}/task1/{language}{ending}"], language), language
+            )
 
-    train = [pair for language in languages for pair in _forms(rows[f"all/task1/{language}{ending}"], language)]
+    train = [
+        pair
+        for language in languages
+        for pair in _forms(rows[f"all/task1/{language}{ending}"], language)
+    ]
     tests = {"test": list(examples("answers", "-uncovered-test"))}
     return Parts(train, list(examples("all", "-dev")), tests)
 
@@ -158,8 +174,12 @@ READERS: dict[str, Callable[[Path], Parts]] = {
     "scan-length": lambda data: scan(data, "length"),
     "scan-length-26": lambda data: scan_cut(data, 26),
     "scan-around-right": lambda data: scan(data, "around_right"),
-    "scan-length-choice": lambda data: scan_choice(data, "length", lambda _, done: len(done.split()) > 18),
-    "scan-around-right-choice": lambda data: scan_choice(data, "around_right", lambda x, _: "opposite right" in x),
+    "scan-length-choice": lambda data: scan_choice(
+        data, "length", lambda _, done: len(done.split()) > 18
+    ),
+    "scan-around-right-choice": lambda data: scan_choice(
+        data, "around_right", lambda x, _: "opposite right" in x
+    ),
     "inflection-2017": inflection,
 }
 
@@ -203,7 +223,9 @@ def write(parts: Parts, folder: Path) -> None:
     write_pairs(folder / "train.tsv", parts.train)
     write_pairs(folder / "dev.tsv", dev)
     examples = {"dev": parts.dev, **{f"test {name}": test for name, test in parts.tests.items()}}
-    (folder / "examples.json").write_text(json.dumps(examples, ensure_ascii=False), encoding="utf-8")
+    (folder / "examples.json").write_text(
+        json.dumps(examples, ensure_ascii=False), encoding="utf-8"
+    )
 
 
 def write_pairs(path: Path, pairs: Pairs) -> None:

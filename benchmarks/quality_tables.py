@@ -15,7 +15,9 @@ TIMES = ("trained_seconds", "seconds")  # of the training; until the best weight
 
 def spread(results: Sequence[Result], figure: str) -> tuple[float, float] | None:
     """Mean and standard deviation over seeds; None if no result has the figure."""
-    values = [result["figures"][figure] for result in results if figure in result.get("figures", {})]
+    values = [
+        result["figures"][figure] for result in results if figure in result.get("figures", {})
+    ]
     if not values:
         return None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
@@ -36,10 +38,14 @@ def table(name: str, results: Sequence[Result]) -> str:
             lines.append([f"Regard, {method}", *("failed" for _ in figures), "", "", ""])
             continue
         cells = [_cell(spread(own, figure), len(own), limit(figure)) for figure in figures]
-        seconds = statistics.fmean(max(result[key] for key in TIMES if key in result) for result in own)
+        seconds = statistics.fmean(
+            max(result[key] for key in TIMES if key in result) for result in own
+        )
         seeds = own[0].get("seeds") or sorted(result["seed"] for result in own)
         named = f"{'seeds' if len(seeds) > 1 else 'seed'} {' '.join(map(str, seeds))}"
-        lines.append([f"Regard, {method}", *cells, f"{own[0]['parameters']:,}", f"{seconds:,.0f} s", named])
+        lines.append(
+            [f"Regard, {method}", *cells, f"{own[0]['parameters']:,}", f"{seconds:,.0f} s", named]
+        )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
@@ -55,8 +61,12 @@ def checks(name: str, results: Sequence[Result], *, dev_only: bool = False) -> l
     """The targets of the recipe, its students and its ensemble; and how far `auto` is behind it."""
     good = [result for result in results if "error" not in result]
     trained = [sum("seed" in one for one in some) for some in (good, results)]
-    made = [Check("trainings completed", trained[0], trained[1], trained[1], trained[0] == trained[1])]
-    methods = {method: [result for result in good if result["method"] == method] for method in METHODS}
+    made = [
+        Check("trainings completed", trained[0], trained[1], trained[1], trained[0] == trained[1])
+    ]
+    methods = {
+        method: [result for result in good if result["method"] == method] for method in METHODS
+    }
     methods["ensemble"] = [result for result in good if result["method"].startswith("recipe, ")]
     convention = CONVENTIONS[name]
     if dev_only:
@@ -71,10 +81,14 @@ def checks(name: str, results: Sequence[Result], *, dev_only: bool = False) -> l
             ok = better(target.figure) * (found[0] - target.value) >= 0
             label, best = f"{target.figure}, {target.of}", limit(target.figure)
             made.append(Check(label, found[0], best, target.value, ok))
-    tests = [figure for result in good for figure in result["figures"] if not figure.startswith("dev ")]
+    tests = [
+        figure for result in good for figure in result["figures"] if not figure.startswith("dev ")
+    ]
     for figure in dict.fromkeys(figure for figure in tests if figure.split()[-1] not in HIDDEN):
         pair = [spread(methods[method], figure) for method in ("recipe", "auto")]
         if pair[0] and pair[1]:
             behind = 100 * better(figure) * (pair[0][0] - pair[1][0]) / max(pair[0][0], 1e-9)
-            made.append(Check(f"{figure}: auto behind the recipe, %", behind, None, NEAR, behind <= NEAR))
+            made.append(
+                Check(f"{figure}: auto behind the recipe, %", behind, None, NEAR, behind <= NEAR)
+            )
     return made

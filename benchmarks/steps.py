@@ -66,7 +66,9 @@ def trainer(
     return Trainer(model, batches, train, TOTAL, World(1, 0, device), rate=1e-3)
 
 
-def timed_training(made: Trainer, *, windows: int, count: int, onwards: bool = False) -> tuple[Speed, Captures]:
+def timed_training(
+    made: Trainer, *, windows: int, count: int, onwards: bool = False
+) -> tuple[Speed, Captures]:
     """The speed of Regard's training after its warm-up, and its captures. Every window has the same
     batches; a shape is captured when it repeats, so two rounds of warm-up cover all of them.
     `onwards` also trains the rest of the epoch, untimed, to count the captures of new batches."""
@@ -85,7 +87,9 @@ def timed_training(made: Trainer, *, windows: int, count: int, onwards: bool = F
         timed = _graphs(made)
         while onwards and made.epoch == 0:
             made.advance()
-    return found, Captures(ready, timed, timed - early, before, _graphs(made), len(kernels) - before)
+    return found, Captures(
+        ready, timed, timed - early, before, _graphs(made), len(kernels) - before
+    )
 
 
 def prepared_speed(made: Trainer, *, windows: int, count: int) -> Speed:
@@ -105,7 +109,9 @@ def _rewind(made: Trainer) -> None:
     made.epoch, made.epoch_step = 0, 0
 
 
-def speed(step: Step, *, warm: int, windows: int, count: int, begin: Callable[[], None] = lambda: None) -> Speed:
+def speed(
+    step: Step, *, warm: int, windows: int, count: int, begin: Callable[[], None] = lambda: None
+) -> Speed:
     """The speed of a step that returns its tokens; `begin` runs before each window."""
     for _ in range(warm):
         step()

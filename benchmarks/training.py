@@ -44,24 +44,33 @@ class Task:
         self.folder = folder
         if not (folder / "ids").exists():
             self._make(demo.unpack(folder)["train"])
-        self.source, self.target = (Tokenizer.load(folder / f"{side}.json") for side in ("source", "target"))
+        self.source, self.target = (
+            Tokenizer.load(folder / f"{side}.json") for side in ("source", "target")
+        )
         self.pairs = TokenizedPairs.open(folder / "ids")
 
     def _make(self, train: Path) -> None:
         corpus = Corpus(train)
         sources, targets = zip(*((pair.source, pair.target) for pair in corpus), strict=True)
-        sides = [train_tokenizer(kind, lines) for kind, lines in (("characters", sources), ("words", targets))]
+        sides = [
+            train_tokenizer(kind, lines)
+            for kind, lines in (("characters", sources), ("words", targets))
+        ]
         for side, tokenizer in zip(("source", "target"), sides, strict=True):
             tokenizer.save(self.folder / f"{side}.json")
         tokenize_corpus(zip(sources, targets, strict=True), *sides, self.folder / "ids", workers=1)
 
 
-def make_step(name: str, task: Task, settings: TransformerSettings, batch_tokens: int, order: str) -> tuple[Step, int]:
+def make_step(
+    name: str, task: Task, settings: TransformerSettings, batch_tokens: int, order: str
+) -> tuple[Step, int]:
     """A training step that returns its tokens, and the number of parameters."""
     torch.manual_seed(1)
     if name == "regard":
         model = build(settings, len(task.source), len(task.target))
-        train = TrainSettings(optimizer="adamw", label_smoothing=SMOOTHING, clip_norm=CLIP, warmup=0)
+        train = TrainSettings(
+            optimizer="adamw", label_smoothing=SMOOTHING, clip_norm=CLIP, warmup=0
+        )
         world = World(1, 0, torch.device("cpu"))
         batches = Batches(task.pairs, batch_tokens=batch_tokens, seed=1, max_tokens=512)
         trainer = Trainer(model, batches, train, 1_000_000, world, rate=1e-3)
@@ -96,17 +105,26 @@ def ceiling(task: Task, settings: TransformerSettings, rate: float) -> float:
     Multiply-adds forward; backward takes twice as many; each is two operations.
     """
     width, ffn_width = settings.width, settings.ffn_width
-    sources, targets = (lengths.astype(float) + 1 for lengths in (task.pairs.source_lengths, task.pairs.target_lengths))
+    sources, targets = (
+        lengths.astype(float) + 1
+        for lengths in (task.pairs.source_lengths, task.pairs.target_lengths)
+    )
     feed = (3 if settings.activation == "swiglu" else 2) * width * ffn_width
-    encoder = settings.encoder_layers * (4 * width**2 + feed) + settings.decoder_layers * 2 * width**2
+    encoder = (
+        settings.encoder_layers * (4 * width**2 + feed) + settings.decoder_layers * 2 * width**2
+    )
     decoder = settings.decoder_layers * (6 * width**2 + feed) + width * len(task.target)
     maps = settings.encoder_layers * 2 * width * sources**2
-    maps = maps + settings.decoder_layers * width * (targets * (targets + 1) + 2 * sources * targets)
+    maps = maps + settings.decoder_layers * width * (
+        targets * (targets + 1) + 2 * sources * targets
+    )
     work = encoder * sources.sum() + decoder * targets.sum() + maps.sum()
     return rate * (sources.sum() + targets.sum()) / (3 * 2 * work)
 
 
-def peak(name: str, task: Task, settings: TransformerSettings, options: argparse.Namespace) -> float:
+def peak(
+    name: str, task: Task, settings: TransformerSettings, options: argparse.Namespace
+) -> float:
     """Memory growth of training in a separate process, in megabytes."""
     request = {"name": name, "folder": str(task.folder), "settings": settings.model_dump()}
     chosen = {
@@ -141,7 +159,9 @@ def compare(
     title: str, task: Task, settings: TransformerSettings, options: argparse.Namespace, rate: float
 ) -> list[Check]:
     """Print one line per system for one size and dropout; the checks."""
-    made = {name: make_step(name, task, settings, options.batch_tokens, options.peers) for name in NAMES}
+    made = {
+        name: make_step(name, task, settings, options.batch_tokens, options.peers) for name in NAMES
+    }
     found = speeds({name: step for name, (step, _) in made.items()}, options.steps)
     limit = ceiling(task, settings, rate)
     print(f"\n{title}, dropout {settings.dropout}, {options.batch_tokens:,} tokens per step")
@@ -150,7 +170,9 @@ def compare(
     ratios = {}
     for name in NAMES:
         speed = statistics.median(found[name])
-        ratios[name] = statistics.median(a / b for a, b in zip(found["regard"], found[name], strict=True))
+        ratios[name] = statistics.median(
+            a / b for a, b in zip(found["regard"], found[name], strict=True)
+        )
         grown = peak(name, task, settings, options)
         print(
             f"{name:16} {made[name][1]:>10,} {speed:>10,.0f} {speed / limit:>10.1%} "
@@ -167,7 +189,9 @@ def compare(
     ]
 
 
-def profile(task: Task, wanted: list[tuple[str, TransformerSettings]], options: argparse.Namespace) -> None:
+def profile(
+    task: Task, wanted: list[tuple[str, TransformerSettings]], options: argparse.Namespace
+) -> None:
     """Profile Regard for each size and dropout."""
     for title, settings in wanted:
         print(f"\n{title}, dropout {settings.dropout}")
@@ -219,11 +243,19 @@ def rows(options: argparse.Namespace) -> list[tuple[str, TransformerSettings]]:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="real tokens/s in training, compared with two peers")
-    parser.add_argument("--width", type=int, help="one size only: this width, 2+2 layers, ffn_width 4 × width")
-    parser.add_argument("--batch-tokens", type=int, default=2048, help="source and target tokens per step")
+    parser = argparse.ArgumentParser(
+        description="real tokens/s in training, compared with two peers"
+    )
+    parser.add_argument(
+        "--width", type=int, help="one size only: this width, 2+2 layers, ffn_width 4 × width"
+    )
+    parser.add_argument(
+        "--batch-tokens", type=int, default=2048, help="source and target tokens per step"
+    )
     parser.add_argument("--steps", type=int, default=40, help="measured steps per system")
-    parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0], help="dropout rates to compare")
+    parser.add_argument(
+        "--dropout", type=float, nargs="*", default=[0.1, 0.0], help="dropout rates to compare"
+    )
     orders = ("sorted", "regard", "random")
     parser.add_argument(
         "--peers",
@@ -245,17 +277,28 @@ def main() -> None:
         return print(grow(json.loads(options.grow)))
     with tempfile.TemporaryDirectory() as folder:
         task = Task(Path(folder))
-        wanted = [(t, s.model_copy(update={"dropout": d})) for t, s in rows(options) for d in options.dropout]
+        wanted = [
+            (t, s.model_copy(update={"dropout": d}))
+            for t, s in rows(options)
+            for d in options.dropout
+        ]
         if options.profile:
             return profile(task, wanted, options)
         rate = matmul_rate()
-        print(f"{machine()}, {torch.get_num_threads()} threads: matrix products {rate / 1e9:.0f} GF/s")
+        print(
+            f"{machine()}, {torch.get_num_threads()} threads: matrix products {rate / 1e9:.0f} GF/s"
+        )
         wasted = [
-            table.wasted for table in padded_batches(task.pairs, options.batch_tokens, count=200, order=options.peers)
+            table.wasted
+            for table in padded_batches(
+                task.pairs, options.batch_tokens, count=200, order=options.peers
+            )
         ]
         padding = statistics.mean(wasted)
         print(f"padding of the peers' batches ({options.peers}): {padding:.1%}; of Regard's: none")
-        checks = [check for t, settings in wanted for check in compare(t, task, settings, options, rate)]
+        checks = [
+            check for t, settings in wanted for check in compare(t, task, settings, options, rate)
+        ]
     return report("training", checks)
 
 

@@ -45,7 +45,9 @@ def seconds(action: Callable[[], object], repeats: int = 7) -> list[float]:
     return times
 
 
-def check(name: str, action: Callable[[], object], ceiling: float, target: float, repeats: int = 7) -> Check:
+def check(
+    name: str, action: Callable[[], object], ceiling: float, target: float, repeats: int = 7
+) -> Check:
     value = statistics.median(seconds(action, repeats))
     return Check(name, round(value, 4), round(ceiling, 4), target, value <= target)
 
@@ -60,7 +62,9 @@ def queries(words: int, dim: int) -> list[Check]:
     label = f"{words}x{dim}, seconds"
     return [
         check(f"neighbours {label}", lambda: vectors.neighbours("word5"), ceiling, 0.25),
-        check(f"analogy {label}", lambda: vectors.analogy("word5", "word6", "word7"), ceiling, 0.25),
+        check(
+            f"analogy {label}", lambda: vectors.analogy("word5", "word6", "word7"), ceiling, 0.25
+        ),
     ]
 
 
@@ -89,13 +93,19 @@ def machine() -> str:
     """Processor, cores and torch version."""
     name = platform.processor() or platform.machine()
     if shutil.which("lscpu"):
-        lines = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout.splitlines()
-        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("Model name")), name)
+        lines = subprocess.run(
+            ["lscpu"], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        name = next(
+            (line.split(":", 1)[1].strip() for line in lines if line.startswith("Model name")), name
+        )
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--words", type=int, default=1_000_000, help="words of the queried table")
     parser.add_argument("--dim", type=int, default=100, help="dimensions of a vector")
     parser.add_argument("--file-words", type=int, default=100_000, help="words of the files")

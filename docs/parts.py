@@ -35,13 +35,19 @@ def options(kind: type) -> str:
             parameter.VAR_POSITIONAL,
             parameter.VAR_KEYWORD,
         ):
-            shown.append(name if parameter.default is parameter.empty else f"{name}={parameter.default!r}")
+            shown.append(
+                name if parameter.default is parameter.empty else f"{name}={parameter.default!r}"
+            )
     return ", ".join(f"`{option}`" for option in shown) or "–"
 
 
 def backends(attention: Attention) -> str:
     """The backends that support this attention."""
-    can = [name for name, backend in BACKENDS.items() if name != "reference" and not backend.cannot(attention, None)]
+    can = [
+        name
+        for name, backend in BACKENDS.items()
+        if name != "reference" and not backend.cannot(attention, None)
+    ]
     return ", ".join(f"`{name}`" for name in can) or "–"
 
 
@@ -76,7 +82,10 @@ def place_and_backends(name: str) -> tuple[str, str]:
 def page() -> str:
     """The whole page."""
     scores = [row(n, kind, backends(Attention(kind(HEADS, DIM)))) for n, kind in SCORES.items()]
-    masks = [row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM)))) for n, kind in MASKS.items()]
+    masks = [
+        row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM))))
+        for n, kind in MASKS.items()
+    ]
     normalisers = [
         row(n, kind, backends(Attention(SCORES["scaled-dot"](HEADS, DIM), normaliser=n)))
         for n, kind in NORMALISERS.items()
@@ -86,7 +95,9 @@ def page() -> str:
         "\n\n".join(
             [
                 HEAD.strip(),
-                table("Scores", "Compare a projected query with a projected key.", scores, "backends"),
+                table(
+                    "Scores", "Compare a projected query with a projected key.", scores, "backends"
+                ),
                 table(
                     "Masks",
                     "Which keys a query may attend to. Combine masks with `&` and `|`.",

@@ -5,7 +5,14 @@ import torch
 from regard import RegardError, causal, everything, window
 from regard.attention import Attention
 from regard.attention.scores import ScaledDot
-from regard.positions import POSITIONS, AdditivePosition, BiasPosition, Position, RotaryPosition, position
+from regard.positions import (
+    POSITIONS,
+    AdditivePosition,
+    BiasPosition,
+    Position,
+    RotaryPosition,
+    position,
+)
 
 HEADS, DIM, TRAINED = 2, 8, 16  # each is built for 16 positions
 OPTIONS = {"learned": {"max_length": TRAINED}, "t5": {"max_distance": TRAINED, "buckets": 16}}
@@ -26,7 +33,9 @@ def attend(encoding: Position, tokens, mask=everything):
     rows = tokens.expand(1, HEADS, -1, -1)
     turned = encoding.rotate(rows, places) if isinstance(encoding, RotaryPosition) else rows
     bias = encoding if isinstance(encoding, BiasPosition) else None
-    return Attention(ScaledDot(HEADS, DIM), bias=bias).intermediates(turned, turned, rows, mask=mask)
+    return Attention(ScaledDot(HEADS, DIM), bias=bias).intermediates(
+        turned, turned, rows, mask=mask
+    )
 
 
 def examine(encoding: Position) -> tuple[bool, bool, str]:

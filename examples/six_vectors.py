@@ -8,7 +8,9 @@ from regard.positions import Sinusoidal
 from regard.vectors import similarities
 
 torch.set_default_dtype(torch.float64)
-vectors = torch.tensor([[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]])
+vectors = torch.tensor(
+    [[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]]
+)
 # Into an attention space of six dimensions; most columns use the first number, some the third.
 w_q = torch.tensor([[1.0, 1, 0, 0, 0, 2], [0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]])
 w_k = torch.tensor([[1.0, 1, 0, 0, 0, 2], [0, 0, 0, 0, 0, 0], [0, 0, 5, 3, 5, 0]])

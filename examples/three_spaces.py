@@ -33,7 +33,9 @@ print("one query at a time = all in parallel")
 
 # Those who write vectors as columns let matrices act from the left: Q = W_q X + b_q 1.
 w_q, w_k, w_v = attention.queries, attention.keys, attention.values
-columns = attend_columns(*(w.weight @ m[0].T + w.bias[:, None] for w, m in ((w_q, x), (w_k, z), (w_v, z))))
+columns = attend_columns(
+    *(w.weight @ m[0].T + w.bias[:, None] for w, m in ((w_q, x), (w_k, z), (w_v, z)))
+)
 assert columns.shape == (D_OUT, L_X)
 assert torch.allclose(columns, together[0].T)
 print("columns = rows, transposed\n")

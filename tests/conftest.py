@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention
 
-SLOW = {"train", "commands", "browser", "learning", "examples", "explore"}  # they wait for programs of their own
+SLOW = {
+    "train",
+    "commands",
+    "browser",
+    "learning",
+    "examples",
+    "explore",
+}  # they wait for programs of their own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,7 +33,9 @@ def _threads():
 
 @pytest.fixture(autouse=True, scope="session")
 def _interpret_flex():
-    """On a CPU, run FlexAttention as plain torch: tracing each of its calls anew would take seconds."""
+    """On a CPU, run FlexAttention as plain torch: tracing each of its calls anew would take
+    seconds.
+    """
     flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = not torch.cuda.is_available()
 
 

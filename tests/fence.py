@@ -27,13 +27,18 @@ class Fence:
 
     def check(self, pointers: Any, mask: Any, deed: str) -> None:
         """Raise where a place that counts lies outside."""
-        places = pointers.data[np.broadcast_to(mask.data.astype(bool), pointers.data.shape)].astype(np.int64)
+        places = pointers.data[np.broadcast_to(mask.data.astype(bool), pointers.data.shape)].astype(
+            np.int64
+        )
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         inside = np.zeros(places.shape, bool)
         for first, last in self.ranges:
             inside |= (places >= first) & (places + size <= last)
         if not inside.all():
-            raise OutsideError(f"{self.kernel} {deed} {np.count_nonzero(~inside):,} of {places.size:,} places outside")
+            raise OutsideError(
+                f"{self.kernel} {deed} {np.count_nonzero(~inside):,} of {places.size:,} places "
+                "outside"
+            )
 
 
 @contextmanager
@@ -42,7 +47,11 @@ def fenced() -> Iterator[Fence]:
     from triton.runtime import interpreter
 
     fence, builder, launch = Fence(), interpreter.InterpreterBuilder, interpreter.GridExecutor
-    read, write, change = builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw
+    read, write, change = (
+        builder.create_masked_load,
+        builder.create_masked_store,
+        builder.create_atomic_rmw,
+    )
     given = launch._init_args_hst
 
     def told(self: Any, args: Any, named: Any) -> Any:

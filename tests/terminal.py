@@ -4,7 +4,10 @@ import os
 
 
 def shown(ours: int) -> str:
-    """All that a terminal was given, once its writers have closed it. It hands its text on in parts."""
+    """All that a terminal was given, once its writers have closed it.
+
+    It hands its text on in parts.
+    """
     text = b""
     while True:
         try:

@@ -104,8 +104,12 @@ def test_unknown_family_lists_the_known_ones():
 
 
 def test_kind_selects_the_settings_class():
-    assert parse(ModelSettings, {"kind": "recurrent", "cell": "lstm"}) == RecurrentSettings(cell="lstm")
-    assert parse(ModelSettings, {"kind": "transformer", "width": 32}) == TransformerSettings(width=32)
+    assert parse(ModelSettings, {"kind": "recurrent", "cell": "lstm"}) == RecurrentSettings(
+        cell="lstm"
+    )
+    assert parse(ModelSettings, {"kind": "transformer", "width": 32}) == TransformerSettings(
+        width=32
+    )
 
 
 def test_settings_are_frozen():
@@ -113,7 +117,9 @@ def test_settings_are_frozen():
         TextSettings().max_tokens = 3
 
 
-@pytest.mark.parametrize("kind", [TransformerSettings, RecurrentSettings, TextSettings, TrainSettings])
+@pytest.mark.parametrize(
+    "kind", [TransformerSettings, RecurrentSettings, TextSettings, TrainSettings]
+)
 def test_every_setting_has_a_one_line_description(kind):
     for name, field in kind.model_fields.items():
         description = field.description or ""
@@ -122,14 +128,18 @@ def test_every_setting_has_a_one_line_description(kind):
         assert description.endswith("."), name
 
 
-@pytest.mark.parametrize(("family", "size"), [(family, size) for family, sizes in PRESETS.items() for size in sizes])
+@pytest.mark.parametrize(
+    ("family", "size"), [(family, size) for family, sizes in PRESETS.items() for size in sizes]
+)
 def test_presets_build_and_grow(family, size):
     sizes = list(PRESETS[family])
     with torch.device("meta"):
         weights = [
             sum(
                 p.numel()
-                for p in build(parse(ModelSettings, {"kind": family, **PRESETS[family][name]}), 99, 99).parameters()
+                for p in build(
+                    parse(ModelSettings, {"kind": family, **PRESETS[family][name]}), 99, 99
+                ).parameters()
             )
             for name in sizes[: sizes.index(size) + 1]
         ]
@@ -150,5 +160,7 @@ def test_invalid_toml_is_reported_with_its_position(tmp_path):
         (tmp_path / "bad.toml").write_bytes(content)
         with pytest.raises(RegardError, match=r"bad\.toml' is not valid TOML: .*" + detail):
             read_toml(tmp_path / "bad.toml")
-    with pytest.raises(RegardError, match=r"cannot read settings '.*/none\.toml': No such file or directory"):
+    with pytest.raises(
+        RegardError, match=r"cannot read settings '.*/none\.toml': No such file or directory"
+    ):
         read_toml(tmp_path / "none.toml")

@@ -25,7 +25,9 @@ def test_file_is_flushed_before_the_rename(tmp_path, monkeypatch):
 def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_text("before")
-    monkeypatch.setattr(disk, "fsync_path", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        disk, "fsync_path", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(OSError, match="No space"):
         disk.write_atomically(path, "after")
     assert path.read_text() == "before"

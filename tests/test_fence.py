@@ -1,4 +1,6 @@
-"""The fence itself: a kernel that keeps to its tensors passes, one that goes a step further does not."""
+"""The fence itself: a kernel that keeps to its tensors passes, one that goes a step further does
+not.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""The house checks itself: imports go downhill, files stay small, names say what things are, importing stays light."""
+"""The house checks itself: imports go downhill, files stay small, names say what things are,
+importing stays light.
+"""
 
 import ast
 import re
@@ -15,7 +17,17 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = [
     {
-        *("axes", "errors", "config", "ragged", "pretrained", "terminal", "device", "disk", "onednn"),
+        *(
+            "axes",
+            "errors",
+            "config",
+            "ragged",
+            "pretrained",
+            "terminal",
+            "device",
+            "disk",
+            "onednn",
+        ),
         *("registry", "threads", "decoding_options", "user_parts"),
     },
     {"kernels"},
@@ -99,7 +111,9 @@ def test_an_import_uphill_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     (tmp_path / "positions.py").write_text("from regard.attention import attend\n")
-    assert list(uphill([tmp_path / "positions.py"])) == ["positions.py:1: positions may not import attention"]
+    assert list(uphill([tmp_path / "positions.py"])) == [
+        "positions.py:1: positions may not import attention"
+    ]
 
 
 def test_every_part_of_the_house_has_a_level():
@@ -112,19 +126,25 @@ def test_libraries_live_in_one_place(library: str):
         place = str(file.relative_to(SOURCE))
         for module, line in imports(file):
             if module.split(".")[0] == library:
-                assert re.match(HOMES[library], place), f"{place}:{line}: {library} belongs in {HOMES[library]}"
+                assert re.match(HOMES[library], place), (
+                    f"{place}:{line}: {library} belongs in {HOMES[library]}"
+                )
 
 
 def test_files_are_one_idea_long():
     for file in FILES:
-        assert file.read_text().count("\n") <= 300, f"{file.relative_to(ROOT)} is too long for one idea"
+        assert file.read_text().count("\n") <= 300, (
+            f"{file.relative_to(ROOT)} is too long for one idea"
+        )
 
 
 def test_functions_fit_on_a_screen():
     for file in FILES:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef):
-                assert (node.end_lineno or 0) - node.lineno < 60, f"{file}:{node.lineno}: {node.name} is too long"
+                assert (node.end_lineno or 0) - node.lineno < 60, (
+                    f"{file}:{node.lineno}: {node.name} is too long"
+                )
 
 
 def test_names_say_what_things_are():
@@ -144,7 +164,9 @@ def test_everything_public_says_what_it_is():
         assert ast.get_docstring(tree), file
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                assert ast.get_docstring(node), f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
+                assert ast.get_docstring(node), (
+                    f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
+                )
 
 
 def test_importing_regard_loads_torch_and_nothing_heavier():
@@ -159,9 +181,15 @@ def test_importing_regard_loads_torch_and_nothing_heavier():
         "tokenizers",
         "triton",
     ]
-    touched = "regard.attend, regard.Ragged, regard.debug"  # what is here is loaded when it is asked for
-    script = f"import regard, sys; {touched}; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    touched = (
+        "regard.attend, regard.Ragged, regard.debug"  # what is here is loaded when it is asked for
+    )
+    script = (
+        f"import regard, sys; {touched}; print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -171,4 +199,6 @@ def test_no_test_is_empty():
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 text = ast.unparse(node)
                 proof = ("assert", "raises(", "close(", "gradcheck(", "check(", "warns(")
-                assert any(word in text for word in proof), f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
+                assert any(word in text for word in proof), (
+                    f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
+                )

@@ -21,7 +21,9 @@ def speller():
 @pytest.mark.parametrize("name", ["bundle", "plots", "text", "vectors", "search", "train"])
 def test_parts_are_there_without_being_imported(name):
     script = f"import regard; print(regard.{name}.__name__)"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     assert said == f"regard.{name}\n"
 
 
@@ -37,7 +39,14 @@ def test_an_unknown_setting_of_an_edit_is_told_with_those_it_has():
     with pytest.raises(RegardError) as refused:
         parse(
             Edit,
-            {"kind": "row", "attention": "enc.0.self", "head": 0, "query": 0, "weights": [1], "weight": [1]},
+            {
+                "kind": "row",
+                "attention": "enc.0.self",
+                "head": 0,
+                "query": 0,
+                "weights": [1],
+                "weight": [1],
+            },
             "edit",
         )
     assert "did you mean 'weights'" in str(refused.value)
@@ -50,7 +59,9 @@ def test_two_patches_and_the_scale(speller):
     patches = [{"kind": "patch", "name": name, "values": values.tolist()} for values in (one, two)]
     both = regard.record(speller, "cat", target="K AE T", edits=[*patches, {"kind": "unscaled"}])
     torch.testing.assert_close(both[name], two)
-    torch.testing.assert_close(both[f"{name}.own"], plain[name] * plain["enc.0.self.q"].shape[-1] ** 0.5)
+    torch.testing.assert_close(
+        both[f"{name}.own"], plain[name] * plain["enc.0.self.q"].shape[-1] ** 0.5
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), 1e39])
@@ -59,19 +70,30 @@ def test_a_patch_is_of_numbers(speller, value):
     values = torch.zeros(trace["out.logits"].shape).tolist()
     values[0][0] = value
     with pytest.raises(RegardError, match="32 bits can hold"):
-        regard.record(speller, "cat", edits=[{"kind": "patch", "name": "out.logits", "values": values}])
+        regard.record(
+            speller, "cat", edits=[{"kind": "patch", "name": "out.logits", "values": values}]
+        )
 
 
 def test_an_index_may_be_a_list(speller):
     trace = regard.record(speller, "cat")
-    assert trace.explain("enc.0.self.weights", [0, 1, 2]).value == trace.explain("enc.0.self.weights", (0, 1, 2)).value
+    assert (
+        trace.explain("enc.0.self.weights", [0, 1, 2]).value
+        == trace.explain("enc.0.self.weights", (0, 1, 2)).value
+    )
 
 
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda t: list(t.many("abc")), r"lines must be a list or a file of texts; for one text give \['abc'\]"),
-        (lambda t: regard.load("spelling", device="nowhere"), "device 'nowhere' is not available; use cpu"),
+        (
+            lambda t: list(t.many("abc")),
+            r"lines must be a list or a file of texts; for one text give \['abc'\]",
+        ),
+        (
+            lambda t: regard.load("spelling", device="nowhere"),
+            "device 'nowhere' is not available; use cpu",
+        ),
     ],
 )
 def test_no_text_and_no_device(speller, ask, said):

@@ -19,7 +19,10 @@ def t() -> regard.Pipeline:
 @pytest.mark.parametrize("name", ["spelling", "spelling-recurrent"])
 def test_each_source_needs_its_prefix(name):
     model = regard.load(name, device="cpu").model
-    one, two = Ragged.of([torch.tensor([5, 3])]), Ragged.of([torch.tensor([1]), torch.tensor([1, 5])])
+    one, two = (
+        Ragged.of([torch.tensor([5, 3])]),
+        Ragged.of([torch.tensor([1]), torch.tensor([1, 5])]),
+    )
     for source, prefix in ((two, one), (one, two)):
         with pytest.raises(ShapeError, match="each source needs its prefix"):
             model(source, prefix)
@@ -40,7 +43,9 @@ for wrong in (
     except regard.errors.RegardError as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr[-400:]
     prefix, precision, normaliser = done.stdout.splitlines()
     assert prefix == "text must be a str; got ['AH']"
@@ -76,7 +81,8 @@ def test_arguments_of_a_wrong_kind_are_named_in_a_line():
     """In a process of its own: here, types are checked before the package sees them."""
     run = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == [
-        "sequences must be tensors or Ragged batches; got a ndarray; convert it with torch.as_tensor",
+        "sequences must be tensors or Ragged batches; got a ndarray; convert it with "
+        "torch.as_tensor",
         "sequences must be tensors or Ragged batches; got a list; convert it with torch.as_tensor",
         "bias must be a BiasPosition instance such as Alibi(heads); got 'alibi'",
         "score must be a Score instance such as ScaledDot(heads, dim); got 'dot'",

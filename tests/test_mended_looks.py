@@ -40,13 +40,23 @@ def test_other_vectors_wear_their_own_names():
 def test_mean_scores_say_what_does_not_fit():
     with pytest.raises(ShapeError, match="Sinusoidal adds vectors of 512, and dim is 64"):
         plots.mean_scores(Sinusoidal(width=512), dim=64, heads=8)
-    with pytest.raises(ShapeError, match=r"contents must be \(content, 64\), one at least; got shape \(0, 64\)"):
+    with pytest.raises(
+        ShapeError, match=r"contents must be \(content, 64\), one at least; got shape \(0, 64\)"
+    ):
         plots.mean_scores(Alibi(heads=8), dim=64, heads=8, contents=torch.randn(0, 64))
 
 
 def test_white_space_around_a_text_is_not_unknown(spelling):
-    assert spelling(" attention\t").unknown == regard.record(spelling, " attention\t").answer.unknown == []
-    assert spelling(" atté ntion\t").unknown == regard.record(spelling, " atté ntion\t").answer.unknown == ["é", " "]
+    assert (
+        spelling(" attention\t").unknown
+        == regard.record(spelling, " attention\t").answer.unknown
+        == []
+    )
+    assert (
+        spelling(" atté ntion\t").unknown
+        == regard.record(spelling, " atté ntion\t").answer.unknown
+        == ["é", " "]
+    )
 
 
 def test_a_number_of_a_row_may_be_asked_for_by_itself(spelling):
@@ -60,17 +70,25 @@ def test_all_parts_that_the_readme_names_are_there():
 
 
 def test_what_is_no_text_is_one_line():
-    """In a process of its own: here every call's types are checked, and it would not come so far."""
+    """In a separate process: here, type checks of every call would raise first."""
     asked = [
         "record(m, 5)",
         "record(m, 'a', edits={'kind': 'unmasked'})",
         "list_(m.stream(5))",
         "list_(m.scores(['ab']))",
     ]
-    program = "import regard; from regard import *; from builtins import list as list_; m = regard.load('spelling')\n"
+    program = (
+        "import regard; from regard import *; from builtins import list as list_; m = "
+        "regard.load('spelling')\n"
+    )
     for ask in (*asked, "m.score(5, 'AH')", "m.score('a', 5)", "m.sample(5)"):
-        program += f"try:\n    {ask}; print('nothing')\nexcept regard.RegardError as error:\n    print(error)\n"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        program += (
+            f"try:\n    {ask}; print('nothing')\nexcept regard.RegardError as error:\n    "
+            "print(error)\n"
+        )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     said = ended.stdout.splitlines()
     assert said.count("text must be a str; got 5") == 5
     assert said[1].startswith("edits are a list of them")

@@ -21,15 +21,26 @@ def test_seeds_are_whole_numbers():
 
 
 def test_what_is_of_another_type_is_one_line():
-    """In a process of its own: here every call's types are checked, and it would not come so far."""
-    program = "import numpy, torch, regard\nfrom regard import *\nfrom regard.search import Sampling\n"
-    program += "t = load('spelling')\n[a], [b] = t.sample('at', seed=3), t.sample('at', seed=numpy.int64(3))\n"
+    """In a separate process: here, type checks of every call would raise first."""
+    program = (
+        "import numpy, torch, regard\nfrom regard import *\nfrom regard.search import Sampling\n"
+    )
+    program += (
+        "t = load('spelling')\n[a], [b] = t.sample('at', seed=3), t.sample('at', "
+        "seed=numpy.int64(3))\n"
+    )
     program += "assert a.ids == b.ids\n"
     for ask in ("causal & torch.ones(2, 2) > 0", "causal | 'all'", "Ragged.of([[1, 2], [3]])",
-                "Ragged(torch.zeros(3), [0, 1, 3])", "Ragged(torch.zeros(3), torch.tensor([0.0, 3.0]))",
+                "Ragged(torch.zeros(3), [0, 1, "
+                "3])", "Ragged(torch.zeros(3), torch.tensor([0.0, 3.0]))",
                 "Sampling(seed=1.5)"):  # fmt: skip
-        program += f"try:\n    {ask}; print('nothing')\nexcept regard.RegardError as error:\n    print(error)\n"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        program += (
+            f"try:\n    {ask}; print('nothing')\nexcept regard.RegardError as error:\n    "
+            "print(error)\n"
+        )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     said = ended.stdout.splitlines()
     assert [line.split(";")[0] for line in said if ";" in line] == [
         *["mask must be a Mask such as causal or window(8), joined by & and |"] * 2,

@@ -31,11 +31,17 @@ WORDS = ["abandon", "zebra", "aba", "n", "nabob"]
 TEXTS = ["ein Käse für die Maus", "日本 und €", "die Maus für zwei"] * 3
 
 
-def random_pipeline(family: str = "transformer", kind: str = "words", card: dict | None = None) -> Pipeline:
+def random_pipeline(
+    family: str = "transformer", kind: str = "words", card: dict | None = None
+) -> Pipeline:
     """Random weights, random_pipeline sharp enough that answers differ and end."""
     torch.manual_seed(3)
     source = train_tokenizer("characters", WORDS)
-    target = train_tokenizer("words", ["AH B AE N", "Z IY"]) if kind == "words" else train_tokenizer(kind, TEXTS)
+    target = (
+        train_tokenizer("words", ["AH B AE N", "Z IY"])
+        if kind == "words"
+        else train_tokenizer(kind, TEXTS)
+    )
     model = build(SETTINGS[family], len(source), len(target)).eval()
     with torch.no_grad():
         model.output.table.mul_(4)
@@ -124,7 +130,9 @@ def test_best_is_sorted_without_duplicates(t):
 def test_samples_depend_on_the_seed_only(t):
     one, again, other = (t.sample("zebra", 6, seed=seed, temperature=2.0) for seed in (1, 1, 2))
     assert [a.ids for a in one] == [a.ids for a in again] != [a.ids for a in other]
-    assert [a.ids for a in t.sample("zebra", 2, seed=1, temperature=2.0)] == [a.ids for a in one[:2]]
+    assert [a.ids for a in t.sample("zebra", 2, seed=1, temperature=2.0)] == [
+        a.ids for a in one[:2]
+    ]
     assert [(a.source, a.text) for a in t.sample("", 2)] == [("", "")] * 2
 
 
@@ -150,7 +158,9 @@ def test_scores_are_teacher_forced(t):
     pairs = [(word, text) for word in WORDS for text in ("AH B", "Z", "", "AE N AH B")] * 5
     for (source, target), answer in list(zip(pairs, t.scores(pairs), strict=True))[:20:3]:
         assert answer.text == target
-        assert answer.logps == pytest.approx(forced(t, source, t.bundle.target.encode(target)), abs=1e-4)
+        assert answer.logps == pytest.approx(
+            forced(t, source, t.bundle.target.encode(target)), abs=1e-4
+        )
 
 
 def test_alignment_is_the_mean_cross_attention(t):
@@ -172,7 +182,10 @@ def test_weights_agree_with_a_computation_by_hand():
     with torch.no_grad():
         x, heads = model.source(source), model.encoder[0].self_attention
         normal = model.encoder[0].residual1.norm(x.values)
-        q, k = (part(normal).unflatten(-1, (2, 8)).transpose(0, 1) for part in (heads.queries, heads.keys))
+        q, k = (
+            part(normal).unflatten(-1, (2, 8)).transpose(0, 1)
+            for part in (heads.queries, heads.keys)
+        )
         q, k = (heads.rotation.rotate(part, torch.arange(6)) for part in (q, k))
         expected = (q @ k.transpose(1, 2) / 8**0.5).softmax(-1)
     torch.testing.assert_close(answer.weights["encoder.0.self_attention.attention"], expected)
@@ -195,7 +208,9 @@ def test_alternatives_differ_at_the_position(t):
         assert all(a.ids[:position] == best.ids[:position] for a in answers)
         assert len({tuple(a.ids[: position + 1]) for a in answers}) == len(answers) >= 1
     wrong = len(best.ids) + 1
-    with pytest.raises(RegardError, match=rf"has positions 0 to {wrong - 1} \(the end\); got {wrong}$"):
+    with pytest.raises(
+        RegardError, match=rf"has positions 0 to {wrong - 1} \(the end\); got {wrong}$"
+    ):
         t.alternatives("abandon", wrong)
 
 

@@ -40,7 +40,9 @@ def consistent(t: regard.Pipeline) -> bool:
 
 
 def hooked(t):
-    t.model.decoder[0].cross_attention.register_forward_hook(lambda part, given, made: made.like(made.values * 0))
+    t.model.decoder[0].cross_attention.register_forward_hook(
+        lambda part, given, made: made.like(made.values * 0)
+    )
 
 
 def adapted(t):
@@ -49,7 +51,9 @@ def adapted(t):
 
 
 def loaded(t):
-    t.model.load_state_dict({name: 0.9 * weight for name, weight in t.model.state_dict().items()}, assign=True)
+    t.model.load_state_dict(
+        {name: 0.9 * weight for name, weight in t.model.state_dict().items()}, assign=True
+    )
 
 
 def replaced(t):

@@ -15,7 +15,10 @@ def t(request) -> Pipeline:
 
 
 def test_constraints_hold(t):
-    often = sorted({token for a in t.best("zebra", n=5) for token in a.tokens} & {"AH", "B", "AE", "N", "Z", "IY"})[0]
+    often = sorted(
+        {token for a in t.best("zebra", n=5) for token in a.tokens}
+        & {"AH", "B", "AE", "N", "Z", "IY"}
+    )[0]
     for answer in t.best("zebra", n=3, ban=[often, "Z IY"], min_length=2, max_length=4):
         assert often not in answer.tokens
         assert "Z IY" not in answer.text
@@ -40,7 +43,9 @@ def test_search_follows_the_options(t):
     assert isinstance(t.search(beam=1, require=["AH"]), Beam)
     assert t.search().length_penalty.alpha == 0
     assert random_pipeline(card={"task": "text"}).search().length_penalty.alpha == 1
-    assert [a.ids for a in t.many(WORDS, Sampling(seed=7))] == [t.sample(word, seed=7)[0].ids for word in WORDS]
+    assert [a.ids for a in t.many(WORDS, Sampling(seed=7))] == [
+        t.sample(word, seed=7)[0].ids for word in WORDS
+    ]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def data(count: int = 23, features: int = 2):
 def leave_one_out(kernel, points, y, bandwidth):
     """The mean squared error of predicting each point from the others, one point at a time."""
     others = [np.arange(len(points)) != i for i in range(len(points))]
-    predictions = [formula(kernel, points[o], points[i : i + 1], bandwidth)[0] @ y[o] for i, o in enumerate(others)]
+    predictions = [
+        formula(kernel, points[o], points[i : i + 1], bandwidth)[0] @ y[o]
+        for i, o in enumerate(others)
+    ]
     return ((np.array(predictions) - y) ** 2).mean()
 
 
@@ -54,7 +57,9 @@ def test_weights_and_predictions_follow_the_formula(kernel, bandwidth):
     weights = formula(kernel, points, queries, np.array(bandwidth))
     np.testing.assert_allclose(model.weights(queries), weights, atol=1e-12)
     np.testing.assert_allclose(model.predict(queries), weights @ y, atol=1e-12)
-    np.testing.assert_allclose(model.fit(points, y[:, 0]).predict(queries), weights @ y[:, 0], atol=1e-12)
+    np.testing.assert_allclose(
+        model.fit(points, y[:, 0]).predict(queries), weights @ y[:, 0], atol=1e-12
+    )
 
 
 def test_weights_by_hand():
@@ -100,7 +105,9 @@ def test_leave_one_out_minimises_the_error(kernel, monkeypatch):
     points, y, _ = data()
     found = NadarayaWatson(kernel, "leave-one-out").fit(points, y).bandwidth_
     with np.errstate(invalid="ignore"):  # 0/0 where a point has no neighbour
-        errors = [leave_one_out(kernel, points, y, bandwidth) for bandwidth in np.geomspace(0.01, 5, 400)]
+        errors = [
+            leave_one_out(kernel, points, y, bandwidth) for bandwidth in np.geomspace(0.01, 5, 400)
+        ]
     assert leave_one_out(kernel, points, y, found) <= np.nanmin(errors) * (
         1.00001 if kernel == "gaussian" else 1.01
     )  # the others are not smooth
@@ -114,7 +121,10 @@ def test_gradient_finds_a_minimum(kernel, monkeypatch):
     assert isinstance(found, float)
     here = leave_one_out(kernel, points, y, found)
     with np.errstate(invalid="ignore"):  # 0/0 where a point has no neighbour
-        around = [leave_one_out(kernel, points, y, found * factor) for factor in (0.98, 0.995, 1.005, 1.02)]
+        around = [
+            leave_one_out(kernel, points, y, found * factor)
+            for factor in (0.98, 0.995, 1.005, 1.02)
+        ]
     assert here <= np.nanmin(around)
     assert not np.isnan(around[2:]).any()
 
@@ -149,10 +159,16 @@ def test_repeated_points_and_constant_targets(kernel, bandwidth):
 def test_prediction_never_builds_the_whole_map(monkeypatch):
     sizes = []
     scores = pooling._scores
-    monkeypatch.setattr(pooling, "_scores", lambda q, k: sizes.append(q.numel() * len(k)) or scores(q, k))
+    monkeypatch.setattr(
+        pooling, "_scores", lambda q, k: sizes.append(q.numel() * len(k)) or scores(q, k)
+    )
     generator = np.random.default_rng(0)
     points = generator.uniform(size=(3000, 2))
-    prediction = NadarayaWatson(bandwidth=0.1).fit(points, points[:, 0]).predict(generator.uniform(size=(2000, 2)))
+    prediction = (
+        NadarayaWatson(bandwidth=0.1)
+        .fit(points, points[:, 0])
+        .predict(generator.uniform(size=(2000, 2)))
+    )
     assert prediction.shape == (2000,)
     assert (len(sizes), max(sizes) <= pooling._MAX_ENTRIES, sum(sizes)) == (
         3,
@@ -167,7 +183,9 @@ def test_computes_in_double_precision():
     assert torch.get_default_dtype() == torch.float32
 
 
-@pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), float("inf"), [1.0, 2.0, 3.0], [1.0, -2.0], None, {}])
+@pytest.mark.parametrize(
+    "wrong", [0, -1.0, float("nan"), float("inf"), [1.0, 2.0, 3.0], [1.0, -2.0], None, {}]
+)
 def test_invalid_bandwidth_is_named(wrong):
     points, y, _ = data()
     with pytest.raises(RegardError) as error:
@@ -182,11 +200,17 @@ def test_errors_name_the_mistake():
     points, y, _ = data()
     with pytest.raises(UnknownName, match=r"^unknown kernel 'gausian'; did you mean 'gaussian'\?$"):
         NadarayaWatson("gausian").fit(points, y)
-    with pytest.raises(UnknownName, match=r"^unknown kernel '7'; choose from 'boxcar', 'constant', 'epanechnikov'"):
+    with pytest.raises(
+        UnknownName, match=r"^unknown kernel '7'; choose from 'boxcar', 'constant', 'epanechnikov'"
+    ):
         NadarayaWatson(7).fit(points, y)
-    with pytest.raises(UnknownName, match=r"^unknown bandwidth 'gradients'; did you mean 'gradient'\?$"):
+    with pytest.raises(
+        UnknownName, match=r"^unknown bandwidth 'gradients'; did you mean 'gradient'\?$"
+    ):
         NadarayaWatson(bandwidth="gradients").fit(points, y)
-    with pytest.raises(RegardError, match=r"^bandwidth='gradient' needs at least 2 points; got n_samples=1$"):
+    with pytest.raises(
+        RegardError, match=r"^bandwidth='gradient' needs at least 2 points; got n_samples=1$"
+    ):
         NadarayaWatson(bandwidth="gradient").fit(points[:1], y[:1])
     with pytest.raises(
         RegardError,
@@ -207,11 +231,15 @@ def test_fit_copies_the_points():
     assert model.predict(np.array([[2.0]])) == before
 
 
-def leave_one_out_error(kernel: str, points: np.ndarray, values: np.ndarray, bandwidth: float) -> float:
+def leave_one_out_error(
+    kernel: str, points: np.ndarray, values: np.ndarray, bandwidth: float
+) -> float:
     """The squared error of predicting each point from the others, with the public estimator."""
     wrong = 0.0
     for i in range(len(points)):
-        others = NadarayaWatson(kernel, bandwidth=bandwidth).fit(np.delete(points, i, 0), np.delete(values, i))
+        others = NadarayaWatson(kernel, bandwidth=bandwidth).fit(
+            np.delete(points, i, 0), np.delete(values, i)
+        )
         wrong += (others.predict(points[i : i + 1])[0] - values[i]) ** 2
     return wrong
 

@@ -46,7 +46,9 @@ def test_uniform_batches():
     assert batch.layout.is_uniform
     assert Ragged.of(batch.unbind()).layout.is_uniform
     assert not words().layout.is_uniform
-    assert Ragged(torch.zeros(0, 3), torch.tensor([0, 0, 0])).layout.is_uniform  # two empty sequences
+    assert Ragged(
+        torch.zeros(0, 3), torch.tensor([0, 0, 0])
+    ).layout.is_uniform  # two empty sequences
 
 
 def test_like_shares_the_layout():
@@ -105,7 +107,9 @@ def test_bad_offsets_are_named(offsets: list[int], message: str):
 
 
 def test_batch_without_sequences_is_an_error():
-    with pytest.raises(ShapeError, match=r"^a batch needs at least one sequence \(it may be empty\); got none$"):
+    with pytest.raises(
+        ShapeError, match=r"^a batch needs at least one sequence \(it may be empty\); got none$"
+    ):
         Ragged.of([])
 
 
@@ -164,7 +168,9 @@ def test_batch_used_in_inference_mode_can_be_trained_on():
 
 
 def test_token_shapes_must_agree():
-    with pytest.raises(ShapeError, match=r"all tokens of a batch must have the same shape; got \(3,\) and \(4,\)"):
+    with pytest.raises(
+        ShapeError, match=r"all tokens of a batch must have the same shape; got \(3,\) and \(4,\)"
+    ):
         Ragged.of([torch.zeros(2, 3), torch.zeros(2, 4)])
 
 

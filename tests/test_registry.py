@@ -39,7 +39,9 @@ def test_call_registers_a_class():
 
 def test_duplicate_name_is_refused():
     registry = fresh()
-    with pytest.raises(RegardError, match=r"colour 'red' is already registered as .*First.*another"):
+    with pytest.raises(
+        RegardError, match=r"colour 'red' is already registered as .*First.*another"
+    ):
         registry.register("red", Second)
     assert registry["red"] is First
 

@@ -251,7 +251,9 @@ def test_a_search_is_timed_step_by_step(cores, monkeypatch):
     measured = []
     record = ThreadTuner.probe
     monkeypatch.setattr(
-        ThreadTuner, "probe", lambda *some, **options: measured.append(some[1]) or record(*some, **options)
+        ThreadTuner,
+        "probe",
+        lambda *some, **options: measured.append(some[1]) or record(*some, **options),
     )
     monkeypatch.setattr(threads, "BLOCK", 1e9)  # no decision, however slow this machine is
     for beam in (1, 4):
@@ -265,7 +267,10 @@ def test_a_search_is_timed_step_by_step(cores, monkeypatch):
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_answers_do_not_depend_on_the_thread_count(beam):
-    model, words = regard.load("spelling"), [f"{a}{b}ing" for a in "bcdfghlmnprst" for b in ("a", "oo", "ea")]
+    model, words = (
+        regard.load("spelling"),
+        [f"{a}{b}ing" for a in "bcdfghlmnprst" for b in ("a", "oo", "ea")],
+    )
     found = {}
     for count in (1, 2, 3):
         torch.set_num_threads(count)

@@ -41,7 +41,9 @@ class Site(NamedTuple):
         """The coordinates of all query–key pairs of a dense attention, shaped to broadcast."""
         first = offset.view(-1, 1, 1, 1) if isinstance(offset, Tensor) else offset
         sizes = *queries.shape[:3], keys.shape[2]
-        batch, head, row, key = (_range_along(axis, size, queries.device) for axis, size in enumerate(sizes))
+        batch, head, row, key = (
+            _range_along(axis, size, queries.device) for axis, size in enumerate(sizes)
+        )
         return cls(batch, head, row + first, key, row)
 
 

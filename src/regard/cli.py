@@ -217,7 +217,9 @@ def score(
 
 
 @app.command(sort_key=6)
-def inspect(bundle: options.Bundle, /, *, json: options.Json = False, import_: options.Imports = None) -> None:
+def inspect(
+    bundle: options.Bundle, /, *, json: options.Json = False, import_: options.Imports = None
+) -> None:
     """Show how a bundle was trained, its metrics, tokenizers, files and parameters."""
     with _without_gc():
         from regard.commands.inspect import inspect as run

@@ -17,17 +17,23 @@ DECODING = Group.create_ordered(
 )
 BUNDLE = "Folder written by `regard train`, or an included model: spelling, spelling-recurrent."
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
-Pairs = Annotated[Path, Parameter(help="Files of pairs (TSV, CSV or JSON lines, plain or compressed).")]
+Pairs = Annotated[
+    Path, Parameter(help="Files of pairs (TSV, CSV or JSON lines, plain or compressed).")
+]
 Targets = Annotated[
     list[Path] | None,
     Parameter(help="Files of targets, parallel to FILES, line by line.", consume_multiple=True),
 ]
 Source = Annotated[str | None, Parameter(help="Source column: its name, or its number from 1.")]
 Target = Annotated[str | None, Parameter(help="Target column: its name, or its number from 1.")]
-BadLines = Annotated[str, Parameter(help="Bad input lines: stop with an error, or skip and report them.")]
+BadLines = Annotated[
+    str, Parameter(help="Bad input lines: stop with an error, or skip and report them.")
+]
 Family = Annotated[str, Parameter(help="Model family: transformer or recurrent.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu or cuda.")]
-Precision = Annotated[str, Parameter(help="Precision of search: float32, or bfloat16 (faster on a GPU).")]
+Precision = Annotated[
+    str, Parameter(help="Precision of search: float32, or bfloat16 (faster on a GPU).")
+]
 Json = Annotated[bool, Parameter(help="Print one JSON object instead of tables.")]
 Imports = Annotated[
     list[Path] | None,
@@ -40,22 +46,34 @@ HeldOut = Annotated[
         consume_multiple=True,
     ),
 ]
-RunFolder = Annotated[Path | None, Parameter(help="Folder of the run (default: runs/NAME of the first file).")]
-OptionalFamily = Annotated[str | None, Parameter(help="Model family: transformer (default) or recurrent.")]
+RunFolder = Annotated[
+    Path | None, Parameter(help="Folder of the run (default: runs/NAME of the first file).")
+]
+OptionalFamily = Annotated[
+    str | None, Parameter(help="Model family: transformer (default) or recurrent.")
+]
 Size = Annotated[str, Parameter(help="Model size: auto, tiny, small, base or big.")]
-Minutes = Annotated[float | None, Parameter(help="Training time in minutes; the schedule is fitted to it.")]
+Minutes = Annotated[
+    float | None, Parameter(help="Training time in minutes; the schedule is fitted to it.")
+]
 Steps = Annotated[int | None, Parameter(help="Number of updates to train for.")]
 Epochs = Annotated[float | None, Parameter(help="Number of passes over the training data.")]
-Config = Annotated[Path | None, Parameter(help="TOML file with [model], [text] and [train] settings.")]
+Config = Annotated[
+    Path | None, Parameter(help="TOML file with [model], [text] and [train] settings.")
+]
 Overrides = Annotated[
     list[str] | None,
     Parameter(name="--set", help="Any setting, such as model.width=128 (repeatable)."),
 ]
 Tensorboard = Annotated[bool, Parameter(help="Also write TensorBoard event files.")]
-Texts = Annotated[str, Parameter(help="Texts to answer. Without texts and --input, read standard input.")]
+Texts = Annotated[
+    str, Parameter(help="Texts to answer. Without texts and --input, read standard input.")
+]
 InputFiles = Annotated[
     list[Path] | None,
-    Parameter(help="Files of lines, plain or compressed; - is standard input.", consume_multiple=True),
+    Parameter(
+        help="Files of lines, plain or compressed; - is standard input.", consume_multiple=True
+    ),
 ]
 Column = Annotated[
     str | None,
@@ -65,18 +83,26 @@ ResumableOutput = Annotated[
     Path | None,
     Parameter(help="Output file, created on completion. Run the same command again to resume."),
 ]
-Restart = Annotated[bool, Parameter(help="Discard the partial --output of an earlier run and start over.")]
+Restart = Annotated[
+    bool, Parameter(help="Discard the partial --output of an earlier run and start over.")
+]
 Long = Annotated[str, Parameter(help="Sources longer than any in training: warn, refuse or allow.")]
 Format = Annotated[OutputFormat | None, Parameter(name="*", group=FORMAT)]
 Decoding = Annotated[DecodingOptions | None, Parameter(name="*", group=DECODING)]
 SearchDecoding = Annotated[SearchOptions | None, Parameter(name="*", group=DECODING)]
-TableOutput = Annotated[Path | None, Parameter(help="TSV file of source, prediction, nearest reference and edits.")]
+TableOutput = Annotated[
+    Path | None, Parameter(help="TSV file of source, prediction, nearest reference and edits.")
+]
 PairArguments = Annotated[
     list[tuple[str, str]] | None,
     Parameter(help="A source and a target, instead of files (repeatable)."),
 ]
-JsonLines = Annotated[bool, Parameter(help="Write JSON lines with the log-probability of each token.")]
-Bundles = Annotated[Path, Parameter(help="Folders written by `regard train` (default: the included models).")]
+JsonLines = Annotated[
+    bool, Parameter(help="Write JSON lines with the log-probability of each token.")
+]
+Bundles = Annotated[
+    Path, Parameter(help="Folders written by `regard train` (default: the included models).")
+]
 Port = Annotated[int | None, Parameter(help="Port (default: 7341, or a free one if it is taken).")]
 Host = Annotated[str, Parameter(help="Address. Any other than 127.0.0.1 needs the printed token.")]
 NoBrowser = Annotated[bool, Parameter(help="Serve without opening a browser.")]

@@ -18,7 +18,9 @@ from regard.errors import RegardError, suggestion
 class SettingsGroup(BaseModel):
     """A group of settings. Unknown names are errors, and values cannot change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 PartSetting = str | dict[str, Any]  # a name, or {kind = NAME, option = value, ...}

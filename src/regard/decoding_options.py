@@ -100,7 +100,8 @@ class DecodingOptions(SearchOptions):
                 raise RegardError(f"{option} must be an integer of at least 1; got {value!r}")
         if not self.sample and self.beam_size < self.n_best:
             raise RegardError(
-                f"a beam of {self.beam} cannot return {self.n_best} outputs; increase beam or lower n_best"
+                f"a beam of {self.beam} cannot return {self.n_best} outputs; increase beam or "
+                "lower n_best"
             )
         excluded = SEARCH_ONLY if self.sample else SAMPLING_ONLY
         for name in excluded:

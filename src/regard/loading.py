@@ -45,7 +45,9 @@ def load(
     return Pipeline(_ensemble(bundles), long=long, precision=precision)
 
 
-def load_pipeline(folder: Path, *, device: str = "auto", long: str = "warn", precision: str = "float32") -> Pipeline:
+def load_pipeline(
+    folder: Path, *, device: str = "auto", long: str = "warn", precision: str = "float32"
+) -> Pipeline:
     """Load the pipeline of a command: one bundle, on one of the devices that commands offer."""
     choose(DEVICES, device.split(":")[0], "device")
     pipeline = load(folder, device=device, long=long, precision=precision)

@@ -44,7 +44,9 @@ class Pipeline:
     Decoding options are keyword arguments, as listed in `regard.DecodingOptions`.
     """
 
-    def __init__(self, loaded: bundle.Bundle, *, long: str = "warn", precision: str = "float32") -> None:
+    def __init__(
+        self, loaded: bundle.Bundle, *, long: str = "warn", precision: str = "float32"
+    ) -> None:
         if long not in LONG:
             raise RegardError(f"long must be warn, refuse or allow; got {long!r}")
         self.bundle, self.long = loaded, long
@@ -126,7 +128,9 @@ class Pipeline:
         The `first` lines are searched together, then twice as many, and so on up to MOST_LINES.
         """
         if isinstance(lines, str):
-            raise RegardError(f"lines must be a list or a file of texts; for one text give [{_short(lines)}]")
+            raise RegardError(
+                f"lines must be a list or a file of texts; for one text give [{_short(lines)}]"
+            )
         if search is not None and options:
             raise RegardError(f"give a search or decoding options, not both; got {options}")
         chosen = search or (self.search(**options) if options else self.default_search)
@@ -210,7 +214,9 @@ class Pipeline:
             found += self._run(search, [ids])[0].hypotheses[:1]  # none beyond the length limit
         return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
-    def with_attention(self, answer: Answer, *, alignment: bool = False, weights: bool = False) -> Answer:
+    def with_attention(
+        self, answer: Answer, *, alignment: bool = False, weights: bool = False
+    ) -> Answer:
         """The answer with its alignment or all attention weights, from one teacher-forced pass."""
         maps = attention_maps(self.model, self._ids(answer.source), answer.ids)
         aligned = alignment_of(self.model, maps) if alignment else None
@@ -277,7 +283,8 @@ class Pipeline:
 
 def _no_output(line: str) -> RegardError:
     return RegardError(
-        f"no output for {_short(line)} satisfies all constraints within the length limit; relax one or increase beam"
+        f"no output for {_short(line)} satisfies all constraints within the length limit; relax "
+        "one or increase beam"
     )
 
 

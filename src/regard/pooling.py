@@ -137,11 +137,15 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             hint = suggestion(self.bandwidth, SEARCHES)
             raise UnknownName(f"unknown bandwidth {self.bandwidth!r}; {hint}")
         if len(error.points) < 2:
-            raise RegardError(f"bandwidth={self.bandwidth!r} needs at least 2 points; got n_samples=1")
+            raise RegardError(
+                f"bandwidth={self.bandwidth!r} needs at least 2 points; got n_samples=1"
+            )
         if self.bandwidth == "leave-one-out":
             return error.best_on_grid(refine=True)
         if self.kernel in ("boxcar", "constant"):
-            raise RegardError(f"kernel {self.kernel!r} has no gradient; use bandwidth='leave-one-out'")
+            raise RegardError(
+                f"kernel {self.kernel!r} has no gradient; use bandwidth='leave-one-out'"
+            )
         if self.bandwidth == "gradient":
             best = torch.tensor([error.best_on_grid()], dtype=torch.float64)
             return float(error.descend(best))
@@ -179,7 +183,9 @@ class _LeaveOneOut(NamedTuple):
         if not farthest:
             return 1.0  # all points are equal, so any bandwidth will do
         if not np.isfinite(farthest):
-            raise RegardError("the squared distance between points overflows; scale the features down")
+            raise RegardError(
+                "the squared distance between points overflows; scale the features down"
+            )
         low, high = np.log10(torch.cat(nearest).median().item() / 4), np.log10(2 * farthest)
         grid = torch.logspace(low, high, int(10 * (high - low)) + 2, dtype=torch.float64)
         # A kernel with finite support needs the largest nearest distance and is often best there.
@@ -223,7 +229,9 @@ class _LeaveOneOut(NamedTuple):
                 break
         return log.exp()
 
-    def _gradient(self, log: Float[Tensor, " bandwidth"]) -> tuple[float, Float[Tensor, " bandwidth"]]:
+    def _gradient(
+        self, log: Float[Tensor, " bandwidth"]
+    ) -> tuple[float, Float[Tensor, " bandwidth"]]:
         log = log.detach().requires_grad_()
         total = 0.0
         for rows, others in self._chunks():
@@ -234,7 +242,9 @@ class _LeaveOneOut(NamedTuple):
         assert log.grad is not None
         return total, log.grad
 
-    def _error(self, scores: Float[Tensor, "1 1 query point"], rows: slice, others: Tensor) -> Float[Tensor, ""]:
+    def _error(
+        self, scores: Float[Tensor, "1 1 query point"], rows: slice, others: Tensor
+    ) -> Float[Tensor, ""]:
         """The squared error over some rows; infinite if one has no supporting point."""
         weights = self.normaliser(scores, others)[0, 0]
         error = (weights @ self.targets - self.targets[rows]).square().sum()

@@ -37,12 +37,16 @@ class Layout:
     def rows(self) -> Int[Tensor, " token"]:
         """The index of the sequence each token belongs to."""
         indices = self._reusable(lambda: torch.arange(len(self), device=self.offsets.device))
-        return self._reusable(lambda: indices.repeat_interleave(self.lengths, output_size=self.tokens))
+        return self._reusable(
+            lambda: indices.repeat_interleave(self.lengths, output_size=self.tokens)
+        )
 
     @cached_property
     def positions(self) -> Int[Tensor, " token"]:
         """The position of each token in its sequence, from 0."""
-        return self._reusable(lambda: torch.arange(self.tokens, device=self.offsets.device) - self.offsets[self.rows])
+        return self._reusable(
+            lambda: torch.arange(self.tokens, device=self.offsets.device) - self.offsets[self.rows]
+        )
 
     @cached_property
     def padded_index(self) -> Int[Tensor, " token"]:
@@ -166,7 +170,8 @@ def _longest(offsets: Int[Tensor, " ends"], tokens: int) -> int:
     if (lengths < 0).any():
         i = int((lengths < 0).nonzero()[0])
         raise ShapeError(
-            f"offsets must not decrease: offsets[{i}] is {offsets[i]}, offsets[{i + 1}] is {offsets[i + 1]}"
+            f"offsets must not decrease: offsets[{i}] is {offsets[i]}, offsets[{i + 1}] is "
+            f"{offsets[i + 1]}"
         )
     if offsets[-1] != tokens:
         raise ShapeError(f"the last offset must be the token count, {tokens}; got {offsets[-1]}")

@@ -34,7 +34,9 @@ class Registry(dict[str, T]):
             return lambda decorated: self.register(name, decorated)
         known = self.get(name)
         if known is not None and not _same(known, part):
-            raise RegardError(f"{self.kind} {name!r} is already registered as {known!r}; choose another name")
+            raise RegardError(
+                f"{self.kind} {name!r} is already registered as {known!r}; choose another name"
+            )
         self[name] = part
         return part
 

@@ -37,7 +37,9 @@ def next_logps(model: Model, source: Ids, prefix: Ids) -> Float[Tensor, " vocabu
 def attention_maps(model: Model, source: Ids, target: Ids) -> dict[str, Tensor]:
     """The weights (head, query, key) of every attention, by the name of its module."""
     with eval_mode(model):
-        return record_attention(model, _encoder_batch(model, [source]), _decoder_batch(model, [target]))
+        return record_attention(
+            model, _encoder_batch(model, [source]), _decoder_batch(model, [target])
+        )
 
 
 def _encoder_batch(model: Model, sequences: Sequence[Ids]) -> Ragged:

@@ -243,7 +243,12 @@ class Trial:
         if self._hopeless(count):
             return count == self.current and len(known) == 1
         rivals = [self._hopeless(other) for other in self._measured if other != count]
-        return not self.sample and not all(rivals) and len(known) < ROUNDS and self._taken[count] < LONG
+        return (
+            not self.sample
+            and not all(rivals)
+            and len(known) < ROUNDS
+            and self._taken[count] < LONG
+        )
 
 
 def automatic() -> tuple[int, ...]:

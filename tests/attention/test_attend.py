@@ -57,8 +57,13 @@ def test_explicit_reference_is_never_fused(calls: list[str]):
 
 def test_auto_chooses_the_fastest_supported_backend():
     q, _, _ = inputs()
-    names = {name: backends.choose_backend(Attention(kind(HEADS, DIM)), q) for name, kind in SCORES.items()}
-    assert names == {name: "reference" if name in ("additive", "gaussian") else "sdpa" for name in SCORES}
+    names = {
+        name: backends.choose_backend(Attention(kind(HEADS, DIM)), q)
+        for name, kind in SCORES.items()
+    }
+    assert names == {
+        name: "reference" if name in ("additive", "gaussian") else "sdpa" for name in SCORES
+    }
 
 
 @pytest.mark.parametrize(("name", "kind"), [("general", General), ("additive", Additive)])
@@ -75,7 +80,9 @@ def test_columns_by_hand():
     q = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
     k = torch.tensor([[1.0, 2.0, 5.0]], dtype=torch.float64).log()
     v = torch.tensor([[8.0, 0.0, 0.0], [0.0, 16.0, -8.0]], dtype=torch.float64)
-    expected = torch.tensor([[8 / 3, 1.0], [8 / 3, -1.0]], dtype=torch.float64)  # weights ⅓ ⅓ ⅓ and ⅛ ²⁄₈ ⅝
+    expected = torch.tensor(
+        [[8 / 3, 1.0], [8 / 3, -1.0]], dtype=torch.float64
+    )  # weights ⅓ ⅓ ⅓ and ⅛ ²⁄₈ ⅝
     torch.testing.assert_close(attend_columns(q, k, v), expected)
 
 
@@ -138,7 +145,9 @@ def test_nan_raises_only_inside_debug():
 @pytest.mark.parametrize("normaliser", NORMALISERS)
 def test_intermediates_without_keys_are_empty(normaliser: str):
     q, k, v = inputs()
-    seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).intermediates(q, k[:, :, :0], v[:, :, :0])
+    seen = Attention(ScaledDot(HEADS, DIM), normaliser=normaliser).intermediates(
+        q, k[:, :, :0], v[:, :, :0]
+    )
     assert seen.weights.shape == (BATCH, HEADS, QUERIES, 0)
     assert seen.context.shape == (BATCH, HEADS, QUERIES, OUT)
     assert seen.context.eq(0).all()

@@ -42,7 +42,9 @@ def test_float64_bias_with_other_inputs(bias: str, dtype: torch.dtype):
     backends = ("sdpa", "reference")
     ours, expected = (attend(q, k, v, bias=part, mask=causal, backend=name) for name in backends)
     assert ours.dtype == expected.dtype == dtype
-    torch.testing.assert_close(ours, expected, atol=2e-3 if dtype == torch.float16 else 1e-6, rtol=0)
+    torch.testing.assert_close(
+        ours, expected, atol=2e-3 if dtype == torch.float16 else 1e-6, rtol=0
+    )
 
 
 @pytest.mark.parametrize("bias", BIASES)

@@ -116,7 +116,8 @@ def test_matching_shapes_are_accepted():
         ({"score": "scaled_dot"}, "unknown score 'scaled_dot'; did you mean 'scaled-dot'?"),
         (
             {"score": "bilinear"},
-            "unknown score 'bilinear'; choose from 'additive', 'cosine', 'dot', 'gaussian', 'general', 'scaled-dot'",
+            "unknown score 'bilinear'; choose from 'additive', 'cosine', 'dot', 'gaussian', "
+            "'general', 'scaled-dot'",
         ),
         ({"normaliser": "sofmax"}, "unknown normaliser 'sofmax'; did you mean 'softmax'?"),
         ({"normaliser": "entmax15"}, "unknown normaliser 'entmax15'; did you mean 'entmax'?"),
@@ -190,6 +191,10 @@ def test_mask_of_another_type_is_an_error():
     """In its own process: in tests the type checker would raise first."""
     asked = "import torch, regard; x = torch.randn(1, 2, 3, 4); regard.attend(x, x, x, mask={})"
     for mask, said in (("'causal'", "'causal'"), ("x[0, 0] > 0", "tensor([[")):
-        ended = subprocess.run([sys.executable, "-c", asked.format(mask)], capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", asked.format(mask)], capture_output=True, text=True, check=False
+        )
         last = ended.stderr.strip().split("RegardError: ")[-1]
-        assert last.startswith(f"mask must be a Mask such as causal or window(8), joined by & and |; got {said}")
+        assert last.startswith(
+            f"mask must be a Mask such as causal or window(8), joined by & and |; got {said}"
+        )

@@ -19,14 +19,21 @@ def fresh(count: int, batch: int = BATCH) -> tuple[Tensor, Tensor]:
 def uneven(*counts: int) -> tuple[Ragged, Ragged]:
     layout = Ragged.of([torch.zeros(count) for count in counts])
     total = sum(counts)
-    return layout.like(torch.randn(total, GROUPS, DIM)), layout.like(torch.randn(total, GROUPS, OUT))
+    return layout.like(torch.randn(total, GROUPS, DIM)), layout.like(
+        torch.randn(total, GROUPS, OUT)
+    )
 
 
 def rows(cache: Cache) -> list[tuple[Tensor, Tensor]]:
     """The real keys and values of each row."""
     keys, values = cache.keys, cache.values
-    lengths = [cache.longest] * len(keys.tensor) if cache.lengths is None else cache.lengths.tolist()
-    return [(k[:, :n].clone(), v[:, :n].clone()) for k, v, n in zip(keys.tensor, values.tensor, lengths, strict=True)]
+    lengths = (
+        [cache.longest] * len(keys.tensor) if cache.lengths is None else cache.lengths.tolist()
+    )
+    return [
+        (k[:, :n].clone(), v[:, :n].clone())
+        for k, v, n in zip(keys.tensor, values.tensor, lengths, strict=True)
+    ]
 
 
 def assert_same(got: list[tuple[Tensor, Tensor]], expected: list[tuple[Tensor, Tensor]]) -> None:
@@ -99,7 +106,9 @@ def test_capacity_doubles_without_other_copies():
         places.append((cache.keys.tensor.data_ptr(), cache.values.tensor.data_ptr()))
     changes = [(a, b) for a, b in itertools.pairwise(rooms) if a != b]
     assert all(b >= 2 * a for a, b in changes)
-    assert len(set(places)) == len(changes) + 1 <= 7  # one place for each size of the room, so no other copies
+    assert (
+        len(set(places)) == len(changes) + 1 <= 7
+    )  # one place for each size of the room, so no other copies
     assert rooms[-1] <= 200
 
 
@@ -157,16 +166,23 @@ def test_append_with_other_row_count_is_an_error():
         Cache().append(*fresh(1)).append(*fresh(1, batch=3))
 
 
-@pytest.mark.parametrize("shape", [(1, 3, 4), (2, 3, 2), (2, 1, 4)], ids=["rows", "positions", "groups"])
+@pytest.mark.parametrize(
+    "shape", [(1, 3, 4), (2, 3, 2), (2, 1, 4)], ids=["rows", "positions", "groups"]
+)
 def test_append_needs_one_value_per_key(shape: tuple[int, int, int]):
     with pytest.raises(ShapeError) as caught:
         Cache().append(torch.randn(2, 3, 4, DIM), torch.randn(*shape, OUT))
-    assert str(caught.value) == f"each key needs one value; got (rows, kv_heads, positions) (2, 3, 4) and {shape}"
+    assert (
+        str(caught.value)
+        == f"each key needs one value; got (rows, kv_heads, positions) (2, 3, 4) and {shape}"
+    )
 
 
 def test_cache_refuses_gradients():
     keys, values = fresh(1)
-    with pytest.raises(RegardError, match=r"^a cache stores no gradients; decode under torch\.no_grad\(\)$"):
+    with pytest.raises(
+        RegardError, match=r"^a cache stores no gradients; decode under torch\.no_grad\(\)$"
+    ):
         Cache().append(keys.requires_grad_(), values)
     with torch.no_grad():
         assert Cache().append(keys, values).longest == 1

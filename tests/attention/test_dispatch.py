@@ -24,8 +24,14 @@ def on_gpu(time: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.zeros(1, HEADS, time, DIM, dtype=dtype).as_subclass(Elsewhere)
 
 
-def attention(score: str = "scaled-dot", bias: str | None = None, normaliser: str = "softmax") -> Attention:
-    made = None if bias is None else position(bias, width=HEADS * DIM, heads=HEADS, dim=DIM, causal=False)
+def attention(
+    score: str = "scaled-dot", bias: str | None = None, normaliser: str = "softmax"
+) -> Attention:
+    made = (
+        None
+        if bias is None
+        else position(bias, width=HEADS * DIM, heads=HEADS, dim=DIM, causal=False)
+    )
     assert made is None or isinstance(made, BiasPosition)
     return Attention(SCORES[score](HEADS, DIM), bias=made, normaliser=normaliser)
 
@@ -43,7 +49,10 @@ def test_table_covers_every_case_and_ends_in_reference():
 def test_lengths_change_at_128_and_256():
     orders = [measured.backend_order("cuda", "plain", "even", longest)[0] for longest in (128, 129)]
     assert orders == ["triton", "sdpa"]
-    assert ["flex" in measured.backend_order("cuda", "biased", "even", longest) for longest in (255, 256)] == [
+    assert [
+        "flex" in measured.backend_order("cuda", "biased", "even", longest)
+        for longest in (255, 256)
+    ] == [
         False,
         True,
     ]
@@ -52,7 +61,9 @@ def test_lengths_change_at_128_and_256():
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("bias", [None, *BIASES])
 @pytest.mark.parametrize("mask", [causal, causal | prefix(2)], ids=repr)
-def test_auto_chooses_a_backend_that_can_run(score: str, bias: str | None, mask, monkeypatch: pytest.MonkeyPatch):
+def test_auto_chooses_a_backend_that_can_run(
+    score: str, bias: str | None, mask, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(triton, "_INSTALLED", True)
     for normaliser, time, uneven, dtype in product(
         NORMALISERS, (7, 200, 300), (False, True), (torch.half, torch.double)
@@ -98,7 +109,9 @@ def test_auto_chooses_a_backend_that_can_run(score: str, bias: str | None, mask,
     ids=str,
 )
 @torch.no_grad()
-def test_auto_on_a_gpu_follows_the_table(parts, time, uneven, taken, monkeypatch: pytest.MonkeyPatch):
+def test_auto_on_a_gpu_follows_the_table(
+    parts, time, uneven, taken, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(triton, "_INSTALLED", True)
     assert choose_backend(attention(**parts), on_gpu(time), uneven=uneven) == taken
 
@@ -111,10 +124,18 @@ def test_auto_uses_triton_for_shaw_in_one_tile(monkeypatch: pytest.MonkeyPatch):
     assert choose_backend(parts, short, causal, 0, short, short) == "triton"
     assert choose_backend(parts, short, causal, 0, many, many) == "sdpa"
     assert choose_backend(parts, short, causal, 0, short, wide) == "sdpa"
-    reason = "it supports Shaw for sentences of one tile only (at most 128 tokens, fewer for wide heads)"
-    assert triton.cannot(parts, short, causal, 0, many) == f"{reason}, and the longest has 129 tokens of dim 16"
+    reason = (
+        "it supports Shaw for sentences of one tile only (at most 128 tokens, fewer for wide heads)"
+    )
+    assert (
+        triton.cannot(parts, short, causal, 0, many)
+        == f"{reason}, and the longest has 129 tokens of dim 16"
+    )
     parts.score = SCORES["cosine"](HEADS, DIM)
-    assert triton.cannot(parts) == "it supports Shaw with a plain dot product only, and the score is Cosine"
+    assert (
+        triton.cannot(parts)
+        == "it supports Shaw with a plain dot product only, and the score is Cosine"
+    )
 
 
 def test_auto_without_triton_uses_the_next_best(monkeypatch: pytest.MonkeyPatch):

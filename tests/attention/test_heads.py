@@ -39,12 +39,16 @@ def test_each_head_uses_its_slice_of_the_vector():
 @pytest.mark.parametrize("backend", ["reference", "sdpa"])
 def test_neighbouring_heads_share_a_key_head(backend: str):
     """Shared key heads equal keys that are repeated per head, tested by copying the weights."""
-    grouped = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, kv_heads=GROUPS, backend=backend)
+    grouped = MultiHead(
+        WIDTH, HEADS, attention=ATTENTION, values=VALUES, kv_heads=GROUPS, backend=backend
+    )
     full = MultiHead(WIDTH, HEADS, attention=ATTENTION, values=VALUES, backend=backend)
     state = grouped.state_dict()
     for name in ("keys.weight", "keys.bias", "values.weight", "values.bias"):
         groups = state[name].unflatten(0, (GROUPS, -1))
-        state[name] = torch.stack([groups[head * GROUPS // HEADS] for head in range(HEADS)]).flatten(0, 1)
+        state[name] = torch.stack(
+            [groups[head * GROUPS // HEADS] for head in range(HEADS)]
+        ).flatten(0, 1)
     full.load_state_dict(state)
     x = torch.randn(2, 4, WIDTH)
     torch.testing.assert_close(grouped(x, mask=causal), full(x, mask=causal))
@@ -119,12 +123,18 @@ def test_rows_advance_independently(turn: Rotary | None):
     cache, parts = Cache(), []
     for sizes in ([2, 0, 1], [2, 3, 5]):
         starts = [0, 0, 0] if cache.lengths is None else cache.lengths.tolist()
-        piece = Ragged.of([x[start : start + n] for x, start, n in zip(whole, starts, sizes, strict=True)])
+        piece = Ragged.of(
+            [x[start : start + n] for x, start, n in zip(whole, starts, sizes, strict=True)]
+        )
         part, cache = module.step(piece, cache, mask=causal)
         parts.append(part.unbind())
-    part, cache = module.step(torch.stack([x[-1:] for x in whole]), cache, mask=causal)  # one more each, dense
+    part, cache = module.step(
+        torch.stack([x[-1:] for x in whole]), cache, mask=causal
+    )  # one more each, dense
     parts.append(part.unbind())
-    for row, expected in zip(zip(*parts, strict=True), module(Ragged.of(whole), mask=causal), strict=True):
+    for row, expected in zip(
+        zip(*parts, strict=True), module(Ragged.of(whole), mask=causal), strict=True
+    ):
         torch.testing.assert_close(torch.cat(row), expected)
     assert cache.lengths.tolist() == [5, 4, 7]
 
@@ -173,7 +183,9 @@ def test_other_widths_are_an_error(ragged: bool):
     x, z = torch.randn(2, 4, WIDTH), torch.randn(2, 3, CONTEXT)
     for queries, context, wanted, got in ((z, z, 10, 7), (x, x, 7, 10), (x, None, 7, 10)):
         given = [y if y is None or not ragged else Ragged.of(list(y)) for y in (queries, context)]
-        with pytest.raises(ShapeError, match=f"^this attention takes vectors of width {wanted}; got width {got}$"):
+        with pytest.raises(
+            ShapeError, match=f"^this attention takes vectors of width {wanted}; got width {got}$"
+        ):
             module(*given)
 
 

@@ -13,7 +13,9 @@ HEADS, DIM = 3, 6
 
 def table(mask: Mask, queries: int, keys: int, offset: Offset = 0, batch: int = 1) -> list:
     """What the mask allows to one head; a list of tables where there are several sequences."""
-    site = Site.grid(torch.zeros(batch, HEADS, queries, DIM), torch.zeros(batch, HEADS, keys, DIM), offset)
+    site = Site.grid(
+        torch.zeros(batch, HEADS, queries, DIM), torch.zeros(batch, HEADS, keys, DIM), offset
+    )
     allowed = mask(site).expand(batch, HEADS, queries, keys)
     assert (allowed == allowed[:, :1]).all()  # no mask of ours tells heads apart
     tables = allowed[:, 0].int().tolist()
@@ -125,7 +127,10 @@ def test_masks_compare_and_print():
     assert (causal & window(2)) == (causal & window(2))
     assert (causal & window(2)) != (causal | window(2))
     assert str(causal & window(2) | prefix(3)) == "((causal & window(2)) | prefix(3))"
-    assert {name: str(kind(2) if name in ("window", "prefix") else kind()) for name, kind in MASKS.items()} == {
+    assert {
+        name: str(kind(2) if name in ("window", "prefix") else kind())
+        for name, kind in MASKS.items()
+    } == {
         "everything": "everything",
         "causal": "causal",
         "window": "window(2)",

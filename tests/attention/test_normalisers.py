@@ -20,7 +20,9 @@ from regard.attention.normalisers import (
 from regard.errors import RegardError, UnknownName
 
 
-def weights(normaliser: Normaliser, scores: list[float], allowed: list[int] | None = None) -> list[float]:
+def weights(
+    normaliser: Normaliser, scores: list[float], allowed: list[int] | None = None
+) -> list[float]:
     row = torch.tensor(scores, dtype=torch.float64).view(1, 1, 1, -1)
     may = torch.tensor(allowed or [1] * len(scores), dtype=torch.bool).view(1, 1, 1, -1)
     return normaliser(row, may).flatten().tolist()
@@ -66,8 +68,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("normaliser", "scores", "allowed", "expected"), CASES, ids=lambda x: str(x)[:24])
-def test_by_hand(normaliser: Normaliser, scores: list[float], allowed: list[int] | None, expected: list[float]):
+@pytest.mark.parametrize(
+    ("normaliser", "scores", "allowed", "expected"), CASES, ids=lambda x: str(x)[:24]
+)
+def test_by_hand(
+    normaliser: Normaliser, scores: list[float], allowed: list[int] | None, expected: list[float]
+):
     assert weights(normaliser, scores, allowed) == pytest.approx(expected, abs=1e-12)
 
 
@@ -94,7 +100,9 @@ def test_huge_scores_do_not_overflow(name: str, dtype: torch.dtype):
 def test_masked_score_has_no_influence(name: str, score: float):
     normaliser = NORMALISERS[name]()
     alone = weights(normaliser, [-0.1, -0.3])
-    assert weights(normaliser, [-0.1, score, -0.3], [1, 0, 1]) == pytest.approx([alone[0], 0, alone[1]], abs=1e-12)
+    assert weights(normaliser, [-0.1, score, -0.3], [1, 0, 1]) == pytest.approx(
+        [alone[0], 0, alone[1]], abs=1e-12
+    )
 
 
 def gradient(normaliser: Normaliser, scores: list[float], of: int) -> list[float]:
@@ -105,9 +113,13 @@ def gradient(normaliser: Normaliser, scores: list[float], of: int) -> list[float
 
 def test_gradient_of_sparsemax_by_hand():
     """1[i = j] − 1/n inside the support of n keys, else 0 (Martins & Astudillo 2016, eq. 9)."""
-    assert gradient(Sparsemax(), [1.0, 0.5, -1.0], of=0) == pytest.approx([1 / 2, -1 / 2, 0], abs=1e-12)
+    assert gradient(Sparsemax(), [1.0, 0.5, -1.0], of=0) == pytest.approx(
+        [1 / 2, -1 / 2, 0], abs=1e-12
+    )
     assert gradient(Sparsemax(), [1.0, 0.5, -1.0], of=2) == pytest.approx([0, 0, 0], abs=1e-12)
-    assert gradient(Sparsemax(), [0.1, 0.0, 0.2, -3.0], of=1) == pytest.approx([-1 / 3, 2 / 3, -1 / 3, 0], abs=1e-12)
+    assert gradient(Sparsemax(), [0.1, 0.0, 0.2, -3.0], of=1) == pytest.approx(
+        [-1 / 3, 2 / 3, -1 / 3, 0], abs=1e-12
+    )
 
 
 def test_gradient_of_entmax_by_hand():
@@ -116,9 +128,13 @@ def test_gradient_of_entmax_by_hand():
     assert gradient(Entmax(1.5), [1.6, 1.2, -0.5], of=0) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax(1.2), Entmax(1.5), Entmax(1.9)], ids=repr)
+@pytest.mark.parametrize(
+    "normaliser", [Sparsemax(), Entmax(1.2), Entmax(1.5), Entmax(1.9)], ids=repr
+)
 def test_gradients_inside_the_support(normaliser: Normaliser):
-    scores = torch.tensor([[[[1.0, 0.6, -9.0, 0.9], [0.3, 0.2, 0.1, 0.25]]]], dtype=torch.float64, requires_grad=True)
+    scores = torch.tensor(
+        [[[[1.0, 0.6, -9.0, 0.9], [0.3, 0.2, 0.1, 0.25]]]], dtype=torch.float64, requires_grad=True
+    )
     allowed = torch.tensor([[[[True, True, True, True], [True, True, False, True]]]])
     assert torch.autograd.gradcheck(lambda x: normaliser(x, allowed), scores)
 
@@ -129,7 +145,9 @@ def test_triangular_gradient_is_finite_on_a_key():
 
 @pytest.mark.parametrize("alpha", [1, 1.0, 0.5, 2.01, float("nan")])
 def test_alpha_out_of_bounds(alpha: float):
-    expected = rf"^alpha must be above 1 and at most 2; got {alpha} \(alpha 1 is normaliser 'softmax'\)$"
+    expected = (
+        rf"^alpha must be above 1 and at most 2; got {alpha} \(alpha 1 is normaliser 'softmax'\)$"
+    )
     with pytest.raises(RegardError, match=expected):
         Entmax(alpha)
 

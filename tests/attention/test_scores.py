@@ -76,7 +76,9 @@ def test_cosine_of_a_zero_vector_is_zero():
 def test_gaussian():
     squares = [[5.0, 1.0, 8.0], [2.0, 8.0, 41.0]]
     assert scores(Gaussian(1, 2)) == close([[-x / 2 for x in row] for row in squares])
-    assert scores(Gaussian(1, 2, bandwidth=2.0)) == close([[-x / 8 for x in row] for row in squares])
+    assert scores(Gaussian(1, 2, bandwidth=2.0)) == close(
+        [[-x / 8 for x in row] for row in squares]
+    )
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan")])

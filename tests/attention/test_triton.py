@@ -51,7 +51,9 @@ def test_bias_by_distance_passes_gradients_to_the_table(name: str):
     bias = BIASES[name]
     slope = torch.randn(HEADS, 19)
     site = Site.grid(torch.zeros(1, HEADS, 1, 1), torch.zeros(1, HEADS, 19, 1), 9)
-    (expected,) = torch.autograd.grad((bias(torch.zeros(()), site)[0, :, 0] * slope).sum(), bias.table)
+    (expected,) = torch.autograd.grad(
+        (bias(torch.zeros(()), site)[0, :, 0] * slope).sum(), bias.table
+    )
     (made,) = torch.autograd.grad(
         (triton.bias_by_distance(bias, 9, torch.zeros(1, HEADS, DIM)) * slope).sum(), bias.table
     )
@@ -60,7 +62,9 @@ def test_bias_by_distance_passes_gradients_to_the_table(name: str):
 
 def test_learned_bias_is_constant_beyond_its_limit():
     for bias in (BIASES["distance"], BIASES["t5"]):
-        far = triton.bias_by_distance(bias, bias.constant_beyond + 50, torch.zeros(1, HEADS, DIM)).detach()
+        far = triton.bias_by_distance(
+            bias, bias.constant_beyond + 50, torch.zeros(1, HEADS, DIM)
+        ).detach()
         assert far[:, :51].eq(far[:, :1]).all()
         assert far[:, -51:].eq(far[:, -1:]).all()
     assert BIASES["alibi"].constant_beyond is None
@@ -84,7 +88,9 @@ def test_dense_rows_are_packed_without_a_copy():
 def test_triton_refuses_a_cpu_and_auto_skips_it():
     attention = Attention(SCORES["scaled-dot"](HEADS, DIM), backend="triton")
     if not triton.is_interpreted():
-        with pytest.raises(BackendError, match="it runs on a CUDA device only, and these tensors are on cpu"):
+        with pytest.raises(
+            BackendError, match="it runs on a CUDA device only, and these tensors are on cpu"
+        ):
             attention(*batch())
     assert choose_backend(attention, torch.zeros(2, HEADS, 5, DIM), uneven=True) == "sdpa"
 
@@ -95,7 +101,9 @@ def test_too_wide_values_are_refused(monkeypatch: pytest.MonkeyPatch):
     attention = Attention(SCORES["scaled-dot"](2, 16))
     q, v = torch.zeros(1, 2, 140, 16), torch.zeros(1, 2, 140, 300)
     assert triton.cannot(attention, q, everything, 0, q, q) is None
-    assert "heads of at most 256 dims only, and dim is 300" in triton.cannot(attention, q, everything, 0, q, v)
+    assert "heads of at most 256 dims only, and dim is 300" in triton.cannot(
+        attention, q, everything, 0, q, v
+    )
 
 
 def test_unsupported_masks_and_offsets_are_named():
@@ -120,4 +128,6 @@ def test_attention_applies_a_rotation(dense: bool):
         made = attention(q, k, v, mask=causal, rotation=rotary)[0].transpose(0, 1)
         torch.testing.assert_close(made, expected.unbind()[2])
     else:
-        torch.testing.assert_close(attention(q, k, v, mask=causal, rotation=rotary).values, expected.values)
+        torch.testing.assert_close(
+            attention(q, k, v, mask=causal, rotation=rotary).values, expected.values
+        )

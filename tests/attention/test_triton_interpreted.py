@@ -13,7 +13,9 @@ from regard.attention.backends import triton
 from regard.positions import Rotary, position
 from tests.contracts.cases import OPTIONS, assert_kernel, double, ragged
 
-pytestmark = pytest.mark.skipif(not triton.is_interpreted(), reason="needs triton and TRITON_INTERPRET=1")
+pytestmark = pytest.mark.skipif(
+    not triton.is_interpreted(), reason="needs triton and TRITON_INTERPRET=1"
+)
 
 HEADS, GROUPS, DIM, OUT = 6, 3, 10, 9
 CASES = [  # score, bias, mask, offset
@@ -35,7 +37,9 @@ OPTIONS = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
 @pytest.mark.parametrize("longest", [17, 140])
 @pytest.mark.parametrize(("score", "bias", "mask", "offset"), CASES)
-def test_matches_the_reference(score: str, bias: str | None, mask: Mask, offset: int, longest: int, dtype: torch.dtype):
+def test_matches_the_reference(
+    score: str, bias: str | None, mask: Mask, offset: int, longest: int, dtype: torch.dtype
+):
     if dtype == torch.float16 and score in ("cosine", "general"):
         pytest.skip("eager itself leaves the range of float16")
     if score == "additive" and longest > 50:
@@ -43,7 +47,9 @@ def test_matches_the_reference(score: str, bias: str | None, mask: Mask, offset:
     if bias and bias.startswith("shaw"):
         longest = min(longest, 40)  # it is one tile or nothing
     lengths = [longest, 0, 3], [5, 4, longest]
-    made = bias and position(bias.split()[0], width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
+    made = bias and position(
+        bias.split()[0], width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {})
+    )
     attention = Attention(SCORES[score](HEADS, DIM), bias=made, backend="triton")
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)
@@ -58,7 +64,9 @@ def test_matches_the_reference(score: str, bias: str | None, mask: Mask, offset:
         wanted = [*inputs, *attention.parameters()]
         return [
             out,
-            *torch.autograd.grad(out.square().sum(), wanted, allow_unused=True, materialize_grads=True),
+            *torch.autograd.grad(
+                out.square().sum(), wanted, allow_unused=True, materialize_grads=True
+            ),
         ]
 
     fused, exact = outcome(attention, dtype), outcome(double(attention), torch.float64)
@@ -70,7 +78,9 @@ def test_matches_the_reference(score: str, bias: str | None, mask: Mask, offset:
 @pytest.mark.parametrize("pairs", ["halves", "neighbours"])
 @pytest.mark.parametrize(("score", "offset"), [("scaled-dot", 0), ("dot", 3), ("general", 0)])
 @pytest.mark.parametrize("longest", [17, 140])
-def test_rotation_matches_the_reference(longest: int, score: str, offset: int, pairs: str, dtype: torch.dtype):
+def test_rotation_matches_the_reference(
+    longest: int, score: str, offset: int, pairs: str, dtype: torch.dtype
+):
     """Rotation inside the kernel, of queries only inside it, or before it (general score)."""
     rotary, lengths = Rotary(32, pairs=pairs), ([longest, 0, 3], [5, 4, longest])
     sequences = [ragged(lengths[i > 0], (HEADS, GROUPS, GROUPS)[i], 32, dtype) for i in range(3)]
@@ -85,7 +95,8 @@ def test_rotation_matches_the_reference(longest: int, score: str, offset: int, p
         else:
             attention.backend = backend
             turned = (
-                x.like(rotary.rotate(x.values, x.positions[:, None] + first)) for x, first in ((q, offset), (k, 0))
+                x.like(rotary.rotate(x.values, x.positions[:, None] + first))
+                for x, first in ((q, offset), (k, 0))
             )
             out = attention(*turned, v, mask=causal, offset=offset).values
         return [out, *torch.autograd.grad(out.square().sum(), leaves)]

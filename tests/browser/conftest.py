@@ -29,7 +29,9 @@ BROWSERS = (
     "google-chrome",
     "google-chrome-stable",
 )
-CHROMIUM = os.environ.get("REGARD_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+CHROMIUM = os.environ.get("REGARD_CHROMIUM") or next(
+    filter(None, map(shutil.which, BROWSERS)), None
+)
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -93,7 +95,9 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * TIMEOUT)
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS, timeout=1000 * TIMEOUT
+        )
         yield chromium
         chromium.close()
 
@@ -116,7 +120,7 @@ def wait_for(page, condition: Callable[[], object], description: str) -> None:
 
 
 def wait_until_idle(page) -> None:
-    """Wait until a page is idle, and still is after two frames, in which observers may load more."""
+    """Wait until a page is idle and still is two frames later, when observers may load more."""
 
     def stays_idle() -> bool:
         return page.evaluate(IDLE) and page.evaluate(TWO_FRAMES) and page.evaluate(IDLE)

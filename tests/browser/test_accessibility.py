@@ -1,4 +1,4 @@
-"""Every page in a browser, with both models and themes: no errors and no accessibility violations."""
+"""Every page in a browser, both models and themes: no errors, no accessibility violations."""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe

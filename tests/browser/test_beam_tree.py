@@ -37,7 +37,9 @@ def with_symbols(text: str) -> str:
 
 
 def test_every_hypothesis_is_shown_with_its_sum(page, made):
-    labels = page.evaluate("[...document.querySelectorAll('[data-node]')].map(node => node.ariaLabel)")
+    labels = page.evaluate(
+        "[...document.querySelectorAll('[data-node]')].map(node => node.ariaLabel)"
+    )
     assert len(labels) == len(made.nodes)
     for node, label in zip(made.nodes, labels, strict=True):
         token = with_symbols(made.labels[node.number])

@@ -14,7 +14,9 @@ LONG = "internationalization" * 20
 
 def focused(page) -> str:
     """The role of the focused element."""
-    return page.evaluate("document.activeElement.getAttribute('role') ?? document.activeElement.tagName")
+    return page.evaluate(
+        "document.activeElement.getAttribute('role') ?? document.activeElement.tagName"
+    )
 
 
 def tab_to(page, role: str, presses: int = 150) -> None:
@@ -30,7 +32,9 @@ def tab_to(page, role: str, presses: int = 150) -> None:
 @pytest.mark.parametrize("name", ["embedding", "attention", "alignment"])
 def test_grid_cells_are_reached_by_keyboard(visit, ids, model, name):
     visited = visit()
-    chosen = "&o.by=dec.1.cross.0&o.shape=matrix" if name == "alignment" else ""  # means have no explanation
+    chosen = (
+        "&o.by=dec.1.cross.0&o.shape=matrix" if name == "alignment" else ""
+    )  # means have no explanation
     page = visited.open(f"#/{name}?m={ids[model]}&s={SOURCE}{chosen}")
     tab_to(page, "gridcell")
     before = page.evaluate("document.activeElement.getAttribute('aria-label')")
@@ -45,7 +49,9 @@ def test_grid_cells_are_reached_by_keyboard(visit, ids, model, name):
     assert focused(page) == "gridcell"
 
 
-@pytest.mark.parametrize("name", ["start", "overview", "tokens", "heads", "residual", "output", "decode", "ablation"])
+@pytest.mark.parametrize(
+    "name", ["start", "overview", "tokens", "heads", "residual", "output", "decode", "ablation"]
+)
 def test_every_control_is_reached_by_tab(visit, ids, name):
     """Every clickable element is a tab stop; a radio group is one."""
     page = visit().open(f"#/{name}?m={ids['spelling']}&s={SOURCE}")
@@ -62,8 +68,10 @@ def test_every_control_is_reached_by_tab(visit, ids, name):
     for _ in range(400):
         page.keyboard.press("Tab")
         at = page.evaluate(
-            "(node => { const met = (window.met ??= new Map()); if (!met.has(node)) met.set(node, met.size); return "
-            "node.closest('main') && node.matches('button, a[href], input, select') ? met.get(node) : -1 })"
+            "(node => { const met = (window.met ??= new Map()); "
+            "if (!met.has(node)) met.set(node, met.size); return "
+            "node.closest('main') && node.matches('button, a[href], input, select') ? "
+            "met.get(node) : -1 })"
             "(document.activeElement)"
         )
         if at >= 0 and at in reached:
@@ -87,12 +95,16 @@ def test_entered_text_runs_the_model(visit, ids):
 
 def test_edit_is_listed_and_can_be_removed(visit, ids):
     visited = visit()
-    page = visited.open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.0.self&e=unscaled~dec.0.self")
+    page = visited.open(
+        f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.0.self&e=unscaled~dec.0.self"
+    )
     assert "edited" in page.locator("footer").inner_text().lower()
     page.get_by_role("button", name=re.compile("[Rr]emove")).first.click()
     until(page, "!location.hash.includes('unscaled')")
     visited.wait_until_idle()
-    assert re.search(r"checked, max \|Δ\| \d+(\.\d+)?e−[5-9]", page.locator("[data-check]").inner_text())
+    assert re.search(
+        r"checked, max \|Δ\| \d+(\.\d+)?e−[5-9]", page.locator("[data-check]").inner_text()
+    )
 
 
 def test_text_that_is_too_long_is_reported(visit, ids):
@@ -113,7 +125,10 @@ def test_256_tokens_fit_on_the_page(visit, ids, name):
 def test_links_with_an_unknown_model_or_index(visit, ids):
     visited = visit(clean=False)
     page = visited.open("#/attention?m=nothing@00000000&s=a")
-    assert "nothing@00000000, which is not open here" in page.locator("[role=status]").first.inner_text()
+    assert (
+        "nothing@00000000, which is not open here"
+        in page.locator("[role=status]").first.inner_text()
+    )
     page = visited.open(f"#/attention?m={ids['spelling']}&s=a&x=enc.0.self.weights,9,9,9")
     page.locator("[data-drawer] [role=alert]").wait_for()
 
@@ -172,7 +187,9 @@ def test_edits_are_replaced_and_removed_singly(visit, ids):
 
 def test_edits_of_a_saved_page_cannot_be_removed(visit, ids, offline_page, tmp_path):
     visited = visit()
-    page = visited.open(f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.1.cross&e=temperature~dec.1.cross~2")
+    page = visited.open(
+        f"#/attention?m={ids['spelling']}&s={SOURCE}&a=dec.1.cross&e=temperature~dec.1.cross~2"
+    )
     file = tmp_path / "saved.html"
     file.write_bytes(download_export(page, "HTML"))
     offline_page.goto(file.as_uri())
@@ -268,7 +285,9 @@ def test_applied_row_keeps_unchanged_weights(visit, ids, pipelines):
     page.get_by_role("button", name="Edit this row").click()
     page.get_by_role("button", name="Apply").click()
     until(page, "location.hash.includes('e=row')")
-    applied = re.search(r"row~enc\.0\.self~0~0~([^&;]+)", page.evaluate("decodeURIComponent(location.hash)"))
+    applied = re.search(
+        r"row~enc\.0\.self~0~0~([^&;]+)", page.evaluate("decodeURIComponent(location.hash)")
+    )
     weights = record(pipelines["spelling"], LONG[:20])["enc.0.self.weights"][0, 0].tolist()
     assert [float(one) for one in applied[1].split("_")] == pytest.approx(weights, abs=2e-6)
 

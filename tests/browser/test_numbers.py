@@ -59,7 +59,13 @@ def test_pixels_show_the_numbers_of_the_tensor(visit, ids, traces, model, theme)
             continue
         maps.nth(at).scroll_into_view_if_needed()
         picture = Image.open(io.BytesIO(maps.nth(at).locator("canvas").screenshot())).convert("RGB")
-        ramp = PALETTE["weights" if data["kind"] == "weights" else "signed" if theme == "light" else "signed_dark"]
+        ramp = PALETTE[
+            "weights"
+            if data["kind"] == "weights"
+            else "signed"
+            if theme == "light"
+            else "signed_dark"
+        ]
         for i, j in ((0, 0), (2, 3), (tensor.shape[0] - 1, tensor.shape[1] - 1)):
             if not math.isfinite(tensor[i, j]):
                 continue
@@ -102,9 +108,13 @@ def test_explanation_shows_the_right_numbers(visit, ids, traces, model, tensor, 
     assert rows.count() == len(expected["rows"])
     for line, (cells, names, values) in zip(expected["rows"], rows.evaluate_all(READ), strict=True):
         wanted = [*line["numbers"], *([] if line["running"] is None else [line["running"]])]
-        assert [number(cell) for cell in cells] == pytest.approx([float(one) for one in wanted], rel=5e-2, abs=5e-5)
+        assert [number(cell) for cell in cells] == pytest.approx(
+            [float(one) for one in wanted], rel=5e-2, abs=5e-5
+        )
         assert names == [_name(operand) for operand in line["operands"]]
-        assert values == [pytest.approx(float(operand["value"]), rel=1e-6) for operand in line["operands"]]
+        assert values == [
+            pytest.approx(float(operand["value"]), rel=1e-6) for operand in line["operands"]
+        ]
 
 
 READ = """rows => rows.map(row => [
@@ -121,7 +131,13 @@ def _name(operand: dict) -> str:
 
 def number(text: str) -> float:
     """Parses a number of the page."""
-    return float(text.replace("−", "-").replace("∞", "inf").replace(" ", "").replace("·10", "e").replace(",", ""))
+    return float(
+        text.replace("−", "-")
+        .replace("∞", "inf")
+        .replace(" ", "")
+        .replace("·10", "e")
+        .replace(",", "")
+    )
 
 
 def test_operands_open_their_own_explanation(visit, ids):
@@ -183,7 +199,9 @@ def test_view_saves_csv_png_and_svg(visit, ids, traces, model):
     rows = list(csv.reader(io.StringIO(save("CSV").decode("utf-8-sig"))))
     tensor = traces[model][name][0].numpy()
     table = [row for row in rows if len(row) == tensor.shape[1] + 1][-len(tensor) :]
-    np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in table], tensor, atol=1e-6)
+    np.testing.assert_allclose(
+        [[float(cell) for cell in row[1:]] for row in table], tensor, atol=1e-6
+    )
     picture = Image.open(io.BytesIO(save("PNG"))).convert("RGB")
     brightest = PALETTE["weights"][round(float(tensor.max()) * 255)]
     assert (
@@ -214,7 +232,9 @@ def test_saved_page_works_without_a_server(visit, ids, traces, offline_page, tmp
     offline_page.locator("[data-heatmap][data-name='dec.1.cross.weights']").wait_for()
     for name in PAGES:
         offline_page.evaluate(f"location.hash = '#/{name}'")
-        until(offline_page, f"document.querySelector('nav [aria-current=page]').hash === '#/{name}'")
+        until(
+            offline_page, f"document.querySelector('nav [aria-current=page]').hash === '#/{name}'"
+        )
         wait_until_idle(offline_page)
         assert offline_page.locator("[role=alert]").count() == 0, name
     assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -18,7 +18,9 @@ from regard.models import build
 from regard.ragged import Ragged
 from regard.text import train_tokenizer
 
-TRANSFORMER = TransformerSettings(width=12, heads=3, encoder_layers=2, decoder_layers=2, ffn_width=20, dropout=0.5)
+TRANSFORMER = TransformerSettings(
+    width=12, heads=3, encoder_layers=2, decoder_layers=2, ffn_width=20, dropout=0.5
+)
 MODELS = {
     **{
         name: TRANSFORMER.model_copy(update={"position": name})
@@ -170,7 +172,9 @@ def test_altered_file_is_named(folder, name):
     data = bytearray((folder / name).read_bytes())
     data[len(data) // 2] ^= 1
     (folder / name).write_bytes(data)
-    with pytest.raises(BundleError, match=f"{name}' was altered: its sha256 differs; copy the bundle again$"):
+    with pytest.raises(
+        BundleError, match=f"{name}' was altered: its sha256 differs; copy the bundle again$"
+    ):
         load(folder)
 
 
@@ -186,7 +190,9 @@ def test_broken_manifest_is_named(folder, text):
 
 def test_incomplete_manifest_is_named(folder):
     (folder / "manifest.json").write_text('{"files": {}}')
-    with pytest.raises(BundleError, match=r"manifest.json' is invalid .*: it does not list 'config.json'; copy"):
+    with pytest.raises(
+        BundleError, match=r"manifest.json' is invalid .*: it does not list 'config.json'; copy"
+    ):
         load(folder)
 
 
@@ -196,7 +202,9 @@ def test_paths_that_are_not_bundles(tmp_path):
         match=r"^there is no bundle '.*/none'; give a folder written by `regard train`$",
     ):
         load(tmp_path / "none")
-    with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest.json; give a folder"):
+    with pytest.raises(
+        BundleError, match=r"is not a bundle: it has no manifest.json; give a folder"
+    ):
         load(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(BundleError, match=r"file' is a file, not a bundle; give a folder"):
@@ -256,7 +264,9 @@ def test_invalid_config_is_named(folder, change, reason):
 )
 def test_invalid_weights_are_named(folder, change, reason):
     change_tensors(folder, change)
-    with pytest.raises(BundleError, match=f"weights.safetensors' is invalid in this bundle: {reason}.*; copy"):
+    with pytest.raises(
+        BundleError, match=f"weights.safetensors' is invalid in this bundle: {reason}.*; copy"
+    ):
         load(folder)
 
 
@@ -273,7 +283,9 @@ class ExitOnUnpickling:
 
 def test_pickle_instead_of_weights_is_not_run(folder):
     rewrite(folder, "weights.safetensors", pickle.dumps(ExitOnUnpickling()))
-    with pytest.raises(BundleError, match=r"weights.safetensors' is invalid .* not a valid safetensors file"):
+    with pytest.raises(
+        BundleError, match=r"weights.safetensors' is invalid .* not a valid safetensors file"
+    ):
         load(folder)
 
 
@@ -306,7 +318,9 @@ def test_save_follows_symbolic_links(folder, tmp_path):
 
 def test_save_never_removes_other_files(folder, tmp_path):
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(BundleError, match=r"would remove 'notes.txt', which is not part of a bundle; move it or"):
+    with pytest.raises(
+        BundleError, match=r"would remove 'notes.txt', which is not part of a bundle; move it or"
+    ):
         save(folder, make_bundle())
     assert (folder / "notes.txt").read_text() == "mine"
     (tmp_path / "file").touch()
@@ -353,10 +367,14 @@ def test_kill_between_renames_loses_nothing(folder):
 def test_model_must_match_its_settings(tmp_path):
     good = make_bundle()
     wrong = Bundle(good.model, good.target, good.target, good.settings, {})
-    with pytest.raises(BundleError, match=r"does not match its settings and tokenizers: tensor 'source.table' has"):
+    with pytest.raises(
+        BundleError, match=r"does not match its settings and tokenizers: tensor 'source.table' has"
+    ):
         save(tmp_path / "b", wrong)
     good.model.source.bfloat16()
-    with pytest.raises(BundleError, match=r"one floating-point type, not torch.bfloat16, torch.float32"):
+    with pytest.raises(
+        BundleError, match=r"one floating-point type, not torch.bfloat16, torch.float32"
+    ):
         save(tmp_path / "b", good)
     assert list(tmp_path.iterdir()) == []
 

@@ -35,7 +35,9 @@ def _train(home: Path) -> None:
         "train.evaluations=1",
     )
     more = [word for one in sets for word in ("--set", one)]
-    process = start(arguments(data, home / "run", "--steps", "90", *more))  # its own process runs without type checks
+    process = start(
+        arguments(data, home / "run", "--steps", "90", *more)
+    )  # its own process runs without type checks
     _, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
 

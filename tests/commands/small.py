@@ -45,10 +45,14 @@ def written(path: Path, lines: list[tuple[str, str]] | None = None) -> Path:
     return path
 
 
-def job(data: Path, out: Path, family: str = "transformer", model: dict | None = None, **train) -> Job:
+def job(
+    data: Path, out: Path, family: str = "transformer", model: dict | None = None, **train
+) -> Job:
     """A run of a second or two."""
     train = {"batch_tokens": 192, "evaluations": 2, **train}
-    settings = TrainSettings(**({} if "minutes" in train or "epochs" in train else {"steps": 8}) | train)
+    settings = TrainSettings(
+        **({} if "minutes" in train or "epochs" in train else {"steps": 8}) | train
+    )
     sizes = {**TINY[family], **(model or {})}
     return Job(
         Corpus(data),
@@ -113,7 +117,11 @@ def left_by(out: Path) -> dict[str, dict[str, bytes]]:
 def strange_files(out: Path) -> list[str]:
     """Files that a complete run must not leave: partial, hidden and temporary ones."""
     every = (path.relative_to(out) for path in out.rglob("*"))
-    return [str(path) for path in every if path.name.startswith(".") or path.suffix in (".partial", ".tmp", ".damaged")]
+    return [
+        str(path)
+        for path in every
+        if path.name.startswith(".") or path.suffix in (".partial", ".tmp", ".damaged")
+    ]
 
 
 def arguments(data: Path | str, out: Path, *more: str, family: str = "transformer") -> list[str]:

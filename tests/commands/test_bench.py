@@ -45,7 +45,9 @@ def test_cases_cover_the_dispatch_table(device: str):
     assert cells == {(*row, length) for row in DISPATCH if row[0] == device for length in LENGTHS}
     for case in grid:
         longest = max(case.lengths)
-        assert case.length == ("short" if longest <= SHORT else "long" if longest >= LONG else "middle")
+        assert case.length == (
+            "short" if longest <= SHORT else "long" if longest >= LONG else "middle"
+        )
         assert (len(set(case.lengths)) == 1) == (case.rows == "even")
 
 
@@ -95,11 +97,16 @@ def test_auto_choice_that_fails_is_reported():
     assert one.slower == float("inf")
     assert bench.format_cell(one, "sdpa") == "– ←"
     assert bench.result_fields(one)["slower"] is None  # JSON knows no infinity
-    assert next(bench.summary([one])) == "plain, 2 × 2–3, forward: auto selects sdpa, inf × the time of reference"
+    assert (
+        next(bench.summary([one]))
+        == "plain, 2 × 2–3, forward: auto selects sdpa, inf × the time of reference"
+    )
 
 
 @pytest.mark.parametrize(("rate", "said"), [(1e3, True), (1e15, False)])
-def test_values_above_the_ceiling_are_explained(rate, said, monkeypatch, capsys: pytest.CaptureFixture[str]):
+def test_values_above_the_ceiling_are_explained(
+    rate, said, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
     machine = bench.Machine("a card", "float32", "everything", products=rate, copies=rate)
     monkeypatch.setattr(bench, "measure_all", lambda *given: (machine, [found(sdpa=0.001)]))
     bench.bench(device="cpu")
@@ -111,7 +118,9 @@ def test_least_time_by_hand():
     assert CASE.floor(back=False, products=208.0, copies=1e9, size=2) == pytest.approx(1.0)
     assert CASE.floor(back=False, products=1e9, copies=160.0, size=2) == pytest.approx(1.0)
     assert CASE.floor(back=True, products=208.0, copies=1e9, size=2) == pytest.approx(3.5)
-    masked = BenchCase("plain", "short", "uneven", [2, 3], heads=1, dim=4, mask=causal)  # 3 + 6 pairs
+    masked = BenchCase(
+        "plain", "short", "uneven", [2, 3], heads=1, dim=4, mask=causal
+    )  # 3 + 6 pairs
     assert masked.floor(back=False, products=144.0, copies=1e9, size=2) == pytest.approx(1.0)
 
 
@@ -121,7 +130,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         bench,
         "cases",
-        lambda device, mask: iter([replace(CASE, mask=mask), BenchCase("shaw", "short", "even", [3], 2, 4, mask)]),
+        lambda device, mask: iter(
+            [replace(CASE, mask=mask), BenchCase("shaw", "short", "even", [3], 2, 4, mask)]
+        ),
     )
     monkeypatch.setattr(bench, "timer", stub)
     monkeypatch.setattr(bench, "matmul_rate", lambda clock, device, dtype: 1e9)
@@ -139,7 +150,9 @@ def test_json_fields(capsys: pytest.CaptureFixture[str]):
     first = said["cases"][0]
     assert first["milliseconds"]["sdpa"] == pytest.approx(3)
     assert (first["auto"], first["tokens"]) == ("sdpa", 5)
-    assert first["of_ceiling"] == pytest.approx(320e-9 / 0.003)  # four tensors of 5 × 4 floats at 1 GB/s
+    assert first["of_ceiling"] == pytest.approx(
+        320e-9 / 0.003
+    )  # four tensors of 5 × 4 floats at 1 GB/s
 
 
 @pytest.mark.usefixtures("small")
@@ -160,7 +173,9 @@ def test_wrong_device_and_precision(capsys: pytest.CaptureFixture[str]):
     assert said.startswith("regard: unknown precision 'int8'; choose from 'bfloat16'")
     if not torch.cuda.is_available():
         _, said = regard(capsys, "bench", "--device", "cuda", code=2)
-        assert said == "regard: device 'cuda' is not available: torch finds no GPU; use --device cpu\n"
+        assert (
+            said == "regard: device 'cuda' is not available: torch finds no GPU; use --device cpu\n"
+        )
 
 
 def test_timer_takes_the_median_after_warm_up(monkeypatch: pytest.MonkeyPatch):

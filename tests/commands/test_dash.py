@@ -28,7 +28,9 @@ def test_dash_in_a_pair_is_scored(capsys):
 @pytest.mark.parametrize("option", ["--ban", "--prefix", "--require"])
 def test_dash_is_passed_to_text_options(capsys, option):
     _, said = regard(capsys, "predict", "spelling", "cat", option, "-", "--device", "cpu", code=2)
-    assert said == "regard: '-' contains symbols that the target vocabulary lacks; use known symbols\n"
+    assert (
+        said == "regard: '-' contains symbols that the target vocabulary lacks; use known symbols\n"
+    )
 
 
 def test_dash_alone_or_as_a_file_is_standard_input(monkeypatch, capsys):

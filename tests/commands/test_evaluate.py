@@ -59,13 +59,19 @@ def test_error_rates_agree_with_jiwer(report):
     assert found["sources"] == found["pairs"] == 300
     assert 2 < found["metrics"]["ser"]["value"] < 60  # some are right, some are not
     assert found["metrics"]["ser"]["value"] == pytest.approx(100 * jiwer.cer(right, said))
-    assert found["metrics"]["wer"]["value"] == pytest.approx(100 * jiwer.wer(right, said))  # each answer is one word
-    assert found["metrics"]["exact"]["value"] == pytest.approx(100 - found["metrics"]["wer"]["value"])
+    assert found["metrics"]["wer"]["value"] == pytest.approx(
+        100 * jiwer.wer(right, said)
+    )  # each answer is one word
+    assert found["metrics"]["exact"]["value"] == pytest.approx(
+        100 - found["metrics"]["wer"]["value"]
+    )
 
 
 def test_predictions_are_those_of_the_model(report, model):
     _, rows = report
-    assert [row[1] for row in rows] == [str(answer) for answer in model.many(source for source, _ in PAIRS)]
+    assert [row[1] for row in rows] == [
+        str(answer) for answer in model.many(source for source, _ in PAIRS)
+    ]
 
 
 def test_intervals_agree_with_scipy(report):
@@ -106,19 +112,26 @@ def test_worst_errors_and_length_buckets(report):
     assert len(found["worst"]) == 10
     edits = [one["edits"] for one in found["worst"]]
     assert edits == sorted((row[3] for row in wrong), reverse=True)[:10]
-    assert {(one["source"], one["prediction"], one["reference"], one["edits"]) for one in found["worst"]} <= set(wrong)
+    assert {
+        (one["source"], one["prediction"], one["reference"], one["edits"]) for one in found["worst"]
+    } <= set(wrong)
     assert sum(part["count"] for part in found["by_length"]) == 300
     for part in found["by_length"]:
         inside = [row for row in rows if part["least"] <= len(row[0]) <= (part["most"] or 99)]
         assert len(inside) == part["count"]
-        assert part["ser"] == pytest.approx(100 * jiwer.cer([row[2] for row in inside], [row[1] for row in inside]))
+        assert part["ser"] == pytest.approx(
+            100 * jiwer.cer([row[2] for row in inside], [row[1] for row in inside])
+        )
 
 
 def test_running_text_agrees_with_sacrebleu(model):
     card = {**model.bundle.card, "task": "text"}
     reader = Pipeline(replace(model.bundle, card=card))
     right = [f"the {a} cat sat on the {b} mat today" for a, b in PAIRS[:60]]
-    said = [line.replace("cat", "dog") if i % 3 else line.replace("today", "") for i, line in enumerate(right)]
+    said = [
+        line.replace("cat", "dog") if i % 3 else line.replace("today", "")
+        for i, line in enumerate(right)
+    ]
     questions = {source: [line] for (source, _), line in zip(PAIRS, right, strict=False)}
     found = measure_predictions(reader, questions, said)
     for name, judge in (("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF())):
@@ -127,7 +140,9 @@ def test_running_text_agrees_with_sacrebleu(model):
         assert ours["value"] == pytest.approx(judge.corpus_score(said, [right]).score)
         assert 10 < ours["value"] < 95
         assert (ours["high"] - ours["low"]) / 2 == pytest.approx(theirs._ci, rel=0.15)
-        assert (ours["high"] + ours["low"]) / 2 == pytest.approx(theirs._mean, abs=0.2 * float(theirs._ci))
+        assert (ours["high"] + ours["low"]) / 2 == pytest.approx(
+            theirs._mean, abs=0.2 * float(theirs._ci)
+        )
         bare = sacrebleu.BLEU() if name == "bleu" else sacrebleu.CHRF()
         bare.corpus_score(said, [right])
         assert found["signatures"][name] == str(bare.get_signature())
@@ -136,7 +151,9 @@ def test_running_text_agrees_with_sacrebleu(model):
 
 def test_every_reference_counts():
     said, right = ["ab", "cd"], [["xy", "ab"], ["cx", "dd"]]
-    assert metrics.compare(["abc"], [["xyz", "abd", "q"]], kind="characters") == [(True, 1, 3, "abd")]
+    assert metrics.compare(["abc"], [["xyz", "abd", "q"]], kind="characters") == [
+        (True, 1, 3, "abd")
+    ]
     low, high = intervals("symbols", "characters", said, right)["wer"]
     assert (low, high) == (0.0, 100.0)
     assert intervals("symbols", "characters", ["ab", "ab"], [["xy", "ab"]] * 2)["wer"] == (0.0, 0.0)
@@ -151,7 +168,9 @@ def test_references_of_one_source_count_once(bundle, model, tmp_path, capsys):
 
 
 def test_report_is_printed_as_tables(bundle, tmp_path, capsys):
-    out, said = regard(capsys, "evaluate", bundle, written(tmp_path / "test.tsv", PAIRS[:40]), "--beam", "1")
+    out, said = regard(
+        capsys, "evaluate", bundle, written(tmp_path / "test.tsv", PAIRS[:40]), "--beam", "1"
+    )
     assert said == ""
     assert out.startswith("40 sources with 40 references, ")
     for words in (
@@ -188,6 +207,8 @@ def test_length_buckets_share_one_tokenization():
     )
     said, right = [*english, *chinese], [[line] for line in [*english, *chinese]]
     assert metrics.bleu_tokenizer(right) == "char"
-    parts = metrics.by_length([9] + [3] * len(chinese), said, right, kind="bpe", task="text", edges=(6,))
+    parts = metrics.by_length(
+        [9] + [3] * len(chinese), said, right, kind="bpe", task="text", edges=(6,)
+    )
     assert metrics.bleu_tokenizer(right[:1]) == "13a"  # alone they would be cut otherwise
     assert all("tok:char" in part["bleu_signature"] for part in parts)

@@ -117,7 +117,9 @@ def test_predict_loads_torch_and_nothing_heavier(bundle):
         f"try: main(['predict', {str(bundle)!r}, 'abc'])\n"
         f"finally: print([name for name in {heavy} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -126,7 +128,9 @@ def test_help_does_not_load_torch():
         "import sys\nfrom regard.cli import main\n"
         "try: main(['predict', '--help'])\nfinally: assert 'torch' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180
+    )
     assert "--n-best" in done.stdout
 
 

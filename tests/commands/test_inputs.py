@@ -19,16 +19,22 @@ from tests.commands.small import pairs, regard, written
 @pytest.mark.parametrize("blank", ["", "\n", "\n \r\n\n"])
 def test_column_starts_after_its_header(tmp_path, name, between, blank):
     rows = (("id", "word"), ("1", "cat"), ("2", "dog"))
-    (tmp_path / name).write_text(blank + "".join(f"{between.join(row)}\n" for row in rows), newline="")
+    (tmp_path / name).write_text(
+        blank + "".join(f"{between.join(row)}\n" for row in rows), newline=""
+    )
     inputs = Inputs(files=[str(tmp_path / name)], column="word")
     assert [line.text for window in inputs.windows() for line in window] == ["cat", "dog"]
 
 
-def done(*words: object, data: bytes = b"", shell: str = "", **environment: str) -> tuple[int, bytes, str]:
+def done(
+    *words: object, data: bytes = b"", shell: str = "", **environment: str
+) -> tuple[int, bytes, str]:
     command: list[str] = [sys.executable, "-m", "regard", *map(str, words)]
     if shell:
         command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
-    told = subprocess.run(command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=100)
+    told = subprocess.run(
+        command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=100
+    )
     return told.returncode, told.stdout, told.stderr.decode()
 
 
@@ -40,12 +46,17 @@ def test_numbered_column_skips_the_header(bundle, tmp_path, capsys):
     assert by_number == by_name
     assert len(by_number.splitlines()) == 2
     table.write_text("ab\tba\nbc\tcb\n")
-    assert len(regard(capsys, "predict", bundle, "--input", table, "--column", "2")[0].splitlines()) == 2
+    assert (
+        len(regard(capsys, "predict", bundle, "--input", table, "--column", "2")[0].splitlines())
+        == 2
+    )
 
 
 def test_bundle_is_found_between_two_renames(bundle, tmp_path, capsys):
     shutil.copytree(bundle, tmp_path / ".b.old")
-    moved, plain = (regard(capsys, "predict", folder, "ab", "bc")[0] for folder in (tmp_path / "b", bundle))
+    moved, plain = (
+        regard(capsys, "predict", folder, "ab", "bc")[0] for folder in (tmp_path / "b", bundle)
+    )
     assert moved == plain
     assert "weights.safetensors" in regard(capsys, "inspect", tmp_path / "b")[0]
     assert bundles.locate(tmp_path / "b") == tmp_path / ".b.old"
@@ -72,7 +83,9 @@ def test_closed_streams_count_as_empty(bundle, tmp_path, words, shell):
     out = ["--out", str(tmp_path / "run")] if words[0] == "train" else []
     code, _, said = done(*words, *out, "--device", "cpu", shell=shell)
     assert "Traceback" not in said
-    assert (code, said) == ((2, "regard: standard input is empty\n") if words[0] == "train" else (0, ""))
+    assert (code, said) == (
+        (2, "regard: standard input is empty\n") if words[0] == "train" else (0, "")
+    )
 
 
 def test_compressed_standard_input_is_unpacked(bundle, capsys, monkeypatch):
@@ -83,7 +96,10 @@ def test_compressed_standard_input_is_unpacked(bundle, capsys, monkeypatch):
 
     plain = said(b"ab\nbc\n")
     assert said(gzip.compress(b"ab\nbc\n")) == plain
-    assert "standard input is truncated after line" in said(gzip.compress(b"ab\n" * 999)[:-9], code=2)[1]
+    assert (
+        "standard input is truncated after line"
+        in said(gzip.compress(b"ab\n" * 999)[:-9], code=2)[1]
+    )
     assert "convert it: iconv" in said("ab\n".encode("utf-16"), code=2)[1]
 
 
@@ -98,5 +114,7 @@ def test_duplicate_pairs_json_arrays_and_damaged_progress(bundle, tmp_path, caps
     assert "is one JSON array; write one pair per line (jq -c '.[]')" in told
     (tmp_path / "out.progress").write_text('{"options": {}}')
     (tmp_path / "out.partial").write_text("")
-    _, told = regard(capsys, "predict", bundle, "--input", gold, "--output", tmp_path / "out", code=2)
+    _, told = regard(
+        capsys, "predict", bundle, "--input", gold, "--output", tmp_path / "out", code=2
+    )
     assert "is damaged" in told

@@ -35,7 +35,9 @@ def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
     """Until the run has told of an evaluation at or after a step."""
     until = time.monotonic() + patience
     while time.monotonic() < until and process.poll() is None:
-        if journal.exists() and any(e["event"] == "evaluated" and e["step"] >= step for e in read_log(journal)):
+        if journal.exists() and any(
+            e["event"] == "evaluated" and e["step"] >= step for e in read_log(journal)
+        ):
             return
         time.sleep(0.02)
     pytest.fail(f"step {step} was not reached: {process.communicate(timeout=5)}")
@@ -45,7 +47,9 @@ def begun(out) -> int:
     """How often a run has come to its work: the first time to its data, then to its steps."""
     if not (out / "log.jsonl").exists():
         return int((out / "data").exists())
-    return 1 + sum(event["event"] in ("started", "resumed") for event in read_log(out / "log.jsonl"))
+    return 1 + sum(
+        event["event"] in ("started", "resumed") for event in read_log(out / "log.jsonl")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +67,16 @@ def test_kills_change_no_bit_and_leave_no_files(place):
     for _ in range(KILLS):
         process, before = start(words), begun(out)
         until = time.monotonic() + 60
-        while begun(out) == before and time.monotonic() < until:  # python and torch are loading until then
+        while (
+            begun(out) == before and time.monotonic() < until
+        ):  # python and torch are loading until then
             time.sleep(0.01)
         time.sleep(draw.uniform(0, 0.6))
         process.kill()
         process.communicate(timeout=30)
-        assert process.returncode == -signal.SIGKILL, "the run ended before it was killed; make it longer"
+        assert process.returncode == -signal.SIGKILL, (
+            "the run ended before it was killed; make it longer"
+        )
     finished(start(words))
     assert left_by(out) == left_by(place / "whole")
     assert strange_files(out) == []
@@ -79,9 +87,19 @@ def test_kills_change_no_bit_and_leave_no_files(place):
         "log.jsonl",
         "settings.json",
     }
-    told = [(e["step"], str(e["metrics"])) for e in read_log(out / "log.jsonl") if e["event"] == "evaluated"]
-    whole = [(e["step"], str(e["metrics"])) for e in read_log(place / "whole/log.jsonl") if e["event"] == "evaluated"]
-    assert sorted(set(told)) == whole  # one that was told just before a kill is told again, and says the same
+    told = [
+        (e["step"], str(e["metrics"]))
+        for e in read_log(out / "log.jsonl")
+        if e["event"] == "evaluated"
+    ]
+    whole = [
+        (e["step"], str(e["metrics"]))
+        for e in read_log(place / "whole/log.jsonl")
+        if e["event"] == "evaluated"
+    ]
+    assert (
+        sorted(set(told)) == whole
+    )  # one that was told just before a kill is told again, and says the same
 
 
 def test_signal_saves_and_exits_with_code_130(place):
@@ -94,8 +112,15 @@ def test_signal_saves_and_exits_with_code_130(place):
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130
         (line,) = [line for line in said.splitlines() if line.startswith("regard: ")]
-        step = [event["step"] for event in read_log(out / "log.jsonl") if event["event"] == "interrupted"][-1]
-        assert line == f"regard: {number.name}: saved at step {step}; run the same command again to resume"
+        step = [
+            event["step"]
+            for event in read_log(out / "log.jsonl")
+            if event["event"] == "interrupted"
+        ][-1]
+        assert (
+            line
+            == f"regard: {number.name}: saved at step {step}; run the same command again to resume"
+        )
         assert "Traceback" not in said
         assert least <= step < STEPS
     assert f"resumed: from step {step}" in finished(start(words))

@@ -16,7 +16,9 @@ def refused(capsys, *words) -> str:
     assert ended.value.code == 2, said
     assert out == ""
     *before, last = said.splitlines()
-    assert not [line for line in before if not line.startswith("tokenized ")], said  # what it did until then
+    assert not [line for line in before if not line.startswith("tokenized ")], (
+        said
+    )  # what it did until then
     assert last.startswith("regard: ")
     return last.removeprefix("regard: ")
 
@@ -81,7 +83,8 @@ def test_missing_and_mismatched_files(tmp_path, capsys):
         ),
         (
             [data, "--source", "word", "--target", "2"],
-            f"{data}: the first line has no column 'word'; choose from {', '.join(map(repr, sorted(pairs()[0])))}",
+            f"{data}: the first line has no column 'word'; choose from "
+            f"{', '.join(map(repr, sorted(pairs()[0])))}",
         ),
         (
             [data, "--source", "1", "--target", "5"],
@@ -140,7 +143,8 @@ SETTINGS = {
     ),
     "no number": (
         ["--set", "model.width=wide"],
-        "model.width: input should be a valid integer, unable to parse string as an integer; got 'wide'",
+        "model.width: input should be a valid integer, unable to parse string as an integer; got "
+        "'wide'",
     ),
     "two budgets": (
         ["--minutes", "1", "--steps", "2"],
@@ -164,7 +168,8 @@ SETTINGS = {
     ),
     "unknown position": (
         ["--set", "model.position=rotery"],
-        "model.position: unknown position 'rotery'; did you mean 'rotary'?. A part of your own must "
+        "model.position: unknown position 'rotery'; did you mean 'rotary'?. A part of your own "
+        "must "
         "be registered before use: pass its file with --import FILE, or import it in Python",
     ),
     "heads that do not fit": (
@@ -192,7 +197,8 @@ def test_wrong_settings_file_is_named(tmp_path, capsys):
     for content, said in (
         (
             "[train\n",
-            f"'{toml}' is not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 7)",
+            f"'{toml}' is not valid TOML: Expected ']' at the end of a table declaration (at "
+            "line 1, column 7)",
         ),
         ("[trian]\nsteps = 1\n", f"unknown setting 'trian' in {toml}; did you mean 'train'?"),
         ("steps = 1\n", f"unknown setting 'steps' in {toml}; choose from 'model', 'text', 'train'"),

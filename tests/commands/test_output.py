@@ -58,11 +58,16 @@ def test_kills_lose_and_repeat_nothing(bundle, tmp_path):
         time.sleep(draw.uniform(0, 0.3))
         process.kill()
         process.communicate(timeout=30)
-        assert process.returncode == -signal.SIGKILL, "the job ended before it was killed; make it longer"
+        assert process.returncode == -signal.SIGKILL, (
+            "the job ended before it was killed; make it longer"
+        )
         assert not out.exists()
     done = json.loads(progress.read_text())["lines"]
     assert 0 < done < len(found)
-    assert finished(start([*words, str(out)])).splitlines()[0] == f"{out}: resuming after {done:,} lines"
+    assert (
+        finished(start([*words, str(out)])).splitlines()[0]
+        == f"{out}: resuming after {done:,} lines"
+    )
     finished(start([*words, str(tmp_path / "whole.txt")]))
     assert out.read_bytes() == (tmp_path / "whole.txt").read_bytes()
     numbers = [int(line.split("\t")[0]) for line in out.read_text().splitlines()]
@@ -88,7 +93,9 @@ def test_interrupt_says_how_to_resume(bundle, tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ResumableFile, "write", stop)
-    _, said = regard(capsys, "predict", bundle, "abc", "dab", "--output", tmp_path / "out", code=130)
+    _, said = regard(
+        capsys, "predict", bundle, "abc", "dab", "--output", tmp_path / "out", code=130
+    )
     line = f"{tmp_path / 'out'}: interrupted after 2 lines; run the same command again to resume"
     assert said.splitlines()[0] == line
     assert "Traceback" not in said
@@ -113,7 +120,9 @@ def test_another_input_is_refused_every_time(bundle, tmp_path, capsys):
     right, wrong, out = tmp_path / "right", tmp_path / "wrong", tmp_path / "out"
     right.write_bytes("".join(f"{word}\n" for word in words[:64]).encode() + b"\xff\n")
     wrong.write_text("".join(f"{word}\n" for word in reversed(words)))
-    regard(capsys, "predict", bundle, "--input", right, "--output", out, code=2)  # stops after 64 answers
+    regard(
+        capsys, "predict", bundle, "--input", right, "--output", out, code=2
+    )  # stops after 64 answers
     before = kept_files(out)
     for _ in range(2):
         regard(capsys, "predict", bundle, "--input", wrong, "--output", out, code=2)

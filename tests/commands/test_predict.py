@@ -26,7 +26,9 @@ def model(bundle):
 
 
 def stdin(monkeypatch, content: bytes) -> None:
-    stream = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)), isatty=lambda: False)
+    stream = types.SimpleNamespace(
+        buffer=io.BufferedReader(io.BytesIO(content)), isatty=lambda: False
+    )
     monkeypatch.setattr(sys, "stdin", stream)
 
 
@@ -36,15 +38,21 @@ def test_texts_are_answered_in_order(bundle, model, capsys):
     assert said == ""
 
 
-def test_files_pipes_and_tables_give_the_same_answers(bundle, model, words, tmp_path, monkeypatch, capsys):
+def test_files_pipes_and_tables_give_the_same_answers(
+    bundle, model, words, tmp_path, monkeypatch, capsys
+):
     lines = words.read_text().splitlines()
     right = [str(answer) for answer in model.many(lines)]
     assert right[5] == ""
     assert len(set(right)) > 20
     (tmp_path / "packed.gz").write_bytes(gzip.compress(words.read_bytes()))
     (tmp_path / "table.tsv").write_text("".join(f"{n}\t{line}\n" for n, line in enumerate(lines)))
-    (tmp_path / "table.jsonl").write_text("".join(json.dumps({"word": line}) + "\n" for line in lines))
-    (tmp_path / "windows.txt").write_bytes(b"\xef\xbb\xbf" + words.read_bytes().replace(b"\n", b" \r\n"))
+    (tmp_path / "table.jsonl").write_text(
+        "".join(json.dumps({"word": line}) + "\n" for line in lines)
+    )
+    (tmp_path / "windows.txt").write_bytes(
+        b"\xef\xbb\xbf" + words.read_bytes().replace(b"\n", b" \r\n")
+    )
     for more in (
         ("--input", words),
         ("--input", tmp_path / "packed.gz"),
@@ -53,7 +61,9 @@ def test_files_pipes_and_tables_give_the_same_answers(bundle, model, words, tmp_
         ("--input", tmp_path / "table.jsonl", "--column", "word"),
     ):
         assert regard(capsys, "predict", bundle, *more)[0].splitlines() == right, more
-    assert regard(capsys, "predict", bundle, "--input", words, words)[0].splitlines() == right + right
+    assert (
+        regard(capsys, "predict", bundle, "--input", words, words)[0].splitlines() == right + right
+    )
     for more in ((), ("-",), ("--input", "-")):
         stdin(monkeypatch, (tmp_path / "windows.txt").read_bytes())
         assert regard(capsys, "predict", bundle, *more)[0].splitlines() == right, more
@@ -78,7 +88,11 @@ def test_scores_and_n_best_are_columns(bundle, model, capsys):
     assert out == f"{model('abc').logp:.4f}\t{model('abc')}\n"
     out, _ = regard(capsys, "predict", bundle, *TEXTS, "--n-best", "3")
     rows = [line.split("\t") for line in out.splitlines()]
-    right = [[str(n), f"{one.score:.4f}", one.text] for n, text in enumerate(TEXTS, 1) for one in model.best(text, 3)]
+    right = [
+        [str(n), f"{one.score:.4f}", one.text]
+        for n, text in enumerate(TEXTS, 1)
+        for one in model.best(text, 3)
+    ]
     assert rows == right
     assert len(rows) == 9
 
@@ -98,7 +112,10 @@ def test_alignments_name_the_most_attended_letter(bundle, model, capsys):
 def test_line_ends_and_tabs_become_spaces(model):
     answer = Answer("x", "a\tb\nc\rd", [], [], [-1.0], -1.0)
     assert format_answers(model, 1, [answer], OutputFormat(scores=True)) == "-1.0000\ta b c d\n"
-    assert json.loads(format_answers(model, 1, [answer], OutputFormat(json=True)))["text"] == "a\tb\nc\rd"
+    assert (
+        json.loads(format_answers(model, 1, [answer], OutputFormat(json=True)))["text"]
+        == "a\tb\nc\rd"
+    )
     assert format_answers(model, 7, [answer] * 3, OutputFormat(), 2) == "7\t-1.0000\ta b c d\n" * 2
     lost = Answer("x", "a", [3], ["a"], [float("-inf"), 0.0], float("-inf"))
     assert json.loads(format_answers(model, 1, [lost], OutputFormat(json=True)))["logps"] == [
@@ -110,19 +127,29 @@ def test_line_ends_and_tabs_become_spaces(model):
 def test_alignment_links_by_hand():
     weights = torch.tensor([[0.1, 0.7, 0.2], [0.2, 0.1, 0.7], [0.5, 0.3, 0.2], [0.0, 0.0, 1.0]])
     answer = Answer("ab", "cde", [3, 4, 5], ["c", "d", "e"], [0.0] * 4, 0.0, alignment=weights)
-    assert format_alignment(answer) == "1-0 0-2"  # d looked at the end most, and the end itself is no token
+    assert (
+        format_alignment(answer) == "1-0 0-2"
+    )  # d looked at the end most, and the end itself is no token
 
 
 def test_json_fields(bundle, model, capsys):
-    out, _ = regard(capsys, "predict", bundle, "abcd", "", "ab#", "--json", "--n-best", "2", "--alignments")
+    out, _ = regard(
+        capsys, "predict", bundle, "abcd", "", "ab#", "--json", "--n-best", "2", "--alignments"
+    )
     first, empty, strange = (json.loads(line) for line in out.splitlines())
     best, second = model.best("abcd", 2)
     assert (first["source"], first["text"], first["tokens"]) == ("abcd", best.text, best.tokens)
     assert first["logps"] == pytest.approx(best.logps, abs=1e-6)
-    assert first["logp"] == pytest.approx(sum(first["logps"]), abs=1e-5) == pytest.approx(first["score"], abs=1e-5)
+    assert (
+        first["logp"]
+        == pytest.approx(sum(first["logps"]), abs=1e-5)
+        == pytest.approx(first["score"], abs=1e-5)
+    )
     assert [one["text"] for one in first["alternatives"]] == [second.text]
     assert first["source_tokens"] == list("abcd")
-    torch.testing.assert_close(torch.tensor(first["alignment"]), model.align("abcd").alignment, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(first["alignment"]), model.align("abcd").alignment, atol=1e-5, rtol=0
+    )
     assert {"source", *first["alternatives"][0]} <= set(first)
     assert (empty["text"], empty["tokens"], empty["logp"], empty["alternatives"]) == ("", [], 0, [])
     assert strange["unknown"] == ["#"]
@@ -188,7 +215,9 @@ def test_slow_pipe_is_answered_line_by_line(bundle, model):
 
 def test_closed_pipe_ends_quietly(bundle, tmp_path):
     (tmp_path / "many").write_text("".join(f"{word}\n" for word, _ in pairs(1_300)) * 20)
-    with start(["predict", str(bundle), "--input", str(tmp_path / "many"), "--beam", "1"]) as process:
+    with start(
+        ["predict", str(bundle), "--input", str(tmp_path / "many"), "--beam", "1"]
+    ) as process:
         assert process.stdout.readline()
         process.stdout.close()
         said = process.stderr.read()

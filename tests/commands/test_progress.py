@@ -62,8 +62,12 @@ def test_terminal_gets_one_updated_line(clock):
             progress.advance(100)
         progress.warn("more", "look out")
     seen = shown(ours)
-    assert seen.startswith("\r\x1b[K100 of 400 lines (25 %), 100 lines/s, 3 s left\r\x1b[K200 of 400")
-    assert seen.endswith("\r\x1b[Kregard: warning: look out\r\n\r\x1b[K400 lines in 4 s, 100 lines/s\r\n")
+    assert seen.startswith(
+        "\r\x1b[K100 of 400 lines (25 %), 100 lines/s, 3 s left\r\x1b[K200 of 400"
+    )
+    assert seen.endswith(
+        "\r\x1b[Kregard: warning: look out\r\n\r\x1b[K400 lines in 4 s, 100 lines/s\r\n"
+    )
 
 
 def test_interactive_input_shows_no_progress(clock):

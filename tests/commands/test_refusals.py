@@ -30,7 +30,8 @@ def test_folders_without_a_bundle(bundle, tmp_path, capsys, command):
         (data, f"'{data}' is a file, not a bundle; give a folder written by `regard train`"),
         (
             tmp_path,
-            f"'{tmp_path}' is not a bundle: it has no manifest.json; give a folder written by `regard train`",
+            f"'{tmp_path}' is not a bundle: it has no manifest.json; give a folder written by "
+            "`regard train`",
         ),
         (bundle.parent, f"'{bundle.parent}' is the folder of a run; its bundle is '{bundle}'"),
     ):
@@ -45,7 +46,8 @@ def test_damaged_bundles(bundle, tmp_path, capsys):
     content[-1] ^= 1
     weights.write_bytes(content)
     assert (
-        refused(capsys, "predict", copy, "abc") == f"'{weights}' was altered: its sha256 differs; copy the bundle again"
+        refused(capsys, "predict", copy, "abc")
+        == f"'{weights}' was altered: its sha256 differs; copy the bundle again"
     )
     weights.write_bytes(content[:-10])
     sizes = f"{len(content) - 10} bytes instead of {len(content)}"
@@ -89,7 +91,9 @@ def test_answers_before_broken_text_are_kept(bundle, tmp_path, capsys):
     data, out = tmp_path / "broken.txt", tmp_path / "out.txt"
     data.write_bytes(b"abc\n" * 70 + b"caf\xe9\n")
     said = regard(capsys, "predict", bundle, "--input", data, "--output", out, code=2)[1]
-    assert said == f"regard: {data}:71: byte 4 of the line, 0xE9, is not valid UTF-8; fix the line\n"
+    assert (
+        said == f"regard: {data}:71: byte 4 of the line, 0xE9, is not valid UTF-8; fix the line\n"
+    )
     assert not out.exists()
     data.write_bytes(b"abc\n" * 71)
     regard(capsys, "predict", bundle, "--input", data, "--output", out)
@@ -178,7 +182,11 @@ def test_unreadable_pairs(bundle, tmp_path, capsys):
         )
     assert refused(capsys, "evaluate", bundle).startswith("no files of pairs given; put them first")
     way = "give either files of pairs or --pair SOURCE TARGET"
-    assert refused(capsys, "score", bundle) == refused(capsys, "score", bundle, data, "--pair", "a", "b") == way
+    assert (
+        refused(capsys, "score", bundle)
+        == refused(capsys, "score", bundle, data, "--pair", "a", "b")
+        == way
+    )
     _, said = regard(capsys, "evaluate", bundle, data, "--bad-lines", "skip")
     assert said == f"skipped 1 bad line: 1 missing column (first at {data}:2)\n"
 

@@ -90,7 +90,9 @@ def test_altered_files_are_refused(begun):
             ResumableFile(begun, asked)
         assert partial.read_bytes() == ours
     partial.unlink()
-    progress.write_bytes(noted)  # as after a kill between the last two steps of a job that had ended
+    progress.write_bytes(
+        noted
+    )  # as after a kill between the last two steps of a job that had ended
     with ResumableFile(begun, asked) as fresh:
         assert fresh.done == 0
 
@@ -117,7 +119,9 @@ def test_full_disk_is_reported_and_nothing_counted(tmp_path):
                 kept.write(lines("b"), "B" * 10_000 + "\n")
             kept.close()
         finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            )
     with ResumableFile(tmp_path / "out", {}) as kept:
         assert kept.done == 1
         assert (tmp_path / "out.partial").read_text() == "A\n"
@@ -153,7 +157,9 @@ def goes_on(path) -> None:
     assert names(path.parent) == {"out"}
 
 
-@pytest.mark.parametrize("windows", [[lines("a", "X"), lines("c", "d")], [lines("a", "b", "X", "d")], [lines("a")], []])
+@pytest.mark.parametrize(
+    "windows", [[lines("a", "X"), lines("c", "d")], [lines("a", "b", "X", "d")], [lines("a")], []]
+)
 def test_refused_resume_changes_nothing(stopped, windows):
     before = kept_files(stopped)
     for _ in range(3):

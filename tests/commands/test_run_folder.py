@@ -19,15 +19,22 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path):
     with RunLog(tmp_path / "run/log.jsonl"), pytest.raises(RunLogError) as refused:
         run(job(data, tmp_path / "run"), Quiet())
     run_folder = str(tmp_path / "run")
-    assert str(refused.value) == f"another process trains in {run_folder!r}; wait until it ends, or use another --out"
+    assert (
+        str(refused.value)
+        == f"another process trains in {run_folder!r}; wait until it ends, or use another --out"
+    )
     run(job(data, tmp_path / "run"), Quiet())
 
 
-def done(*words: object, data: bytes = b"", shell: str = "", **environment: str) -> tuple[int, bytes, str]:
+def done(
+    *words: object, data: bytes = b"", shell: str = "", **environment: str
+) -> tuple[int, bytes, str]:
     command: list[str] = [sys.executable, "-m", "regard", *map(str, words)]
     if shell:
         command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
-    told = subprocess.run(command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=100)
+    told = subprocess.run(
+        command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=100
+    )
     return told.returncode, told.stdout, told.stderr.decode()
 
 

@@ -97,7 +97,11 @@ def test_parallel_files_and_held_out_file(tmp_path):
     sources.write_text("".join(f"{s}\n" for s, _ in PAIRS[:50]))
     targets.write_text("".join(f"{t}\n" for _, t in PAIRS[:50]))
     held = written(tmp_path / "held.tsv", PAIRS[50:])
-    train(*arguments(sources, tmp_path / "run", *ONE, "--targets", str(targets), "--held-out", str(held)))
+    train(
+        *arguments(
+            sources, tmp_path / "run", *ONE, "--targets", str(targets), "--held-out", str(held)
+        )
+    )
     assert learned(tmp_path / "run") == (50, 10)
 
 
@@ -159,7 +163,9 @@ def test_set_takes_precedence_over_the_settings_file(tmp_path):
 def test_skipped_lines_are_counted_and_saved(tmp_path, capsys):
     lines = [f"{s}\t{t}".encode() for s, t in PAIRS]
     data = tmp_path / "pairs.tsv"
-    data.write_bytes(b"\n".join([*lines[:3], b"lonely", b"caf\xe9\tef", b"\tempty", *lines[3:]]) + b"\n")
+    data.write_bytes(
+        b"\n".join([*lines[:3], b"lonely", b"caf\xe9\tef", b"\tempty", *lines[3:]]) + b"\n"
+    )
     train(*arguments(data, tmp_path / "run", *ONE, "--bad-lines", "skip"))
     said = capsys.readouterr().err
     assert (
@@ -169,7 +175,9 @@ def test_skipped_lines_are_counted_and_saved(tmp_path, capsys):
     assert sum(learned(tmp_path / "run")) == 60
     aside = (tmp_path / "run/data/bad-lines.txt").read_bytes().splitlines()
     assert [line.rsplit(b"\t", 1)[-1] for line in aside[:2]] == [b"lonely", b"ef"]
-    assert [line.split(b"\t")[0].decode() for line in aside] == [f"{data}:{number}" for number in (4, 5, 6)]
+    assert [line.split(b"\t")[0].decode() for line in aside] == [
+        f"{data}:{number}" for number in (4, 5, 6)
+    ]
 
 
 def test_program_reads_a_pipe(tmp_path):

@@ -50,9 +50,13 @@ def _random(module: torch.nn.Module) -> None:
 def _build(score: str, bias: str | None, normaliser: str, backend: str) -> Attention:
     options = {"bandwidth": 4.0} if score == "gaussian" else {}
     made = (
-        None if bias is None else position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
+        None
+        if bias is None
+        else position(bias, width=24, heads=HEADS, dim=DIM, causal=False, **OPTIONS.get(bias, {}))
     )
-    attention = Attention(SCORES[score](HEADS, DIM, **options), bias=made, normaliser=normaliser, backend=backend)
+    attention = Attention(
+        SCORES[score](HEADS, DIM, **options), bias=made, normaliser=normaliser, backend=backend
+    )
     _random(attention)
     return attention.eval()
 
@@ -93,7 +97,11 @@ def batch(
     keys = QUERIES if same else KEYS
     layout = (queries := ragged(QUERIES, HEADS, DIM, dtype)).layout
     k, v = ragged(keys, groups, DIM, dtype), ragged(keys, groups, OUT, dtype)
-    return (queries, queries.like(k.values), queries.like(v.values)) if same and layout else (queries, k, v)
+    return (
+        (queries, queries.like(k.values), queries.like(v.values))
+        if same and layout
+        else (queries, k, v)
+    )
 
 
 def double(attention: Attention) -> Attention:
@@ -103,17 +111,23 @@ def double(attention: Attention) -> Attention:
     return exact
 
 
-def assert_as_good_as(fused: Tensor, eager: Tensor, exact: Tensor, size: float | None = None) -> None:
+def assert_as_good_as(
+    fused: Tensor, eager: Tensor, exact: Tensor, size: float | None = None
+) -> None:
     """A fused result may deviate from float64 at most twice as far as eager in its dtype, or by the
     rounding of one number of this `size` (by default, of the largest number in the truth)."""
     if not exact.numel():
         return
     ours, theirs = ((x.double() - exact).abs().max().item() for x in (fused, eager))
     floor = torch.finfo(fused.dtype).eps * (exact.abs().max().item() if size is None else size)
-    assert ours <= 2 * theirs + floor, f"fused strays {ours:.1e}, eager {theirs:.1e}, rounding {floor:.1e}"
+    assert ours <= 2 * theirs + floor, (
+        f"fused strays {ours:.1e}, eager {theirs:.1e}, rounding {floor:.1e}"
+    )
 
 
-def assert_kernel(fused: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]) -> None:
+def assert_kernel(
+    fused: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]
+) -> None:
     """The context (first) and gradients of a kernel, each as good as eager's by its own size.
 
     Gradients in float32 may deviate by four roundings: kernels sum in another order, where eager

@@ -51,7 +51,12 @@ OPTIONS = {
     "window-alibi": {"window": 3, "position": "alibi"},
     "window-sparsemax-additive": {"window": 2, "normaliser": "sparsemax", "score": "additive"},
     "kv-heads-additive": {"kv_heads": 1, "score": "additive", "normaliser": "entmax"},
-    "post-rms-relu": {"norm_order": "post", "norm": "rms", "activation": "relu", "score": "gaussian"},
+    "post-rms-relu": {
+        "norm_order": "post",
+        "norm": "rms",
+        "activation": "relu",
+        "score": "gaussian",
+    },
     "gelu-shaw-cosine": {"activation": "gelu", "position": "shaw", "score": "cosine"},
 }
 
@@ -64,19 +69,27 @@ def transformer_cases() -> dict[str, TransformerSettings]:
         **{f"position-{name}": {"position": name} for name in POSITIONS},
         **OPTIONS,
     }
-    return {f"transformer-{name}": TransformerSettings(**{**TRANSFORMER, **parts}) for name, parts in chosen.items()}
+    return {
+        f"transformer-{name}": TransformerSettings(**{**TRANSFORMER, **parts})
+        for name, parts in chosen.items()
+    }
 
 
 def recurrent_cases() -> dict[str, RecurrentSettings]:
     """Each score before and after the step, and each normaliser."""
     chosen = {
         **{f"bahdanau-{name}": {"score": name} for name in (*SCORES, "negative")},
-        **{f"luong-{name}": {"attention": "luong", "score": name} for name in (*SCORES, "negative")},
+        **{
+            f"luong-{name}": {"attention": "luong", "score": name} for name in (*SCORES, "negative")
+        },
         **{f"normaliser-{name}": {"normaliser": name} for name in (*NORMALISERS, "quadratic")},
         "lstm-sparsemax": {"cell": "lstm", "normaliser": "sparsemax"},
         "none": {"attention": "none"},
     }
-    return {f"recurrent-{name}": RecurrentSettings(**{**RECURRENT, **parts}) for name, parts in chosen.items()}
+    return {
+        f"recurrent-{name}": RecurrentSettings(**{**RECURRENT, **parts})
+        for name, parts in chosen.items()
+    }
 
 
 CASES = {**transformer_cases(), **recurrent_cases()}

@@ -24,10 +24,13 @@ from tests.contracts.cases import (
 CAN = [
     (part, backend)
     for part, backend in itertools.product(PARTS, BACKENDS)
-    if BACKENDS[backend].cannot(PARTS[part]("auto"), None) is None and backend != "triton"  # tests/gpu holds that one
+    if BACKENDS[backend].cannot(PARTS[part]("auto"), None) is None
+    and backend != "triton"  # tests/gpu holds that one
 ]
 CANNOT = [pair for pair in itertools.product(PARTS, BACKENDS) if pair not in CAN]
-TRAINS = [(part, backend) for part, backend in CAN if backend != "flex"]  # on a CPU flex computes no gradients
+TRAINS = [
+    (part, backend) for part, backend in CAN if backend != "flex"
+]  # on a CPU flex computes no gradients
 
 every = pytest.mark.parametrize(("part", "backend"), CAN)
 trains = pytest.mark.parametrize(("part", "backend"), TRAINS)
@@ -54,7 +57,9 @@ def test_matches_the_reference(part: str, backend: str, mask: str, groups: int, 
     fused = attention(q, k, v, mask=MASKS[mask])
     attention.backend = "reference"
     eager = attention(q, k, v, mask=MASKS[mask])
-    exact = double(attention)(q.like(q.values.double()), *(x.like(x.values.double()) for x in (k, v)), mask=MASKS[mask])
+    exact = double(attention)(
+        q.like(q.values.double()), *(x.like(x.values.double()) for x in (k, v)), mask=MASKS[mask]
+    )
     assert fused.values.shape == (sum(QUERIES), HEADS, OUT)
     assert fused.layout is q.layout
     assert_as_good_as(fused.values, eager.values, exact.values)
@@ -68,7 +73,11 @@ def test_gradients_match_the_reference(part: str, backend: str, mask: str):
         q, k, v = (x.like(x.values.to(dtype)) for x in batch())
         inputs = [*leaves(q, k, v), *attention.parameters()]
         out = attention(q, k, v, mask=MASKS[mask]).values
-        return list(torch.autograd.grad(out.square().sum(), inputs, allow_unused=True, materialize_grads=True))
+        return list(
+            torch.autograd.grad(
+                out.square().sum(), inputs, allow_unused=True, materialize_grads=True
+            )
+        )
 
     attention = PARTS[part](backend)
     fused, exact = gradients(attention, torch.float32), gradients(double(attention), torch.float64)
@@ -87,7 +96,9 @@ def test_gradcheck(part: str, backend: str, mask: str):
     q, k, v = batch(dtype=torch.float64)
     inputs = [*leaves(q, k, v), *attention.parameters()]
 
-    def run(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+    def run(
+        queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *_: torch.Tensor
+    ) -> torch.Tensor:
         return attention(q.like(queries), k.like(keys), v.like(values), mask=MASKS[mask]).values
 
     assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
@@ -100,7 +111,9 @@ def test_masked_key_has_no_influence_and_no_gradient(part: str, backend: str):
     leaves(q, k, v)
     out = attention(q, k, v, mask=causal)
     first = out.unbind()[2][0]  # the first query of the third sequence may see its first key alone
-    seen = torch.autograd.grad(first.sum(), [k.values, v.values], allow_unused=True, materialize_grads=True)
+    seen = torch.autograd.grad(
+        first.sum(), [k.values, v.values], allow_unused=True, materialize_grads=True
+    )
     start = int(k.offsets[2])
     for gradient in seen:
         gradient[start] = 0
@@ -130,13 +143,17 @@ def test_fully_masked_queries_have_finite_gradients(part: str, backend: str):
     inputs = [*leaves(q, k, v), *attention.parameters()]
     for mask in (prefix(0), everything):
         out = attention(q, k, v, mask=mask).values
-        for gradient in torch.autograd.grad(out.sum(), inputs, allow_unused=True, materialize_grads=True):
+        for gradient in torch.autograd.grad(
+            out.sum(), inputs, allow_unused=True, materialize_grads=True
+        ):
             assert gradient.isfinite().all()
 
 
 @every
 @torch.no_grad()
-@pytest.mark.parametrize("mask", [name for name in MASKS if name != "prefix-each"])  # it numbers its sequences
+@pytest.mark.parametrize(
+    "mask", [name for name in MASKS if name != "prefix-each"]
+)  # it numbers its sequences
 def test_result_does_not_depend_on_the_batch(part: str, backend: str, mask: str):
     attention = PARTS[part](backend)
     q, k, v = batch()
@@ -158,7 +175,9 @@ def test_dense_equals_ragged(part: str, backend: str, groups: int):
     torch.testing.assert_close(attention(q, k, v, mask=causal), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part != "normaliser:none"])  # it promises neither
+@pytest.mark.parametrize(
+    "part", [part for part in PARTS if part != "normaliser:none"]
+)  # it promises neither
 @torch.no_grad()
 def test_weights_sum_to_one_and_are_not_negative(part: str):
     attention = PARTS[part]("auto")
@@ -191,7 +210,11 @@ def test_dropout_acts_on_weights_in_training_only():
     attention.train()
     assert not torch.equal(still, attention(q, k, v).values)
     many = torch.stack([attention(q, k, v).values for _ in range(400)]).mean(0)
-    torch.testing.assert_close(many, still, atol=0.4, rtol=0)  # kept weights are doubled, so the mean stays
+    torch.testing.assert_close(
+        many, still, atol=0.4, rtol=0
+    )  # kept weights are doubled, so the mean stays
     attention.backend = "flex"
-    with pytest.raises(BackendError, match=r"it supports attention without dropout only, and dropout is 0\.5"):
+    with pytest.raises(
+        BackendError, match=r"it supports attention without dropout only, and dropout is 0\.5"
+    ):
         attention(q, k, v)

@@ -1,4 +1,6 @@
-"""Every registry entry in a model of each family: it trains, and every engine computes what it defines."""
+"""Every registry entry in a model of each family: it trains, and every engine computes what it
+defines.
+"""
 
 import pytest
 import torch

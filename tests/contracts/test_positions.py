@@ -156,7 +156,9 @@ def test_only_additive_positions_are_absolute(name: str):
     before, words = torch.randn(9, WIDTH), torch.randn(6, WIDTH)
     late = layer(Ragged.of([torch.cat([before, words])])).values[-1]
     early = layer(Ragged.of([words])).values[-1]
-    assert torch.allclose(late, early, atol=1e-5) == (not issubclass(POSITIONS[name], AdditivePosition))
+    assert torch.allclose(late, early, atol=1e-5) == (
+        not issubclass(POSITIONS[name], AdditivePosition)
+    )
 
 
 @torch.no_grad()

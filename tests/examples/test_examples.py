@@ -20,7 +20,9 @@ NAMES = [
 
 
 def test_all_examples_are_listed():
-    assert sorted(path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__") == [f"{n}.py" for n in NAMES]
+    assert sorted(path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__") == [
+        f"{n}.py" for n in NAMES
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -40,6 +42,8 @@ def test_an_example_passes_its_assertions(name):
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
-    result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, timeout=120)
+    result = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=environment, timeout=120
+    )
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) >= 5

@@ -47,7 +47,9 @@ def save_bundle(folder: Path, family: str = "transformer", settings=None) -> Pat
 
 def make_client(models: ModelStore, traces=None, token: str | None = None, **options) -> TestClient:
     """A client of the guarded application."""
-    guarded = Guard(create_app(models, traces, **options), hosts=LOCAL_NAMES, port=PORT, token=token)
+    guarded = Guard(
+        create_app(models, traces, **options), hosts=LOCAL_NAMES, port=PORT, token=token
+    )
     return TestClient(guarded, base_url=f"http://127.0.0.1:{PORT}", raise_server_exceptions=False)
 
 

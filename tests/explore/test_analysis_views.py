@@ -82,7 +82,10 @@ def test_large_tables_show_tokens_and_neighbours(view, monkeypatch):
     points = view("embedding-space", side="target")["points"]
     own = [point for point in points if point["positions"]]
     near = {
-        view("neighbours", side="target", position=point["positions"][0], n=1)["neighbours"][0]["id"] for point in own
+        view("neighbours", side="target", position=point["positions"][0], n=1)["neighbours"][0][
+            "id"
+        ]
+        for point in own
     }
     assert {point["id"] for point in points} == {point["id"] for point in own} | near
 
@@ -139,7 +142,9 @@ def test_rank_prefers_the_first_of_equals():
 
 
 def test_alignment_is_that_of_the_pipeline(view, described, pipeline, traces):
-    answer = pipeline.with_attention(traces[described["id"]].trace.answer, alignment=True, weights=True)
+    answer = pipeline.with_attention(
+        traces[described["id"]].trace.answer, alignment=True, weights=True
+    )
     found = view("alignment")
     np.testing.assert_allclose(found["matrix"], answer.alignment.numpy(), atol=1e-5)
     assert found["text"] == format_alignment(answer)
@@ -160,7 +165,9 @@ def test_links_by_hand():
 
 def test_head_statistics_of_every_head(view, described, traces):
     trace, heads = traces[described["id"]].trace, view("heads")["heads"]
-    expected = [(one["name"], head) for one in described["attentions"] for head in range(one["heads"])]
+    expected = [
+        (one["name"], head) for one in described["attentions"] for head in range(one["heads"])
+    ]
     assert [(one["attention"], one["head"]) for one in heads] == expected
     for one in heads:
         rows = trace[one["attention"] + ".weights"][one["head"]].double().numpy()

@@ -12,13 +12,17 @@ STATIC = Path("src/regard/explore/static")
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is needed to build the page")
 def test_committed_page_matches_its_source(tmp_path):
-    shutil.copytree(ROOT / "explorer", tmp_path / "explorer", ignore=shutil.ignore_patterns("node_modules"))
+    shutil.copytree(
+        ROOT / "explorer", tmp_path / "explorer", ignore=shutil.ignore_patterns("node_modules")
+    )
     palette = Path("src/regard/plots/palette.json")
     (tmp_path / palette).parent.mkdir(parents=True)
     shutil.copy(ROOT / palette, tmp_path / palette)
 
     def npm(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["npm", *arguments], cwd=tmp_path / "explorer", capture_output=True, text=True)
+        return subprocess.run(
+            ["npm", *arguments], cwd=tmp_path / "explorer", capture_output=True, text=True
+        )
 
     installed = npm("ci", "--no-audit", "--no-fund", "--prefer-offline")
     if installed.returncode and "network" in installed.stderr.lower() + installed.stdout.lower():

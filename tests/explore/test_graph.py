@@ -17,7 +17,9 @@ def test_graph_covers_tensors_and_parameters(client, ids, pipeline, described, f
 
 def test_blocks_have_a_stack_a_layer_and_a_kind(client, ids):
     found = client.get(f"/api/models/{ids['transformer']}/graph").json()
-    kinds = {block["id"]: (block["stack"], block["layer"], block["kind"]) for block in found["blocks"]}
+    kinds = {
+        block["id"]: (block["stack"], block["layer"], block["kind"]) for block in found["blocks"]
+    }
     assert kinds["dec.1.cross"] == ("decoder", 1, "attention")
     assert kinds["enc.0.ffn"] == ("encoder", 0, "ffn")
     assert kinds["src"] == ("source", None, "embedding")

@@ -15,12 +15,22 @@ from tests.explore.helpers import PORT, error_message, make_client
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "LOCALHOST"])
 def test_local_host_names_are_accepted(client, host):
-    assert client.get("/healthz", headers={"host": f"{host}:{PORT}"}).json() == {"ok": True, "version": "0.1.0"}
+    assert client.get("/healthz", headers={"host": f"{host}:{PORT}"}).json() == {
+        "ok": True,
+        "version": "0.1.0",
+    }
 
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:80", f"127.0.0.1.evil.example:{PORT}", ""],
+    [
+        "evil.example",
+        f"evil.example:{PORT}",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        f"127.0.0.1.evil.example:{PORT}",
+        "",
+    ],
 )
 def test_other_host_names_are_rejected(client, host):
     for path in ("/healthz", "/api/models", "/"):
@@ -29,13 +39,16 @@ def test_other_host_names_are_rejected(client, host):
 
 
 @pytest.mark.parametrize(
-    "path", ["/healthz", "/api/models", "/nowhere", "/api/trace/x/heads", "/", "/api/models/a/graph"]
+    "path",
+    ["/healthz", "/api/models", "/nowhere", "/api/trace/x/heads", "/", "/api/models/a/graph"],
 )
 def test_every_response_has_the_headers(client, path):
     response = client.get(path)
     for name, value in HEADERS.items():
         assert response.headers[name] == value
-    assert response.headers["cache-control"] == ("no-store" if path.startswith("/api/") else "no-cache")
+    assert response.headers["cache-control"] == (
+        "no-store" if path.startswith("/api/") else "no-cache"
+    )
     assert "access-control-allow-origin" not in response.headers
 
 
@@ -58,10 +71,17 @@ def test_remote_requests_need_the_token(models):
     client = make_client(models, token="a secret")
     other = {"host": "machine.example:7341"}
     assert client.get("/healthz", headers=other).status_code == 200
-    for query in ({}, {"params": {"token": "wrong"}}, {"params": {"token": ""}}, {"params": {"token": "ä"}}):
+    for query in (
+        {},
+        {"params": {"token": "wrong"}},
+        {"params": {"token": ""}},
+        {"params": {"token": "ä"}},
+    ):
         assert error_message(client.get("/api/models", headers=other, **query), 403, "no-token")
     for cookie in (f"regard-{PORT}=wrong", f"regard-{PORT}=", b"\xff=;;=", "regard-1=a secret"):
-        assert error_message(client.get("/api/models", headers={**other, "cookie": cookie}), 403, "no-token")
+        assert error_message(
+            client.get("/api/models", headers={**other, "cookie": cookie}), 403, "no-token"
+        )
     assert client.get("/api/models", headers=other, params={"token": "a secret"}).status_code == 200
 
 
@@ -80,11 +100,15 @@ def test_body_size_is_limited(client, ids):
     kind = {"content-type": "application/json"}
     assert error_message(client.post("/api/tokenize", content=long, headers=kind), 413, "too-large")
     assert error_message(
-        client.post("/api/tokenize", content=iter([long[:40_000], long[40_000:]]), headers=kind), 413, "too-large"
+        client.post("/api/tokenize", content=iter([long[:40_000], long[40_000:]]), headers=kind),
+        413,
+        "too-large",
     )
     for other in ("text/plain", "application/x-www-form-urlencoded", ""):
         assert error_message(
-            client.post("/api/tokenize", content=b"{}", headers={"content-type": other}), 415, "wrong-type"
+            client.post("/api/tokenize", content=b"{}", headers={"content-type": other}),
+            415,
+            "wrong-type",
         )
 
 
@@ -98,7 +122,13 @@ def test_client_that_disconnects_is_not_a_crash(models):
         sent.append(message)
 
     headers = [(b"host", f"127.0.0.1:{PORT}".encode()), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/api/tokenize", "query_string": b"", "headers": headers}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/tokenize",
+        "query_string": b"",
+        "headers": headers,
+    }
     call = make_client(models).app(scope | {"http_version": "1.1", "scheme": "http"}, receive, send)
     with ThreadPoolExecutor(1) as pool:  # a browser test may run its loop in this thread
         pool.submit(asyncio.run, call).result()
@@ -109,7 +139,10 @@ def test_client_that_disconnects_is_not_a_crash(models):
     ("host", "local"),
     [
         *((name, True) for name in ("127.0.0.1", "127.8.9.1", "::1", "localhost")),
-        *((name, False) for name in ("0.0.0.0", "::", "10.0.0.7", "machine.example", "localhost.example")),
+        *(
+            (name, False)
+            for name in ("0.0.0.0", "::", "10.0.0.7", "machine.example", "localhost.example")
+        ),
     ],
 )
 def test_loopback_addresses_are_local(host, local):
@@ -119,7 +152,9 @@ def test_loopback_addresses_are_local(host, local):
 def test_only_the_default_port_is_replaced(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(RegardError, match=rf"^cannot listen on 127.0.0.1:{port}: .*choose another --port"):
+        with pytest.raises(
+            RegardError, match=rf"^cannot listen on 127.0.0.1:{port}: .*choose another --port"
+        ):
             server.open_socket("127.0.0.1", port)
         monkeypatch.setattr(server, "PORT", port)
         listener, note = server.open_socket("127.0.0.1", None)

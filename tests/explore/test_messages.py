@@ -29,18 +29,43 @@ def trace(client, body):
         ({"model": "none@00000000"}, 404, "unknown-model", "unknown model 'none@00000000'; "),
         ({"model": None}, 422, "invalid", "model: input should be a valid string; got None"),
         ({"source": 3}, 422, "invalid", "source: input should be a valid string; got 3"),
-        ({"source": "a" * 4_001}, 422, "too-long", "source: string should have at most 4000 characters; got 4,001"),
-        ({"target": "Z " * 2_001}, 422, "too-long", "target: string should have at most 4000 characters; got 4,002"),
+        (
+            {"source": "a" * 4_001},
+            422,
+            "too-long",
+            "source: string should have at most 4000 characters; got 4,001",
+        ),
+        (
+            {"target": "Z " * 2_001},
+            422,
+            "too-long",
+            "target: string should have at most 4000 characters; got 4,002",
+        ),
         (
             {"source": "a" * 257},
             422,
             "too-long",
             "the source has 257 tokens; the explorer shows up to 256: shorten it",
         ),
-        ({"target": "Z " * 257}, 422, "too-long", "the target has 257 tokens; the explorer shows up to 256"),
+        (
+            {"target": "Z " * 257},
+            422,
+            "too-long",
+            "the target has 257 tokens; the explorer shows up to 256",
+        ),
         ({"source": " \n"}, 422, "empty", "the source is empty; enter a text"),
-        ({"source": "\ud800"}, 422, "invalid", "source: input should be a valid string, unable to parse"),
-        ({"decode": {"beam": 17}}, 422, "invalid", "decode.beam: input should be less than or equal to 16; got 17"),
+        (
+            {"source": "\ud800"},
+            422,
+            "invalid",
+            "source: input should be a valid string, unable to parse",
+        ),
+        (
+            {"decode": {"beam": 17}},
+            422,
+            "invalid",
+            "decode.beam: input should be less than or equal to 16; got 17",
+        ),
         ({"decode": {"beam": 0}}, 422, "invalid", "decode.beam: "),
         ({"decode": {"beam": "4"}}, 422, "invalid", "decode.beam: "),
         (
@@ -53,11 +78,26 @@ def trace(client, body):
         ({"edits": [{}] * 33}, 422, "too-long", "edits: list should have at most 32 items"),
         ({"edits": [{}]}, 422, "invalid", ""),
         ({"edits": [{"kind": "nothing"}]}, 422, "invalid", "nothing"),
-        ({"edits": [{"kind": "ablate", "attention": "dec.9.cross", "head": 0, "by": "zero"}]}, 422, "invalid", ""),
-        ({"edits": [{"kind": "ablate", "attention": "dec.0.cross", "head": 9, "by": "zero"}]}, 422, "invalid", ""),
+        (
+            {"edits": [{"kind": "ablate", "attention": "dec.9.cross", "head": 0, "by": "zero"}]},
+            422,
+            "invalid",
+            "",
+        ),
+        (
+            {"edits": [{"kind": "ablate", "attention": "dec.0.cross", "head": 9, "by": "zero"}]},
+            422,
+            "invalid",
+            "",
+        ),
         ({"edits": [3]}, 422, "invalid", "edits.0: "),
         ({"more": 1}, 422, "invalid", "unknown field more; remove it"),
-        ({"\ud800": 1}, 422, "invalid", "unable to parse raw data as a unicode string; got '\\ud800'"),
+        (
+            {"\ud800": 1},
+            422,
+            "invalid",
+            "unable to parse raw data as a unicode string; got '\\ud800'",
+        ),
     ],
 )
 def test_invalid_trace_requests(client, body, change, status, code, message):
@@ -117,10 +157,22 @@ def test_unknown_routes_and_models(client):
     assert error_message(client.get("/api/trace"), 404, "not-found")
     assert error_message(client.get("/api/models/none@0/graph"), 404, "unknown-model")
     assert error_message(client.put("/api/trace", json={}), 405, "wrong-method")
-    assert error_message(client.post("/api/head-ablation", json={"model": "x", "source": "a"}), 404, "unknown-model")
+    assert error_message(
+        client.post("/api/head-ablation", json={"model": "x", "source": "a"}), 404, "unknown-model"
+    )
 
 
-EDITS = ["ablate", "row", "unscaled", "unmasked", "unpositioned", "shuffled", "temperature", "force", "patch"]
+EDITS = [
+    "ablate",
+    "row",
+    "unscaled",
+    "unmasked",
+    "unpositioned",
+    "shuffled",
+    "temperature",
+    "force",
+    "patch",
+]
 FIELDS = [
     "kind",
     "attention",
@@ -152,7 +204,9 @@ def random_value(draw: random.Random, depth: int = 0):
     if depth < 3 and draw.random() < 0.3:
         return [random_value(draw, depth + 1) for _ in range(draw.randint(0, 4))]
     if depth < 3 and draw.random() < 0.3:
-        return {draw.choice(FIELDS): random_value(draw, depth + 1) for _ in range(draw.randint(0, 4))}
+        return {
+            draw.choice(FIELDS): random_value(draw, depth + 1) for _ in range(draw.randint(0, 4))
+        }
     return draw.choice([*SCALARS, *NAMES])
 
 

@@ -56,7 +56,10 @@ def test_without_folders_the_included_models_open(folders, tmp_path, monkeypatch
     with pytest.raises(RegardError, match=r"^this installation has no models; pass one"):
         ModelStore.open()
     shutil.copytree(folders["recurrent"], tmp_path / "spelling")
-    card = {"title": "Spelling", "quality": [{"metric": "phone error", "value": 6.1, "unit": "%", "on": "words"}]}
+    card = {
+        "title": "Spelling",
+        "quality": [{"metric": "phone error", "value": 6.1, "unit": "%", "on": "words"}],
+    }
     (tmp_path / "spelling/card.json").write_text(json.dumps(card))
     (one,) = ModelStore.open()
     assert (one.name, one.included) == ("spelling", True)
@@ -67,7 +70,9 @@ def test_bundle_of_a_run_has_the_name_of_the_run(tmp_path):
     save_bundle(tmp_path / "demo/bundle")
     (one,) = ModelStore.open([tmp_path / "demo/bundle"])
     assert one.name == "demo"
-    with pytest.raises(RegardError, match=r"demo' is the folder of a run; its bundle is '.*demo/bundle'$"):
+    with pytest.raises(
+        RegardError, match=r"demo' is the folder of a run; its bundle is '.*demo/bundle'$"
+    ):
         ModelStore.open([tmp_path / "demo"])
 
 

@@ -38,7 +38,10 @@ class Tags(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pipelines(folders):
-    return {family: regard.load(folder, device="cpu", long="allow") for family, folder in folders.items()}
+    return {
+        family: regard.load(folder, device="cpu", long="allow")
+        for family, folder in folders.items()
+    }
 
 
 def parse_frame(frame):
@@ -116,7 +119,9 @@ def test_invalid_heights_and_long_targets(pipelines):
     pipeline = pipelines["transformer"]
     with pytest.raises(RegardError, match="height must be at least 1 pixel; got 0"):
         show(record(pipeline, "zebra", "Z"), height=0)
-    with pytest.raises(RegardError, match="the target has 257 tokens; the page shows up to 256: shorten it"):
+    with pytest.raises(
+        RegardError, match="the target has 257 tokens; the page shows up to 256: shorten it"
+    ):
         show(record(pipeline, "n", " ".join(["Z"] * 257)))
 
 

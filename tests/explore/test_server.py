@@ -23,14 +23,18 @@ def running(folders):
 
 def test_server_prints_its_address_serves_and_exits(running):
     line = running.stdout.readline()
-    found = re.fullmatch(r"Regard serves transformer at (http://127\.0\.0\.1:\d+/) \(Ctrl-C to stop\)\n", line)
+    found = re.fullmatch(
+        r"Regard serves transformer at (http://127\.0\.0\.1:\d+/) \(Ctrl-C to stop\)\n", line
+    )
     with urllib.request.urlopen(found[1] + "healthz", timeout=TIMEOUT) as response:
         assert json.load(response) == {"ok": True, "version": "0.1.0"}
         assert "server" not in response.headers
     with urllib.request.urlopen(found[1] + "api/models", timeout=TIMEOUT) as response:
         model = json.load(response)["models"][0]["id"]
     body = json.dumps({"model": model, "source": "zebra"}).encode()
-    request = urllib.request.Request(found[1] + "api/trace", body, {"content-type": "application/json"})
+    request = urllib.request.Request(
+        found[1] + "api/trace", body, {"content-type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         assert json.load(response)["tokens"]["source"][0]["text"] == "z"
     running.send_signal(signal.SIGINT)
@@ -38,7 +42,9 @@ def test_server_prints_its_address_serves_and_exits(running):
     assert (running.returncode, out, error) == (0, "", "")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)]
+)
 def test_server_exits_while_torch_is_loading(running, number, code):
     url = re.search(r"http://\S+/", running.stdout.readline())[0]
     if number == signal.SIGTERM:  # handled once uvicorn runs
@@ -50,7 +56,10 @@ def test_server_exits_while_torch_is_loading(running, number, code):
 
 def test_missing_bundle_is_a_one_line_error(capsys, tmp_path):
     _, error = regard(capsys, "explore", tmp_path / "nothing", "--no-browser", code=2)
-    assert error == f"regard: there is no bundle '{tmp_path / 'nothing'}'; give a folder written by `regard train`\n"
+    assert error == (
+        f"regard: there is no bundle '{tmp_path / 'nothing'}'; give a folder written by "
+        "`regard train`\n"
+    )
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -60,7 +69,9 @@ def test_token_is_printed_for_remote_hosts(models, monkeypatch, capsys, remote):
     monkeypatch.setattr(server.webbrowser, "open", opened.append)
     monkeypatch.setattr(server, "_preload", lambda models: None)
     monkeypatch.setattr(
-        server.uvicorn.Server, "run", lambda self, sockets: run.append((self.config, sockets[0].getsockname()[1]))
+        server.uvicorn.Server,
+        "run",
+        lambda self, sockets: run.append((self.config, sockets[0].getsockname()[1])),
     )
     server.serve(models, host="127.0.0.1", port=0)
     ((config, port),) = run

@@ -62,7 +62,9 @@ def double_precision():
 @pytest.mark.usefixtures("double_precision")
 def test_sinusoids_match_the_page_up_to_rounding():
     found = Sinusoidal(4)(torch.tensor([1, 2, 3]))
-    rounded = {p: [round(x, 4) for x in row] for p, row in zip(ENCODINGS, found.tolist(), strict=True)}
+    rounded = {
+        p: [round(x, 4) for x in row] for p, row in zip(ENCODINGS, found.tolist(), strict=True)
+    }
     differing = [(p, i) for p in ENCODINGS for i in range(4) if rounded[p][i] != ENCODINGS[p][i]]
     assert differing == [(1, 3), (3, 1)]
     assert rounded[1] == [0.8415, 0.5403, 0.0100, 1.0000]  # cos(1/100) = 0.99995…
@@ -85,7 +87,9 @@ def contextual(sentence: list[torch.Tensor], positions: bool, **parts: str) -> t
 
 
 PLAIN = {"score": "dot", "normaliser": "none"}  # the document's setting: unnormalised dot products
-PARTS = pytest.mark.parametrize("parts", [PLAIN, {"score": "dot"}, {}], ids=["plain", "softmax", "scaled"])
+PARTS = pytest.mark.parametrize(
+    "parts", [PLAIN, {"score": "dot"}, {}], ids=["plain", "softmax", "scaled"]
+)
 
 
 @PARTS
@@ -122,6 +126,8 @@ def test_softmax_of_queries_times_keys():
     k = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     v = torch.tensor([[4.0, 8.0, 0.0], [0.0, 4.0, 12.0]])
     got = attend(q[None, None], k[None, None], v[None, None], score="dot")[0, 0]
-    torch.testing.assert_close(got, torch.tensor([[3.0, 7.0, 3.0], [2.0, 6.0, 6.0]]))  # weights ¾ ¼ and ½ ½
+    torch.testing.assert_close(
+        got, torch.tensor([[3.0, 7.0, 3.0], [2.0, 6.0, 6.0]])
+    )  # weights ¾ ¼ and ½ ½
     apart = q.softmax(-1) @ k.T.softmax(-1) @ v  # each of the two by itself
     assert not torch.allclose(got, apart, atol=0.1)

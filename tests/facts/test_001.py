@@ -30,7 +30,9 @@ def test_row_times_matrix():
 
 
 def test_columns_are_rows_transposed():
-    q, k, v = (torch.randn(size, dtype=torch.float64) for size in ((4, 5), (4, 7), (3, 7)))  # columns are vectors
+    q, k, v = (
+        torch.randn(size, dtype=torch.float64) for size in ((4, 5), (4, 7), (3, 7))
+    )  # columns are vectors
     rows = attend(q.T[None, None], k.T[None, None], v.T[None, None])[0, 0]
     torch.testing.assert_close(attend_columns(q, k, v), rows.T)
     weights = (k.T @ q / math.sqrt(4)).exp()
@@ -39,7 +41,9 @@ def test_columns_are_rows_transposed():
 
 def test_one_output_per_query():
     d_attn, d_out, l_x, l_z = 4, 3, 5, 7
-    out = attend_columns(torch.randn(d_attn, l_x), torch.randn(d_attn, l_z), torch.randn(d_out, l_z))
+    out = attend_columns(
+        torch.randn(d_attn, l_x), torch.randn(d_attn, l_z), torch.randn(d_out, l_z)
+    )
     assert out.shape == (d_out, l_x)
     assert out.shape != (d_out, l_z)  # as the page says
 

@@ -37,7 +37,9 @@ def relative() -> tuple[list[torch.Tensor], Distance, torch.Tensor]:
     vectors = [torch.randn(1, 1, KEYS, DIM, dtype=torch.float64) for _ in range(3)]
     distance = Distance(1, DIM, max_distance=2).double()
     with torch.no_grad():
-        distance.table.copy_(torch.tensor([[0.5, -1.0, 2.0, 3.0, -4.0]]))  # for key − query = −2 … 2
+        distance.table.copy_(
+            torch.tensor([[0.5, -1.0, 2.0, 3.0, -4.0]])
+        )  # for key − query = −2 … 2
     r = torch.tensor([[2.0, 3.0, -4.0], [-1.0, 2.0, 3.0], [0.5, -1.0, 2.0]], dtype=torch.float64)
     return vectors, distance, r
 
@@ -58,9 +60,13 @@ def test_uniform_weights_sum_to_one():
     same = torch.randn(1, 1, 1, DIM).expand(-1, -1, KEYS, -1)
     mean = v.mean(2, keepdim=True).expand(-1, -1, QUERIES, -1)
     torch.testing.assert_close(attend(q, same, v), mean)
-    torch.testing.assert_close(attend(q, torch.randn(1, 1, KEYS, DIM), v, normaliser="uniform"), mean)
+    torch.testing.assert_close(
+        attend(q, torch.randn(1, 1, KEYS, DIM), v, normaliser="uniform"), mean
+    )
     ones = torch.ones(1, 1, KEYS, 1)
-    torch.testing.assert_close(attend(q, torch.randn(1, 1, KEYS, DIM), ones), torch.ones(1, 1, QUERIES, 1))
+    torch.testing.assert_close(
+        attend(q, torch.randn(1, 1, KEYS, DIM), ones), torch.ones(1, 1, QUERIES, 1)
+    )
 
 
 def test_scaled_dot_divides_by_the_root_of_dim():

@@ -14,7 +14,9 @@ from regard.vectors import similarities
 
 TABLE_3 = [0.76, 0.74, 0.99, 0.79, 0.71, 1.00, 0.85, 0.21, 0.09, 0.83, 0.17, 0.05, 0.70, 0.61, 0.99]
 BY_DISTANCE_512 = [0.97, 0.91, 0.83, 0.77, 0.74]
-PAIRS = list(itertools.combinations(range(6), 2))  # v1v2, v1v3 … v5v6: the order of the page's table
+PAIRS = list(
+    itertools.combinations(range(6), 2)
+)  # v1v2, v1v3 … v5v6: the order of the page's table
 
 
 def ours(width: int) -> torch.Tensor:
@@ -37,7 +39,9 @@ def table(encodings: torch.Tensor) -> list[float]:
 def test_page_uses_other_frequencies_than_the_paper(width: int):
     paper, page = ours(width), variant(width)
     torch.testing.assert_close(paper[:, 0::2], page[:, 0::2], rtol=0, atol=1e-6)
-    expected = np.cos(np.arange(6)[:, None] / 10000 ** (np.arange(0, width - 1, 2) / width))  # the sine's exponent
+    expected = np.cos(
+        np.arange(6)[:, None] / 10000 ** (np.arange(0, width - 1, 2) / width)
+    )  # the sine's exponent
     torch.testing.assert_close(paper[:, 1::2], torch.tensor(expected), rtol=0, atol=1e-6)
     assert (paper[1:, 1::2] - page[1:, 1::2]).abs().amax(0).gt(1e-5).all()
 

@@ -40,26 +40,38 @@ def batch(dtype: torch.dtype, longest: int = 150) -> list[Ragged]:
     return [queries, *map(queries.like, others)]
 
 
-def outcome(attention: Attention, sequences: list[Ragged], mask: Mask) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def outcome(
+    attention: Attention, sequences: list[Ragged], mask: Mask
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
     inputs = [x.values.detach().requires_grad_() for x in sequences]
-    out = attention(*(x.like(leaf) for x, leaf in zip(sequences, inputs, strict=True)), mask=mask).values
+    out = attention(
+        *(x.like(leaf) for x, leaf in zip(sequences, inputs, strict=True)), mask=mask
+    ).values
     wanted = [*inputs, *attention.parameters()]
     weight = torch.linspace(-1, 1, out.numel(), device="cuda", dtype=out.dtype).view_as(out)
-    return out, list(torch.autograd.grad((out * weight).sum(), wanted, allow_unused=True, materialize_grads=True))
+    return out, list(
+        torch.autograd.grad((out * weight).sum(), wanted, allow_unused=True, materialize_grads=True)
+    )
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "flex", "triton"])
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_matches_the_reference_in_float64(backend: str, mask: str, bias: str | None, dtype: torch.dtype):
+def test_matches_the_reference_in_float64(
+    backend: str, mask: str, bias: str | None, dtype: torch.dtype
+):
     attention = build(bias, backend).to(dtype)
     if BACKENDS[backend].cannot(attention):
         pytest.skip("it says that it cannot")
-    one_tile = backend == "triton" and getattr(attention.bias, "needs_query", False)  # it says so for longer ones
+    one_tile = backend == "triton" and getattr(
+        attention.bias, "needs_query", False
+    )  # it says so for longer ones
     sequences = batch(dtype, MAX_TILE if one_tile else 150)
     fused, slopes = outcome(attention, sequences, MASKS[mask])
-    exact, true_slopes = outcome(double(attention), [x.like(x.values.double()) for x in sequences], MASKS[mask])
+    exact, true_slopes = outcome(
+        double(attention), [x.like(x.values.double()) for x in sequences], MASKS[mask]
+    )
     attention.backend = "reference"
     eager, plain_slopes = outcome(attention, sequences, MASKS[mask])
     if backend == "triton":
@@ -79,11 +91,15 @@ def test_matches_the_reference_in_float64(backend: str, mask: str, bias: str | N
 def test_every_dot_score(score: str, backend: str):
     attention, sequences = build(None, backend, score), batch(torch.float32)
     fused, slopes = outcome(attention, sequences, causal)
-    exact, true_slopes = outcome(double(attention), [x.like(x.values.double()) for x in sequences], causal)
+    exact, true_slopes = outcome(
+        double(attention), [x.like(x.values.double()) for x in sequences], causal
+    )
     attention.backend = "reference"
     assert_as_good_as(fused, outcome(attention, sequences, causal)[0], exact)
     for ours, truth in zip(slopes, true_slopes, strict=True):
-        torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4 * truth.abs().max().item())
+        torch.testing.assert_close(
+            ours.double(), truth, rtol=1e-4, atol=1e-4 * truth.abs().max().item()
+        )
 
 
 def test_flex_refuses_a_small_dim():

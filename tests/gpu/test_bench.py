@@ -1,4 +1,6 @@
-"""`regard bench` on a GPU: every backend that can is timed, and what is printed is what `auto` takes."""
+"""`regard bench` on a GPU: every backend that can is timed, and what is printed is what `auto`
+takes.
+"""
 
 import json
 
@@ -13,7 +15,11 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 
 
 def test_a_card_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    few = [case for case in cases("cuda", everything) if case.length == "short" and case.rows == "uneven"]
+    few = [
+        case
+        for case in cases("cuda", everything)
+        if case.length == "short" and case.rows == "uneven"
+    ]
     monkeypatch.setattr(bench, "cases", lambda device, mask: few)
     bench.bench(device="cuda", as_json=True)
     found = json.loads(capsys.readouterr().out)
@@ -28,8 +34,14 @@ def test_a_card_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         assert 0 < case["of_ceiling"] <= 1.1
 
 
-def test_the_tables_are_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    few = [case for case in cases("cuda", everything) if (case.score, case.length) == ("plain", "middle")]
+def test_the_tables_are_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    few = [
+        case
+        for case in cases("cuda", everything)
+        if (case.score, case.length) == ("plain", "middle")
+    ]
     monkeypatch.setattr(bench, "cases", lambda device, mask: few)
     bench.bench(device="cuda")
     said = capsys.readouterr().out

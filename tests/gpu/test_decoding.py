@@ -24,7 +24,9 @@ CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
 pytestmark = [
     pytest.mark.skipif(not CUDA and not triton.is_interpreted(), reason="needs CUDA"),
-    pytest.mark.filterwarnings("ignore:invalid value encountered in subtract"),  # numpy's, where the interpreter runs
+    pytest.mark.filterwarnings(
+        "ignore:invalid value encountered in subtract"
+    ),  # numpy's, where the interpreter runs
 ]
 SLOTS, ROOM = 4, 80
 
@@ -59,7 +61,9 @@ def going(beams):
 
 @pytest.mark.parametrize("line", [False, True], ids=["", "line"])
 @pytest.mark.parametrize("turned", [None, "halves", "neighbours"])
-@pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
+@pytest.mark.parametrize(
+    ("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)]
+)
 def test_cached_attention(kernels, beams, heads, groups, dim, turned, line):
     rows, even = SLOTS * beams, dim // 2 * 2
     asked, past = (
@@ -67,8 +71,16 @@ def test_cached_attention(kernels, beams, heads, groups, dim, turned, line):
         torch.randn(rows, 2, groups, ROOM, dim),
     )
     beam = torch.randint(beams, (2, rows, ROOM), dtype=torch.int32)
-    ancestors = beam + (torch.arange(rows, dtype=torch.int32) // beams * beams)[None, :, None] if beams > 1 else None
-    turn = None if turned is None else Rotary(dim, pairs=turned, fraction=even / dim if even < dim else 1.0)
+    ancestors = (
+        beam + (torch.arange(rows, dtype=torch.int32) // beams * beams)[None, :, None]
+        if beams > 1
+        else None
+    )
+    turn = (
+        None
+        if turned is None
+        else Rotary(dim, pairs=turned, fraction=even / dim if even < dim else 1.0)
+    )
     turns = None if turn is None else RotaryTable.of(turn, dim, ROOM, torch.device("cpu"))
     told = clock(), ancestors, turns, torch.randn(heads, ROOM) if line else None
     known = past.clone()
@@ -79,7 +91,9 @@ def test_cached_attention(kernels, beams, heads, groups, dim, turned, line):
     close(written, known)
 
 
-@pytest.mark.parametrize(("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)])
+@pytest.mark.parametrize(
+    ("beams", "heads", "groups", "dim"), [(1, 6, 3, 11), (3, 4, 4, 16), (5, 4, 1, 64)]
+)
 def test_cross_attention(kernels, beams, heads, groups, dim):
     asked, memory = (
         torch.randn(SLOTS * beams, heads * dim),
@@ -109,14 +123,18 @@ def test_residuals(kernels, width, norm, before):
     )
     for bias in (None, torch.randn(width)):
         ours = moved(x)
-        normed = kernels.linear_add_norm(ours, moved(y), weight.to(DEVICE), moved(bias), moved(told))
+        normed = kernels.linear_add_norm(
+            ours, moved(y), weight.to(DEVICE), moved(bias), moved(told)
+        )
         close(normed, plainly.linear_add_norm(x, y, weight, bias, told))
         close(ours, x)
     inner = torch.randn(SLOTS, 2 * width)
     close(kernels.swiglu(moved(inner)), plainly.swiglu(inner))
 
 
-@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 24, 40), (20, 300, 7), (320, 512, 1536), (70, 2048, 512)])
+@pytest.mark.parametrize(
+    ("rows", "size", "columns"), [(1, 24, 40), (20, 300, 7), (320, 512, 1536), (70, 2048, 512)]
+)
 def test_linear_is_as_exact_as_float32(kernels, rows, size, columns):
     x, weight, bias = torch.randn(rows, size), torch.randn(columns, size).t(), torch.randn(columns)
     exact = x.double() @ weight.double() + bias.double()
@@ -180,7 +198,9 @@ def test_beam_step(kernels, vocabulary, beams, best):
         kernels.beam_step(moved(logits), times, ours, END)
         for name, one, other in zip(SlotState._fields, times, time, strict=True):
             assert one.tolist() == other.tolist(), name
-        heard = (known.scores > NEVER) & time.active.bool()[:, None]  # nobody hears of beams that are nothing
+        heard = (known.scores > NEVER) & time.active.bool()[
+            :, None
+        ]  # nobody hears of beams that are nothing
         ended = known.ends[went, now[went]] > NEVER
         for name, one, other in zip(BeamBuffers._fields, ours, known, strict=True):
             one = one.cpu()
@@ -192,7 +212,8 @@ def test_beam_step(kernels, vocabulary, beams, best):
                 one, other = (x.view(SLOTS, beams)[heard] for x in (one, other))
             elif name == "ancestors":
                 one, other = (
-                    x.unflatten(1, (SLOTS, beams))[(now[0] + 1) % 2, 0, :, : now[0] + 1] for x in (one, other)
+                    x.unflatten(1, (SLOTS, beams))[(now[0] + 1) % 2, 0, :, : now[0] + 1]
+                    for x in (one, other)
                 )
                 one, other = (x[heard[0]] for x in (one, other))
             elif name == "top":

@@ -1,4 +1,6 @@
-"""Flights, decoding on a GPU, against the host's own searches and the CPU; run by hand (`pytest tests/gpu`)."""
+"""Flights, decoding on a GPU, against the host's own searches and the CPU; run by hand (`pytest
+tests/gpu`).
+"""
 
 import gc
 import weakref
@@ -39,7 +41,15 @@ def made(**shape):
     torch.manual_seed(3)
     shape = {"tie_embeddings": "none", **shape}
     model = build(
-        TransformerSettings(width=64, heads=4, encoder_layers=1, decoder_layers=2, ffn_width=96, dropout=0.0, **shape),
+        TransformerSettings(
+            width=64,
+            heads=4,
+            encoder_layers=1,
+            decoder_layers=2,
+            ffn_width=96,
+            dropout=0.0,
+            **shape,
+        ),
         30,
         300,
     )
@@ -59,7 +69,9 @@ def usual(search, model, sources, device):
     """The host's own search of all at once."""
     source = ragged(*([*ids, END] for ids in sources)).to(device)
     with torch.inference_mode():
-        return batch_invariant(search, model, source, torch.minimum(2 * source.lengths.cpu() + 20, torch.tensor(30)))
+        return batch_invariant(
+            search, model, source, torch.minimum(2 * source.lengths.cpu() + 20, torch.tensor(30))
+        )
 
 
 def assert_same(ours, theirs):
@@ -86,7 +98,9 @@ def test_no_answer_depends_on_company(search):
     model, sources = inference_model(made().cuda()), asked(300)
     every = search_all(search, model, sources, most=30, device="cuda")
     for count in (1, 7, 64):
-        assert_same(search_all(search, model, sources[:count], most=30, device="cuda"), every[:count])
+        assert_same(
+            search_all(search, model, sources[:count], most=30, device="cuda"), every[:count]
+        )
 
 
 def test_every_seat_gives_the_same_bits():
@@ -115,7 +129,10 @@ def test_what_cannot_fly_takes_the_usual_way():
     assert continuous_batching.cannot(Beam(16, constraints=(min_length(2),)), model, "cuda") is None
     assert continuous_batching.cannot(Greedy(), model, "cpu") is not None
     assert continuous_batching.cannot(Sampling(), model, "cuda") is not None
-    assert continuous_batching.cannot(Beam(4, constraints=(no_repeat_ngram(2),)), model, "cuda") is not None
+    assert (
+        continuous_batching.cannot(Beam(4, constraints=(no_repeat_ngram(2),)), model, "cuda")
+        is not None
+    )
     shaw = inference_model(made(position="shaw").cuda())
     assert continuous_batching.cannot(Greedy(), shaw, "cuda") is not None
     long = [*asked(3), [3] * 2_100]

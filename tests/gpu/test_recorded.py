@@ -1,4 +1,6 @@
-"""Whole training steps on a GPU: recorded as they are not, fused as they are plain, and without waiting."""
+"""Whole training steps on a GPU: recorded as they are not, fused as they are plain, and without
+waiting.
+"""
 
 import pytest
 import torch
@@ -32,7 +34,9 @@ class Few(Batches):
 
 def _batch(random: torch.Generator, longest: int) -> Batch:
     lengths = torch.randint(1, longest, (2, 20), generator=random).tolist()
-    sides = [Ragged.of([torch.randint(3, 40, (n,), generator=random) for n in side]) for side in lengths]
+    sides = [
+        Ragged.of([torch.randint(3, 40, (n,), generator=random) for n in side]) for side in lengths
+    ]
     return Batch(*sides, torch.arange(20), 20, sum(lengths[1]), sum(lengths[0]))
 
 
@@ -46,11 +50,18 @@ def losses(
     **model: object,
 ) -> tuple[list[float], Trainer]:
     settings = TransformerSettings(
-        width=64, heads=2, encoder_layers=2, decoder_layers=2, ffn_width=128, **{"dropout": 0.1, **model}
+        width=64,
+        heads=2,
+        encoder_layers=2,
+        decoder_layers=2,
+        ffn_width=128,
+        **{"dropout": 0.1, **model},
     )
     torch.manual_seed(1)
     built = build(settings, 40, 40).to(CUDA)
-    train = TrainSettings(precision=precision, cuda_graphs=capture, optimizer=optimizer, rdrop=rdrop)
+    train = TrainSettings(
+        precision=precision, cuda_graphs=capture, optimizer=optimizer, rdrop=rdrop
+    )
     trainer = Trainer(built, Few(), train, 100, World(1, 0, CUDA), rate=1e-3)
     found = torch.stack([trainer.advance()[0].clone() for _ in range(count)]).tolist()
     return found, trainer
@@ -59,7 +70,9 @@ def losses(
 @GPU
 @pytest.mark.parametrize("position", POSITIONS)
 def test_recorded_steps_are_those_that_are_not(position: str):
-    (recorded, one), (not_recorded, other) = (losses(capture, position=position) for capture in (True, False))
+    (recorded, one), (not_recorded, other) = (
+        losses(capture, position=position) for capture in (True, False)
+    )
     assert one.graph_step is not None
     assert len(one.graph_step.graphs) == len(one.graph_step.buffers) > 0
     assert other.graph_step is not None
@@ -83,7 +96,9 @@ def test_recorded_steps_that_read_twice_are_those_that_are_not():
 @GPU
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
-    settings = TransformerSettings(width=64, heads=2, encoder_layers=2, decoder_layers=2, ffn_width=128, dropout=0.0)
+    settings = TransformerSettings(
+        width=64, heads=2, encoder_layers=2, decoder_layers=2, ffn_width=128, dropout=0.0
+    )
     found = []
     for device in (CUDA, torch.device("cpu")):
         torch.manual_seed(1)
@@ -91,15 +106,21 @@ def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
         train = TrainSettings(optimizer=optimizer, precision="float32")
         trainer = Trainer(model, Few(), train, 100, World(1, 0, device), rate=1e-3)
         found.append([float(trainer.advance()[0]) for _ in range(10)])
-    torch.testing.assert_close(*map(torch.tensor, found), atol=0.0, rtol=2e-3 if optimizer == "muon" else 1e-4)
+    torch.testing.assert_close(
+        *map(torch.tensor, found), atol=0.0, rtol=2e-3 if optimizer == "muon" else 1e-4
+    )
 
 
 @GPU
 def test_long_sequences_are_learned_without_a_recording():
-    settings = TransformerSettings(width=64, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=128)
+    settings = TransformerSettings(
+        width=64, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=128
+    )
     model = build(settings, 40, 40).to(CUDA)
     batches = Few(longest=300)
-    trainer = Trainer(model, batches, TrainSettings(precision="bfloat16"), 100, World(1, 0, CUDA), rate=1e-3)
+    trainer = Trainer(
+        model, batches, TrainSettings(precision="bfloat16"), 100, World(1, 0, CUDA), rate=1e-3
+    )
     assert all(torch.isfinite(trainer.advance()[0]) for _ in range(7))
     assert trainer.graph_step is not None
     assert not trainer.graph_step.graphs
@@ -121,7 +142,9 @@ def test_fused_and_recorded_steps_are_those_of_the_plain_definition_in_bfloat16(
 def test_recorded_steps_never_wait_for_the_gpu():
     _, trainer = losses(True)
     assert trainer.graph_step is not None
-    assert len(trainer.graph_step.graphs) == len(trainer.graph_step.buffers) > 0  # from here on nothing but replays
+    assert (
+        len(trainer.graph_step.graphs) == len(trainer.graph_step.buffers) > 0
+    )  # from here on nothing but replays
     try:
         torch.cuda.set_sync_debug_mode("error")
         found = [trainer.advance()[0] for _ in range(6)]
@@ -132,10 +155,15 @@ def test_recorded_steps_never_wait_for_the_gpu():
 
 @GPU
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
-def test_weights_and_what_an_optimizer_keeps_are_float32_while_steps_compute_in_bfloat16(optimizer: str):
+def test_weights_and_what_an_optimizer_keeps_are_float32_while_steps_compute_in_bfloat16(
+    optimizer: str,
+):
     found, trainer = losses(True, optimizer=optimizer)
     assert found != losses(True, "float32", optimizer=optimizer)[0]
     kept = [x for one in trainer.optimizers for state in one.state.values() for x in state.values()]
-    tensors = [*trainer.model.parameters(), *(x for x in kept if isinstance(x, torch.Tensor) and x.numel() > 1)]
+    tensors = [
+        *trainer.model.parameters(),
+        *(x for x in kept if isinstance(x, torch.Tensor) and x.numel() > 1),
+    ]
     assert len(tensors) > len([*trainer.model.parameters()])
     assert {x.dtype for x in tensors} == {torch.float32}

@@ -1,4 +1,6 @@
-"""Recordings on a GPU: what is forgotten goes at once, and what goes late does not spoil another recording."""
+"""Recordings on a GPU: what is forgotten goes at once, and what goes late does not spoil another
+recording.
+"""
 
 import gc
 import weakref

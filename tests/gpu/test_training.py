@@ -30,19 +30,29 @@ def assert_near(fused: Tensor, eager: Tensor, truth: Tensor) -> None:
     if not truth.numel():
         return
     scale = truth.abs().max().item()
-    least = torch.finfo(fused.dtype).eps * scale * (1 if fused.is_cuda else 10)  # the interpreter adds up one by one
-    assert (fused.double() - truth).abs().max() <= max(2 * (eager.double() - truth).abs().max().item(), 2 * least)
+    least = (
+        torch.finfo(fused.dtype).eps * scale * (1 if fused.is_cuda else 10)
+    )  # the interpreter adds up one by one
+    assert (fused.double() - truth).abs().max() <= max(
+        2 * (eager.double() - truth).abs().max().item(), 2 * least
+    )
 
 
-def through(make: Make, given: Sequence[Tensor], back: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+def through(
+    make: Make, given: Sequence[Tensor], back: Sequence[Tensor], dtype: torch.dtype
+) -> list[Tensor]:
     """What is made of some tensors in a type, and all gradients when such ones come back."""
     leaves = [part.detach().to(dtype).requires_grad_() for part in given]
     made = make(*leaves)
-    gradients = torch.autograd.grad(made, leaves, [part.to(one.dtype) for part, one in zip(back, made, strict=True)])
+    gradients = torch.autograd.grad(
+        made, leaves, [part.to(one.dtype) for part, one in zip(back, made, strict=True)]
+    )
     return [*(one.detach() for one in made), *gradients]
 
 
-def assert_as_float64(fused: Make, eager: Make, given: Sequence[Tensor], back: Sequence[Tensor]) -> None:
+def assert_as_float64(
+    fused: Make, eager: Make, given: Sequence[Tensor], back: Sequence[Tensor]
+) -> None:
     """A kernel's numbers and gradients compared with those of eager torch and of float64."""
     kind = given[0].dtype
     runs = (
@@ -54,10 +64,14 @@ def assert_as_float64(fused: Make, eager: Make, given: Sequence[Tensor], back: S
         assert_near(ours, other, truth)
 
 
-def plain(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+def plain(
+    x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
     total = x if y is None else x + y
     shape = (x.shape[1],)
-    return total, F.rms_norm(total, shape, weight, 1e-6) if bias is None else F.layer_norm(total, shape, weight, bias)
+    return total, F.rms_norm(total, shape, weight, 1e-6) if bias is None else F.layer_norm(
+        total, shape, weight, bias
+    )
 
 
 @pytest.mark.parametrize("width", [20, 256, 512, 1000])
@@ -76,7 +90,9 @@ def test_add_norm_matches_float64(width: int, kind: torch.dtype, centre: bool, a
         return next(rest), next(rest) if added else None, next(rest), next(rest) if centre else None
 
     def fused(*given: Tensor) -> Sequence[Tensor]:
-        return add_norm(*parts(*given), eps=1e-5 if centre else 1e-6, dropout=0.0, centre=centre, dtype=kind)
+        return add_norm(
+            *parts(*given), eps=1e-5 if centre else 1e-6, dropout=0.0, centre=centre, dtype=kind
+        )
 
     assert_as_float64(fused, lambda *given: plain(*parts(*given)), given, [g, h])
 
@@ -92,7 +108,9 @@ def test_dropout_rate_mean_and_backward_agree():
 
     def drawn(seed: int) -> Tensor:
         torch.manual_seed(seed)
-        return add_norm(x, y, weight, None, eps=1e-6, dropout=0.3, centre=False, dtype=torch.float32)[0]
+        return add_norm(
+            x, y, weight, None, eps=1e-6, dropout=0.3, centre=False, dtype=torch.float32
+        )[0]
 
     one, again, other = drawn(1), drawn(1), drawn(2)
     assert torch.equal(one, again)
@@ -121,7 +139,9 @@ def test_swiglu_matches_float64(kind: torch.dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("tokens", "vocabulary"), [(0, 43), (50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)])
+@pytest.mark.parametrize(
+    ("tokens", "vocabulary"), [(0, 43), (50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)]
+)
 def test_linear_cross_entropy_matches_float64(kind, tokens: int, vocabulary: int, monkeypatch):
     from regard.kernels import linear_cross_entropy as module
 
@@ -139,7 +159,10 @@ def test_linear_cross_entropy_matches_float64(kind, tokens: int, vocabulary: int
 
     def eager(h: Tensor, table: Tensor) -> Sequence[Tensor]:
         logits = (h @ table.t()).to(torch.promote_types(h.dtype, torch.float32))
-        return [F.cross_entropy(logits, right, label_smoothing=0.1, reduction="sum") * share.to(logits.dtype)]
+        return [
+            F.cross_entropy(logits, right, label_smoothing=0.1, reduction="sum")
+            * share.to(logits.dtype)
+        ]
 
     assert_as_float64(fused, eager, [h, table], [torch.tensor(3.0, device=CUDA)])
 
@@ -158,14 +181,18 @@ def test_linear_cross_entropy_stores_no_full_logits(readings: int):
     )
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    linear_cross_entropy(hs, table, right, share, label_smoothing=0.1, rdrop=readings - 1.0).backward()
+    linear_cross_entropy(
+        hs, table, right, share, label_smoothing=0.1, rdrop=readings - 1.0
+    ).backward()
     all_logits = 2 * readings * tokens * vocabulary  # bytes
     assert table.grad is not None
     assert torch.cuda.max_memory_allocated() - before < all_logits / 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("tokens", "vocabulary"), [(50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)])
+@pytest.mark.parametrize(
+    ("tokens", "vocabulary"), [(50, 43), (1100, 70), pytest.param(3000, 5001, marks=GPU)]
+)
 def test_rdrop_loss_matches_float64(kind, tokens: int, vocabulary: int, monkeypatch):
     from regard.kernels import linear_cross_entropy as module
 
@@ -177,12 +204,21 @@ def test_rdrop_loss_matches_float64(kind, tokens: int, vocabulary: int, monkeypa
     share = torch.tensor(0.01, device=CUDA)
 
     def fused(one: Tensor, other: Tensor, table: Tensor) -> Sequence[Tensor]:
-        return [module.linear_cross_entropy([one, other], table, right, share, label_smoothing=0.1, rdrop=5.0)]
+        return [
+            module.linear_cross_entropy(
+                [one, other], table, right, share, label_smoothing=0.1, rdrop=5.0
+            )
+        ]
 
     def eager(one: Tensor, other: Tensor, table: Tensor) -> Sequence[Tensor]:
-        logits = [(h @ table.t()).to(torch.promote_types(h.dtype, torch.float32)) for h in (one, other)]
+        logits = [
+            (h @ table.t()).to(torch.promote_types(h.dtype, torch.float32)) for h in (one, other)
+        ]
         crossed = [F.cross_entropy(z, right, label_smoothing=0.1, reduction="sum") for z in logits]
-        return [(sum(crossed) / 2 + 5.0 / 4 * symmetric_kl(*logits, right != -100)) * share.to(logits[0].dtype)]
+        return [
+            (sum(crossed) / 2 + 5.0 / 4 * symmetric_kl(*logits, right != -100))
+            * share.to(logits[0].dtype)
+        ]
 
     assert_as_float64(fused, eager, given, [torch.tensor(3.0, device=CUDA)])
 
@@ -203,7 +239,9 @@ def test_embedding_lookup_matches_float64_deterministically():
     eager = torch.autograd.grad(F.embedding(ids, table) * 3.0, table, g)[0]
     assert_near(ours, eager, truth)
     for _ in range(3):
-        assert torch.equal(torch.autograd.grad(embedding_lookup(ids, table, 3.0), table, g)[0], ours)
+        assert torch.equal(
+            torch.autograd.grad(embedding_lookup(ids, table, 3.0), table, g)[0], ours
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -249,4 +287,6 @@ def test_weight_casts_are_refreshed_each_step():
 def test_kernels_support_model_tensors():
     assert can_fuse(torch.zeros(3, 512, device=CUDA))
     assert not can_fuse(torch.zeros(3, 512, device=CUDA, dtype=torch.float64))
-    assert isinstance(GraphStep(lambda batch: batch.token_weight, batch_tokens=1000, device=CUDA).granularity, int)
+    assert isinstance(
+        GraphStep(lambda batch: batch.token_weight, batch_tokens=1000, device=CUDA).granularity, int
+    )

@@ -17,11 +17,19 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 HEADS, GROUPS = 6, 3
 SHORT, OTHER = [3, 0, 50, 1, 17, 33], [40, 4, 0, 20, 1, 64]
 BIASES = [None, "alibi", "distance", "t5", "shaw"]
-DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+DTYPES = pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"]
+)
 
 
-def build(bias: str | None, dim: int, dtype: torch.dtype, score: str = "scaled-dot", **options: int) -> Attention:
-    made = None if bias is None else position(bias, width=24, heads=HEADS, dim=dim, causal=False, **options)
+def build(
+    bias: str | None, dim: int, dtype: torch.dtype, score: str = "scaled-dot", **options: int
+) -> Attention:
+    made = (
+        None
+        if bias is None
+        else position(bias, width=24, heads=HEADS, dim=dim, causal=False, **options)
+    )
     attention = Attention(SCORES[score](HEADS, dim), bias=made, backend="triton").cuda()
     with torch.no_grad():
         for parameter in attention.parameters():
@@ -29,31 +37,46 @@ def build(bias: str | None, dim: int, dtype: torch.dtype, score: str = "scaled-d
     return attention.to(dtype)
 
 
-def batch(queries: list[int], keys: list[int], dim: int, out: int, dtype: torch.dtype) -> list[Ragged]:
+def batch(
+    queries: list[int], keys: list[int], dim: int, out: int, dtype: torch.dtype
+) -> list[Ragged]:
     torch.manual_seed(2)
     q = Ragged.of([torch.randn(n, HEADS, dim, device="cuda", dtype=dtype) for n in queries])
     k = q if keys == queries else Ragged.of([torch.randn(n, 1, 1, device="cuda") for n in keys])
     return [
         q,
-        *(k.like(torch.randn(sum(keys), GROUPS, d, device="cuda", dtype=dtype)) for d in (dim, out)),
+        *(
+            k.like(torch.randn(sum(keys), GROUPS, d, device="cuda", dtype=dtype))
+            for d in (dim, out)
+        ),
     ]
 
 
-def outcome(attention: Attention, sequences: list[Ragged], mask: Mask, **options: object) -> list[torch.Tensor]:
+def outcome(
+    attention: Attention, sequences: list[Ragged], mask: Mask, **options: object
+) -> list[torch.Tensor]:
     inputs = [x.values.detach().requires_grad_() for x in sequences]
-    out = attention(*(x.like(leaf) for x, leaf in zip(sequences, inputs, strict=True)), mask=mask, **options).values
+    out = attention(
+        *(x.like(leaf) for x, leaf in zip(sequences, inputs, strict=True)), mask=mask, **options
+    ).values
     weight = torch.linspace(-1, 1, out.numel(), device="cuda", dtype=out.dtype).view_as(out)
     wanted = [*inputs, *attention.parameters()]
     return [
         out,
-        *torch.autograd.grad((out * weight).sum(), wanted, allow_unused=True, materialize_grads=True),
+        *torch.autograd.grad(
+            (out * weight).sum(), wanted, allow_unused=True, materialize_grads=True
+        ),
     ]
 
 
-def assert_held(attention: Attention, sequences: list[Ragged], mask: Mask, **options: object) -> None:
+def assert_held(
+    attention: Attention, sequences: list[Ragged], mask: Mask, **options: object
+) -> None:
     """Within twice eager's error of float64, contexts and all gradients."""
     fused = outcome(attention, sequences, mask, **options)
-    exact = outcome(double(attention), [x.like(x.values.double()) for x in sequences], mask, **options)
+    exact = outcome(
+        double(attention), [x.like(x.values.double()) for x in sequences], mask, **options
+    )
     attention.backend = "reference"
     eager = outcome(attention, sequences, mask, **options)
     assert_kernel(fused, eager, exact)
@@ -83,14 +106,20 @@ def test_every_tile(longest: int, bias: str | None, dtype: torch.dtype):
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("dim", [128, 256])
 def test_wide_heads(dim: int, bias: str | None):
-    lengths = [15, 0, 3, 9] if dim == 256 else SHORT  # beside their vectors, no longer ones of Shaw are one tile
-    assert_held(build(bias, dim, torch.bfloat16), batch(lengths, lengths, dim, dim, torch.bfloat16), causal)
+    lengths = (
+        [15, 0, 3, 9] if dim == 256 else SHORT
+    )  # beside their vectors, no longer ones of Shaw are one tile
+    assert_held(
+        build(bias, dim, torch.bfloat16), batch(lengths, lengths, dim, dim, torch.bfloat16), causal
+    )
 
 
 @pytest.mark.parametrize("bias", BIASES)
 def test_largest_tile_with_usual_heads(bias: str | None):
     lengths = [120, 68, 3, 0, 64, 65, 128]
-    assert_held(build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16), causal)
+    assert_held(
+        build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16), causal
+    )
 
 
 def assert_turned(
@@ -107,7 +136,10 @@ def assert_turned(
             out = triton.run(attention, q, k, v, causal, offset, rotary).values
         else:
             attention.backend = backend
-            turned = (x.like(rotary.rotate(x.values, x.positions[:, None] + o)) for x, o in ((q, offset), (k, 0)))
+            turned = (
+                x.like(rotary.rotate(x.values, x.positions[:, None] + o))
+                for x, o in ((q, offset), (k, 0))
+            )
             out = attention(*turned, v, mask=causal, offset=offset).values
         return [out, *torch.autograd.grad(out.square().sum(), [*leaves, *attention.parameters()])]
 
@@ -116,7 +148,9 @@ def assert_turned(
 
 @DTYPES
 @pytest.mark.parametrize("pairs", ["halves", "neighbours"])
-@pytest.mark.parametrize("lengths", [SHORT, [120, 3, 0, 64, 65], [300, 5, 0]], ids=["short", "a whole tile", "long"])
+@pytest.mark.parametrize(
+    "lengths", [SHORT, [120, 3, 0, 64, 65], [300, 5, 0]], ids=["short", "a whole tile", "long"]
+)
 def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
     assert_turned(Rotary(64, pairs=pairs), None, batch(lengths, lengths, 64, 64, dtype), dtype)
 
@@ -137,7 +171,9 @@ def test_rotary_with_offset_and_bias(dim: int, longest: int, bias: str | None, d
     [("distance", {"max_distance": 40}), ("t5", {"max_distance": 60}), ("alibi", {})],
 )
 @pytest.mark.parametrize("mask", [everything, causal], ids=repr)
-def test_biases_far_beyond_their_max_distance(bias: str, options: dict[str, int], mask: Mask, dtype: torch.dtype):
+def test_biases_far_beyond_their_max_distance(
+    bias: str, options: dict[str, int], mask: Mask, dtype: torch.dtype
+):
     lengths = [700, 0, 301]
     assert_held(build(bias, 64, dtype, **options), batch(lengths, lengths, 64, 64, dtype), mask)
 
@@ -145,7 +181,9 @@ def test_biases_far_beyond_their_max_distance(bias: str, options: dict[str, int]
 @DTYPES
 def test_later_queries(dtype: torch.dtype):
     for queries, keys in (([3, 2], [20, 31]), ([3, 200], [300, 231])):
-        assert_held(build("distance", 32, dtype), batch(queries, keys, 32, 32, dtype), causal, offset=17)
+        assert_held(
+            build("distance", 32, dtype), batch(queries, keys, 32, 32, dtype), causal, offset=17
+        )
 
 
 @DTYPES
@@ -160,7 +198,9 @@ def test_later_queries_with_shaw(score: str, dtype: torch.dtype):
 @pytest.mark.parametrize("normaliser", ["softmax", "sparsemax"])
 def test_additive(lengths: list[int], normaliser: str, dtype: torch.dtype):
     attention = build(None, 23, dtype, "additive")
-    attention.normaliser = Attention(SCORES["additive"](HEADS, 23), normaliser=normaliser).normaliser
+    attention.normaliser = Attention(
+        SCORES["additive"](HEADS, 23), normaliser=normaliser
+    ).normaliser
     assert_held(attention, batch(lengths, lengths, 23, 9, dtype), causal)
 
 
@@ -170,7 +210,10 @@ def test_additive_with_fully_masked_rows(dtype: torch.dtype):
 
 
 def test_long_additive_attention_uses_little_memory():
-    q, k, v = (torch.randn(1, 1, 4096, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    q, k, v = (
+        torch.randn(1, 1, 4096, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        for _ in range(3)
+    )
     attention = Attention(SCORES["additive"](1, 256), backend="triton").cuda().bfloat16()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -179,7 +222,9 @@ def test_long_additive_attention_uses_little_memory():
 
 
 @pytest.mark.parametrize("lengths", [SHORT, [700, 301]], ids=["short", "long"])
-@pytest.mark.parametrize(("score", "bias"), [*(("scaled-dot", bias) for bias in BIASES), ("additive", None)])
+@pytest.mark.parametrize(
+    ("score", "bias"), [*(("scaled-dot", bias) for bias in BIASES), ("additive", None)]
+)
 def test_runs_are_deterministic(score: str, bias: str | None, lengths: list[int]):
     """Without a switch: no kernel adds in an order of chance."""
     if bias == "shaw" and lengths != SHORT:
@@ -197,7 +242,9 @@ def test_shaw_in_a_cuda_graph():
         build("shaw", 64, torch.bfloat16),
         batch(SHORT, SHORT, 64, 64, torch.bfloat16),
     )
-    expected = [x.detach() for x in outcome(attention, sequences, causal)]  # nothing recorded may lean on what was not
+    expected = [
+        x.detach() for x in outcome(attention, sequences, causal)
+    ]  # nothing recorded may lean on what was not
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):  # anything that waits for the device would fail here
@@ -208,11 +255,17 @@ def test_shaw_in_a_cuda_graph():
 
 def test_refusals_name_the_reason():
     sequences = batch([3, 4], [3, 4], 32, 32, torch.float64)
-    with pytest.raises(BackendError, match="float32, bfloat16 and float16 only, and these are float64"):
+    with pytest.raises(
+        BackendError, match="float32, bfloat16 and float16 only, and these are float64"
+    ):
         build(None, 32, torch.float64)(*sequences)
-    with pytest.raises(BackendError, match=r"Shaw for sentences of one tile only .* has 129 tokens of dim 32"):
+    with pytest.raises(
+        BackendError, match=r"Shaw for sentences of one tile only .* has 129 tokens of dim 32"
+    ):
         build("shaw", 32, torch.half)(*batch([3, 4], [3, 129], 32, 32, torch.half))
-    with pytest.raises(BackendError, match="Shaw with a plain dot product only, and the score is Cosine"):
+    with pytest.raises(
+        BackendError, match="Shaw with a plain dot product only, and the score is Cosine"
+    ):
         build("shaw", 32, torch.half, "cosine")(*batch([3], [3], 32, 32, torch.half))
 
 
@@ -221,7 +274,10 @@ def test_auto_uses_triton_for_short_and_additive():
 
     example = torch.randn(4, 2, 30, 64, device="cuda")
     assert backends.choose_backend(Attention(SCORES["scaled-dot"](2, 64)), example) == "triton"
-    assert backends.choose_backend(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64)) == "triton"
+    assert (
+        backends.choose_backend(Attention(SCORES["additive"](2, 64)), example.expand(4, 2, 30, 64))
+        == "triton"
+    )
 
 
 def test_auto_uses_another_backend_for_long_shaw():
@@ -230,8 +286,12 @@ def test_auto_uses_another_backend_for_long_shaw():
     sequences = batch([3, 4], [3, 129], 64, 64, torch.float32)
     made = outcome(attention, sequences, everything)
     exact = outcome(double(attention), [x.like(x.values.double()) for x in sequences], everything)
-    for ours, truth in zip(made, exact, strict=True):  # the library's numbers are not ours to hold to eager's
-        torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4 * truth.abs().max().item())
+    for ours, truth in zip(
+        made, exact, strict=True
+    ):  # the library's numbers are not ours to hold to eager's
+        torch.testing.assert_close(
+            ours.double(), truth, rtol=1e-4, atol=1e-4 * truth.abs().max().item()
+        )
 
 
 @pytest.mark.parametrize("lengths", [SHORT, [300, 5, 0]], ids=["short", "long"])

@@ -49,7 +49,9 @@ def test_a_small_model_learns(tmp_path, task, family, steps):
         written(tmp_path / "learn.tsv", lines[:1_200]),
         written(tmp_path / "held.tsv", lines[1_200:]),
     )
-    train = TrainSettings(steps=steps, batch_tokens=768, learning_rate=0.02, evaluations=1, label_smoothing=0.0)
+    train = TrainSettings(
+        steps=steps, batch_tokens=768, learning_rate=0.02, evaluations=1, label_smoothing=0.0
+    )
     job = Job(
         Corpus(learn),
         tmp_path / "run",

@@ -9,7 +9,9 @@ from regard.ragged import Ragged
 from tests.models import test_matrix
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, close, ids
 
-PLAIN = [name for name in SETTINGS if not name.endswith("-post")]  # where a norm stands is nothing to a branch
+PLAIN = [
+    name for name in SETTINGS if not name.endswith("-post")
+]  # where a norm stands is nothing to a branch
 PLAIN = [name for name in PLAIN if not name.startswith("lstm") or name == "lstm-bahdanau-additive"]
 SWIFT = [f"fast {name}" for name in PLAIN if name.startswith("transformer")]
 every = pytest.mark.parametrize("name", [*PLAIN, *SWIFT])
@@ -20,7 +22,9 @@ SOME = [
     "gru-none-additive",
     "lstm-bahdanau-additive",
 ]
-some = pytest.mark.parametrize("name", [*SOME, "fast transformer-rotary-pre", "fast transformer-shaw-pre"])
+some = pytest.mark.parametrize(
+    "name", [*SOME, "fast transformer-rotary-pre", "fast transformer-shaw-pre"]
+)
 
 
 def made(name: str) -> Model:
@@ -45,7 +49,10 @@ class Walk:
     def __init__(self, model, source: Ragged) -> None:
         self.model, self.source = model, source
         self.state = model.start(model.encode(source))
-        self.owners, self.said = list(range(len(source))), torch.empty(len(source), 0, dtype=torch.long)
+        self.owners, self.said = (
+            list(range(len(source))),
+            torch.empty(len(source), 0, dtype=torch.long),
+        )
 
     def step(self) -> torch.Tensor:
         tokens = torch.randint(TARGET, (len(self.owners),))
@@ -55,7 +62,9 @@ class Walk:
         return logits
 
     def branch(self, rows: list[int], kept: list[int] | None = None) -> None:
-        self._chosen(rows, self.state.branch(_places(rows), None if kept is None else _places(kept)))
+        self._chosen(
+            rows, self.state.branch(_places(rows), None if kept is None else _places(kept))
+        )
 
     def select(self, rows: list[int]) -> None:
         self._chosen(rows, self.state.select(_places(rows)))

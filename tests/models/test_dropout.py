@@ -16,7 +16,9 @@ def test_the_share_is_dropped_and_the_mean_is_kept(share):
     assert abs(exact - share) <= 1 / 512
     assert dropped == pytest.approx(exact, abs=5 * (exact * (1 - exact) / MANY) ** 0.5)
     assert out.unique().tolist() == pytest.approx([0, 1 / (1 - exact)])
-    assert out.double().mean().item() == pytest.approx(1, abs=5 * (exact / (1 - exact) / MANY) ** 0.5)
+    assert out.double().mean().item() == pytest.approx(
+        1, abs=5 * (exact / (1 - exact) / MANY) ** 0.5
+    )
 
 
 def test_neighbours_are_dropped_independently():

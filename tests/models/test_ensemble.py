@@ -1,4 +1,6 @@
-"""An ensemble is a model: the mean of its members' probabilities, at once and step by step, under every search."""
+"""An ensemble is a model: the mean of its members' probabilities, at once and step by step, under
+every search.
+"""
 
 import pytest
 import torch
@@ -14,7 +16,12 @@ from tests.models.test_branch import Walk
 from tests.models.test_matrix import SETTINGS, SOURCE, TARGET, ids, made
 from tests.test_pipeline import random_pipeline as pipeline
 
-DIFFERENT = ["transformer-rotary-pre", "transformer-shaw-pre", "gru-bahdanau-additive", "lstm-none-additive"]
+DIFFERENT = [
+    "transformer-rotary-pre",
+    "transformer-shaw-pre",
+    "gru-bahdanau-additive",
+    "lstm-none-additive",
+]
 
 
 def mixed() -> Ensemble:
@@ -34,9 +41,15 @@ def test_two_are_the_mean_of_their_probabilities():
 
 @torch.no_grad()
 def test_one_is_the_model():
-    model, source, prefix = made("transformer-rotary-pre"), ids([5, 1, 7], SOURCE), ids([2, 6, 3], TARGET)
+    model, source, prefix = (
+        made("transformer-rotary-pre"),
+        ids([5, 1, 7], SOURCE),
+        ids([2, 6, 3], TARGET),
+    )
     truth = model(source, prefix).values.log_softmax(-1)
-    torch.testing.assert_close(Ensemble([model])(source, prefix).values, truth, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        Ensemble([model])(source, prefix).values, truth, rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("way", [lambda model: model, inference_model], ids=["plain", "swift"])
@@ -58,7 +71,10 @@ def test_no_member_copies_the_source_for_beams():
     model, source = mixed(), ids([5, 2], SOURCE)
     state = model.start(model.encode(source))
     branched = state.branch(torch.tensor([0, 0, 0, 1, 1, 1]))
-    assert all(after.memory is before.memory for after, before in zip(branched.members, state.members, strict=True))
+    assert all(
+        after.memory is before.memory
+        for after, before in zip(branched.members, state.members, strict=True)
+    )
 
 
 def test_a_fast_ensemble_is_made_of_fast_members():
@@ -66,11 +82,15 @@ def test_a_fast_ensemble_is_made_of_fast_members():
     assert kinds == ["FastTransformer", "FastTransformer", "Recurrent", "Recurrent"]
 
 
-@pytest.mark.parametrize("search", [Greedy(), Beam(3, 3, LengthPenalty(1.0))], ids=["greedy", "beam"])
+@pytest.mark.parametrize(
+    "search", [Greedy(), Beam(3, 3, LengthPenalty(1.0))], ids=["greedy", "beam"]
+)
 def test_copies_of_a_model_answer_as_the_model(search):
     model = made("transformer-rotary-pre")
     sources = [row.tolist() for row in ids([5, 1, 7, 3], SOURCE)]
-    greedy_single, copied = (search_all(search, m, sources, most=6) for m in (model, Ensemble([model, model, model])))
+    greedy_single, copied = (
+        search_all(search, m, sources, most=6) for m in (model, Ensemble([model, model, model]))
+    )
     for one, other in zip(greedy_single, copied, strict=True):
         assert [found.ids for found in one.hypotheses] == [found.ids for found in other.hypotheses]
         assert one.hypotheses[0].logps == pytest.approx(other.hypotheses[0].logps, abs=1e-5)
@@ -82,7 +102,9 @@ def test_several_folders_load_as_one_and_look_with_all_members(tmp_path):
         bundles.save(tmp_path / name, one.bundle)
     both = regard.load([tmp_path / "first", tmp_path / "second"])
     assert isinstance(both.model, Ensemble)
-    chances = [torch.tensor(one.score("zebra", "Z IY").logps).double().exp() for one in (first, second)]
+    chances = [
+        torch.tensor(one.score("zebra", "Z IY").logps).double().exp() for one in (first, second)
+    ]
     assert torch.tensor(both.score("zebra", "Z IY").logps).exp().tolist() == pytest.approx(
         (sum(chances) / 2).tolist(), abs=1e-5
     )

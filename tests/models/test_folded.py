@@ -34,14 +34,21 @@ def test_one_row_and_beams_ask_a_folded_source(name: str):
 
 @torch.no_grad()
 def test_a_source_is_folded_only_where_that_is_less_work():
-    walk = alone("transformer-none-pre", 2_000)  # 4 heads × 2,000 tokens × 24 numbers, in place of 24 × 24
+    walk = alone(
+        "transformer-none-pre", 2_000
+    )  # 4 heads × 2,000 tokens × 24 numbers, in place of 24 × 24
     assert walk.state.folded is None
     walk.step()
 
 
 @torch.no_grad()
 def test_several_sources_are_not_folded():
-    assert Walk(inference_model(test_matrix.made("transformer-none-pre")), ids([3, 3], SOURCE)).state.folded is None
+    assert (
+        Walk(
+            inference_model(test_matrix.made("transformer-none-pre")), ids([3, 3], SOURCE)
+        ).state.folded
+        is None
+    )
 
 
 @pytest.mark.parametrize("name", TWINS)

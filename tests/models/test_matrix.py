@@ -1,4 +1,6 @@
-"""The matrix that decides correctness: every model and position, at once, by steps, reordered, mixed lengths."""
+"""The matrix that decides correctness: every model and position, at once, by steps, reordered,
+mixed lengths.
+"""
 
 import pytest
 import torch
@@ -43,7 +45,12 @@ SETTINGS = {
     ),
     **{
         f"{cell}-{attention}-{score}": RecurrentSettings(
-            width=24, cell=cell, attention=attention, score=score, encoder_layers=2, decoder_layers=2
+            width=24,
+            cell=cell,
+            attention=attention,
+            score=score,
+            encoder_layers=2,
+            decoder_layers=2,
         )
         for cell in ("gru", "lstm")
         for attention, score in RECURRENT_ATTENTIONS
@@ -122,4 +129,6 @@ def test_the_future_is_not_seen(name: str):
     prefix = ids([6], TARGET)
     changed = prefix.like(prefix.values.clone())
     changed.values[4:] = (changed.values[4:] + 1) % TARGET
-    torch.testing.assert_close(model(source, prefix).values[:4], model(source, changed).values[:4], rtol=0, atol=0)
+    torch.testing.assert_close(
+        model(source, prefix).values[:4], model(source, changed).values[:4], rtol=0, atol=0
+    )

@@ -1,4 +1,6 @@
-"""The positions of the twin: one table for each encoding, and the very numbers that each position adds by itself."""
+"""The positions of the twin: one table for each encoding, and the very numbers that each position
+adds by itself.
+"""
 
 from unittest.mock import Mock
 
@@ -18,7 +20,9 @@ from tests.models.test_matrix import SOURCE, TARGET, ids
 def made(position: str):
     torch.manual_seed(0)
     sizes = {"width": 24, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 40}
-    return inference_model(build(TransformerSettings(**sizes, position=position), SOURCE, TARGET).eval())
+    return inference_model(
+        build(TransformerSettings(**sizes, position=position), SOURCE, TARGET).eval()
+    )
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned"])
@@ -31,7 +35,10 @@ def test_positions_are_kept_once_however_many_lengths_come(position: str):
     state = model.start(model.encode(ids([3], SOURCE)))
     for _ in range(70):
         _, state = model.step(torch.tensor([4]), state)
-    assert sorted(len(table) for table in model.position_tables.values()) == [128, 512]  # what was said, what was read
+    assert sorted(len(table) for table in model.position_tables.values()) == [
+        128,
+        512,
+    ]  # what was said, what was read
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned"])

@@ -26,7 +26,9 @@ def ours(heads: int) -> torch.Tensor:
 def assert_equal_up_to_a_constant_per_query(bias: torch.Tensor, theirs: torch.Tensor) -> None:
     difference = (bias - theirs).masked_fill(torch.ones(TIME, TIME).triu(1).bool(), torch.nan)
     first = difference[..., :1]
-    torch.testing.assert_close(difference.nan_to_num(0), first.expand_as(difference).tril(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        difference.nan_to_num(0), first.expand_as(difference).tril(), rtol=1e-5, atol=1e-5
+    )
 
 
 @HEADS
@@ -47,11 +49,15 @@ def test_bias_matches_mpt(heads: int):
 @pytest.mark.parametrize("backend", ["reference", "sdpa"])
 def test_attention_with_it(heads: int, backend: str):
     q, k, v = torch.randn(3, BATCH, heads, TIME, DIM)
-    alibi = build_alibi_tensor(torch.ones(BATCH, TIME), heads, torch.float32).view(BATCH, heads, 1, TIME)
+    alibi = build_alibi_tensor(torch.ones(BATCH, TIME), heads, torch.float32).view(
+        BATCH, heads, 1, TIME
+    )
     hidden = torch.ones(TIME, TIME).triu(1).bool()
     expected = F.scaled_dot_product_attention(
         q, k, v, attn_mask=alibi.expand(-1, -1, TIME, -1).masked_fill(hidden, float("-inf"))
     )
     got = attend(q, k, v, bias=Alibi(heads), mask=causal, backend=backend)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(attend(q, k, v, mask=causal), expected, atol=1e-3)  # the bias is there to be seen
+    assert not torch.allclose(
+        attend(q, k, v, mask=causal), expected, atol=1e-3
+    )  # the bias is there to be seen

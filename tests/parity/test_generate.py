@@ -48,7 +48,10 @@ def theirs(name: str) -> str:
 def sources() -> list[list[int]]:
     chance = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 9, (160,), generator=chance).tolist()
-    return [[*torch.randint(3, VOCABULARY, (length,), generator=chance).tolist(), END] for length in lengths]
+    return [
+        [*torch.randint(3, VOCABULARY, (length,), generator=chance).tolist(), END]
+        for length in lengths
+    ]
 
 
 def learn(model: Model, asked: list[list[int]]) -> None:
@@ -98,8 +101,14 @@ def asked(twins) -> list[list[int]]:
     """A hundred sources whose outputs end before the limit, where both libraries score the end."""
     model, every, kept = inference_model(twins[1]), sources(), []
     limits = torch.full((len(every),), LIMIT)
-    for source, *found in zip(every, *(search(model, ragged(*every), limits) for search in SEARCHES), strict=True):
-        kept += [source] if all(len(one.ids) < LIMIT for some in found for one in some.hypotheses) else []
+    for source, *found in zip(
+        every, *(search(model, ragged(*every), limits) for search in SEARCHES), strict=True
+    ):
+        kept += (
+            [source]
+            if all(len(one.ids) < LIMIT for some in found for one in some.hypotheses)
+            else []
+        )
     beams = {
         "num_beams": 4,
         "num_return_sequences": 4,
@@ -107,7 +116,11 @@ def asked(twins) -> list[list[int]]:
         "length_penalty": max(ALPHAS),
     }
     rows = generated(twins[0], kept, **beams).sequences.unflatten(0, (-1, 4))
-    kept = [source for source, row in zip(kept, (rows == END).any(2).all(1).tolist(), strict=True) if row]
+    kept = [
+        source
+        for source, row in zip(kept, (rows == END).any(2).all(1).tolist(), strict=True)
+        if row
+    ]
     assert len(kept) >= 100
     return kept[:100]
 
@@ -142,8 +155,12 @@ def test_models_have_the_same_weights(twins, asked):
     marian, model = twins
     source, prefix = asked[0], [BEGIN, 5, 6, 7, 3]
     with torch.no_grad():
-        logits = marian(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([prefix])).logits[0]
-        torch.testing.assert_close(model(ragged(source), ragged(prefix)).values, logits, rtol=1e-4, atol=1e-4)
+        logits = marian(
+            input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([prefix])
+        ).logits[0]
+        torch.testing.assert_close(
+            model(ragged(source), ragged(prefix)).values, logits, rtol=1e-4, atol=1e-4
+        )
 
 
 def test_greedy_tokens_match(twins, asked):
@@ -169,7 +186,9 @@ def test_beam_of_four_matches_tokens_and_scores(twins, asked, alpha):
         found = ours(Beam(4, n_best=4, length_penalty=LengthPenalty(alpha)), form, asked)
         hypotheses = [one for some in found for one in some.hypotheses]
         assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
-        assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
+        assert [one.score for one in hypotheses] == pytest.approx(
+            expected.sequences_scores.tolist(), abs=1e-4
+        )
 
 
 def test_constrained_beam_matches(twins, asked):
@@ -179,7 +198,11 @@ def test_constrained_beam_matches(twins, asked):
         length_penalty=1.0, no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
     )  # fmt: skip
     kept = (rules.no_repeat_ngram(2), rules.min_length(3), rules.ban([[5], [6, 7]]))
-    found = ours(Beam(4, n_best=4, length_penalty=LengthPenalty(1.0), constraints=kept), model, asked)
+    found = ours(
+        Beam(4, n_best=4, length_penalty=LengthPenalty(1.0), constraints=kept), model, asked
+    )
     hypotheses = [one for some in found for one in some.hypotheses]
     assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
-    assert [one.score for one in hypotheses] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
+    assert [one.score for one in hypotheses] == pytest.approx(
+        expected.sequences_scores.tolist(), abs=1e-4
+    )

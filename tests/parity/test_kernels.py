@@ -21,18 +21,26 @@ def points(dim: int = DIM) -> tuple[np.ndarray, np.ndarray]:
     return random.normal(size=(QUERIES, dim)), random.normal(size=(KEYS, dim))
 
 
-def ours(score: Score, queries: np.ndarray, keys: np.ndarray, normaliser: str | None = None) -> np.ndarray:
+def ours(
+    score: Score, queries: np.ndarray, keys: np.ndarray, normaliser: str | None = None
+) -> np.ndarray:
     """The scores, or the weights: what an attention to the unit vectors brings back."""
     q, k = (torch.tensor(x)[None, None] for x in (queries, keys))
     chosen = Unnormalised() if normaliser is None else NORMALISERS[normaliser]()
     units = torch.eye(len(keys), dtype=torch.float64)[None, None]
-    return attend(q, k, units, score=score, normaliser=chosen, backend="reference")[0, 0].detach().numpy()
+    return (
+        attend(q, k, units, score=score, normaliser=chosen, backend="reference")[0, 0]
+        .detach()
+        .numpy()
+    )
 
 
 def test_cosine_matches_scikit_learn():
     q, k = points()
     np.testing.assert_allclose(ours(Cosine(1, DIM), q, k), cosine_similarity(q, k))
-    np.testing.assert_allclose(ours(Cosine(1, DIM, scale=4.0), q, k), 4 * (1 - cdist(q, k, "cosine")))
+    np.testing.assert_allclose(
+        ours(Cosine(1, DIM, scale=4.0), q, k), 4 * (1 - cdist(q, k, "cosine"))
+    )
 
 
 def test_dot_matches_scikit_learn_linear_kernel():
@@ -80,7 +88,9 @@ def test_weights_match_scikit_learn_kernel_density(normaliser: str):
     columns = np.stack([np.exp(density.fit(key[None]).score_samples(q)) for key in k], axis=1)
     assert normaliser == "softmax" or (columns == 0).any()  # some keys are out of reach
     expected = columns / columns.sum(1, keepdims=True)
-    np.testing.assert_allclose(ours(Gaussian(1, DIM, bandwidth=BANDWIDTH), q, k, normaliser), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        ours(Gaussian(1, DIM, bandwidth=BANDWIDTH), q, k, normaliser), expected, atol=1e-12
+    )
 
 
 SHAPES = {
@@ -99,10 +109,14 @@ def test_pooling_matches_statsmodels(normaliser: str):
     values = np.sin(3 * keys)
     kernel = getattr(kernels, SHAPES[normaliser])(h=BANDWIDTH / 2)
     expected = [kernel.smooth(keys, values, place) for place in places]
-    weights = ours(Gaussian(1, 1, bandwidth=BANDWIDTH / 2), places[:, None], keys[:, None], normaliser)
+    weights = ours(
+        Gaussian(1, 1, bandwidth=BANDWIDTH / 2), places[:, None], keys[:, None], normaliser
+    )
     np.testing.assert_allclose(weights @ values, expected, atol=1e-12)
 
 
 def test_uniform_is_the_mean():
     q, k = points()
-    np.testing.assert_allclose(ours(Dot(1, DIM), q, k, "uniform"), np.full((QUERIES, KEYS), 1 / KEYS))
+    np.testing.assert_allclose(
+        ours(Dot(1, DIM), q, k, "uniform"), np.full((QUERIES, KEYS), 1 / KEYS)
+    )

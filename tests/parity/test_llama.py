@@ -57,7 +57,9 @@ def test_rotated_vectors_match(rope: dict[str, object], options: dict[str, objec
         torch.randn(BATCH, HEADS, 7, DIM),
         torch.tensor([[0, 1, 2, 3, 5, 8, 13], [60, 0, 9, 4, 4, 7, 1]]),
     )
-    torch.testing.assert_close(ours.rotate(vectors, positions[:, None]), turned(theirs, vectors, positions), **ANGLE)
+    torch.testing.assert_close(
+        ours.rotate(vectors, positions[:, None]), turned(theirs, vectors, positions), **ANGLE
+    )
 
 
 @pytest.mark.parametrize(("factor", "length"), [(1.0, 40), (2.0, 40), (3.0, 17), (4.0, 64)])
@@ -68,7 +70,9 @@ def test_ntk_matches_dynamic_ntk(factor: float, length: int):
     ours = Rotary(DIM, scaling="ntk", factor=factor * length / TRAINED - (factor - 1))
     torch.testing.assert_close(torch.tensor(ours.frequencies), theirs.inv_freq)
     torch.testing.assert_close(ours.rotate(vectors, positions[:, None]), expected, **ANGLE)
-    assert not torch.allclose(torch.tensor(Rotary(DIM).frequencies), theirs.inv_freq)  # the stretch is there to be seen
+    assert not torch.allclose(
+        torch.tensor(Rotary(DIM).frequencies), theirs.inv_freq
+    )  # the stretch is there to be seen
 
 
 def layers(**options: object) -> tuple[LlamaAttention, LlamaRotaryEmbedding, MultiHead]:
@@ -85,11 +89,15 @@ def layers(**options: object) -> tuple[LlamaAttention, LlamaRotaryEmbedding, Mul
         backend="reference",
     ).double()
     names = {"queries": "q_proj", "keys": "k_proj", "values": "v_proj", "out": "o_proj"}
-    ours.load_state_dict({f"{name}.weight": getattr(theirs, other).weight for name, other in names.items()})
+    ours.load_state_dict(
+        {f"{name}.weight": getattr(theirs, other).weight for name, other in names.items()}
+    )
     return theirs, LlamaRotaryEmbedding(settings), ours.eval()
 
 
-OPTIONS = pytest.mark.parametrize("options", [{}, {"scaling": "linear", "factor": 2.0}], ids=["default", "linear"])
+OPTIONS = pytest.mark.parametrize(
+    "options", [{}, {"scaling": "linear", "factor": 2.0}], ids=["default", "linear"]
+)
 
 
 @OPTIONS
@@ -97,7 +105,9 @@ OPTIONS = pytest.mark.parametrize("options", [{}, {"scaling": "linear", "factor"
 def test_a_whole_layer_with_grouped_keys(options: dict[str, object]):
     theirs, rotary, ours = layers(**options)
     x = torch.randn(BATCH, 9, WIDTH, dtype=torch.float64)
-    triangle = torch.zeros(9, 9, dtype=torch.float64).masked_fill(torch.ones(9, 9).triu(1).bool(), float("-inf"))
+    triangle = torch.zeros(9, 9, dtype=torch.float64).masked_fill(
+        torch.ones(9, 9).triu(1).bool(), float("-inf")
+    )
     expected, _ = theirs(x, rotary(x, torch.arange(9)[None]), triangle[None, None])
     torch.testing.assert_close(ours(x, mask=causal), expected, rtol=1e-6, atol=1e-6)
 
@@ -108,7 +118,9 @@ def test_cached_steps_match(options: dict[str, object]):
     theirs, rotary, ours = layers(**options)
     x, cache, held = torch.randn(BATCH, 9, WIDTH, dtype=torch.float64), DynamicCache(), Cache()
     for place, step in enumerate(x.split(1, dim=1)):
-        expected, _ = theirs(step, rotary(step, torch.tensor([[place]])), None, past_key_values=cache)
+        expected, _ = theirs(
+            step, rotary(step, torch.tensor([[place]])), None, past_key_values=cache
+        )
         got, held = ours.step(step, held, mask=causal)
         torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(held.keys.tensor, cache.layers[0].keys, rtol=1e-6, atol=1e-6)

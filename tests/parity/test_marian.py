@@ -22,7 +22,9 @@ def test_paired_is_a_permutation_of_marian(width: int):
     sines = (width + 1) // 2
     paired = torch.empty(POSITIONS, width)
     paired[:, 0::2], paired[:, 1::2] = theirs[:, :sines], theirs[:, sines:]
-    torch.testing.assert_close(Sinusoidal(width)(torch.arange(POSITIONS)), paired, rtol=0, atol=2e-7)
+    torch.testing.assert_close(
+        Sinusoidal(width)(torch.arange(POSITIONS)), paired, rtol=0, atol=2e-7
+    )
 
 
 def test_batched_positions_match():
@@ -31,4 +33,6 @@ def test_batched_positions_match():
         module.weight.copy_(module.create_weight())
     positions = torch.tensor([[4, 0, 599], [7, 7, 31]])
     expected = module((2, 3), position_ids=positions)
-    torch.testing.assert_close(Sinusoidal(10, order="halves")(positions), expected, rtol=0, atol=2e-7)
+    torch.testing.assert_close(
+        Sinusoidal(10, order="halves")(positions), expected, rtol=0, atol=2e-7
+    )

@@ -13,10 +13,14 @@ from regard.attention import attend
 from regard.attention.scores import Gaussian
 from regard.pooling import KERNELS, NadarayaWatson
 
-pytestmark = pytest.mark.filterwarnings("ignore:After 0.17:FutureWarning")  # statsmodels' plan for its random numbers
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:After 0.17:FutureWarning"
+)  # statsmodels' plan for its random numbers
 
 
-@parametrize_with_checks([NadarayaWatson(), NadarayaWatson(bandwidth=1.0), NadarayaWatson(bandwidth="gradient")])
+@parametrize_with_checks(
+    [NadarayaWatson(), NadarayaWatson(bandwidth=1.0), NadarayaWatson(bandwidth="gradient")]
+)
 def test_scikit_learn_accepts_the_estimator(estimator, check):
     check(estimator)
 
@@ -35,7 +39,9 @@ def data(count: int = 60, features: int = 1, seed: int = 0):
 @pytest.mark.parametrize("features", [1, 3])
 def test_matches_statsmodels_local_constant(features, bandwidth):
     points, y, queries = data(features=features)
-    theirs = KernelReg(y, points, "c" * features, reg_type="lc", bw=[bandwidth] * features).fit(queries)[0]
+    theirs = KernelReg(y, points, "c" * features, reg_type="lc", bw=[bandwidth] * features).fit(
+        queries
+    )[0]
     ours = NadarayaWatson(bandwidth=bandwidth).fit(points, y).predict(queries)
     np.testing.assert_allclose(ours, theirs, atol=1e-8, rtol=0)
 
@@ -51,7 +57,9 @@ def cross_validation(points, y):
     """Statsmodels' leave-one-out error as a function of the bandwidths."""
     features = points.shape[1]
     regression = KernelReg(y, points, "c" * features, reg_type="lc", bw=[1.0] * features)
-    return lambda bandwidth: regression.cv_loo(np.broadcast_to(bandwidth, features), regression.est["lc"])
+    return lambda bandwidth: regression.cv_loo(
+        np.broadcast_to(bandwidth, features), regression.est["lc"]
+    )
 
 
 @pytest.mark.parametrize("bandwidth", ["leave-one-out", "gradient"])
@@ -99,4 +107,6 @@ def test_works_in_scikit_learn_pipelines():
     points, y, queries = data()
     search = GridSearchCV(NadarayaWatson(), {"bandwidth": [0.01, 0.2, 50.0]}).fit(points, y)
     assert search.best_params_ == {"bandwidth": 0.2}
-    assert make_pipeline(StandardScaler(), NadarayaWatson()).fit(points, y).predict(queries).shape == (17,)
+    assert make_pipeline(StandardScaler(), NadarayaWatson()).fit(points, y).predict(
+        queries
+    ).shape == (17,)

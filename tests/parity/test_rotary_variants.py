@@ -17,12 +17,16 @@ ANGLE = {"rtol": 2e-6, "atol": 5e-6}  # they keep angles in float32
 @pytest.mark.parametrize("part", [0.25, 0.5, 0.75, 1.0])
 def test_fraction_matches_neox(part: float):
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": part}
-    settings = GPTNeoXConfig(hidden_size=HEADS * DIM, num_attention_heads=HEADS, rope_parameters=rope)
+    settings = GPTNeoXConfig(
+        hidden_size=HEADS * DIM, num_attention_heads=HEADS, rope_parameters=rope
+    )
     vectors, positions = torch.randn(BATCH, HEADS, TIME, DIM), torch.randint(50, (BATCH, TIME))
     cos, sin = neox.GPTNeoXRotaryEmbedding(settings)(vectors, positions)
     expected, _ = neox.apply_rotary_pos_emb(vectors, vectors, cos, sin)
     assert cos.shape[-1] == part * DIM
-    torch.testing.assert_close(Rotary(DIM, fraction=part).rotate(vectors, positions[:, None]), expected, **ANGLE)
+    torch.testing.assert_close(
+        Rotary(DIM, fraction=part).rotate(vectors, positions[:, None]), expected, **ANGLE
+    )
 
 
 @pytest.mark.parametrize("turned", [4, 10, 16])
@@ -33,7 +37,9 @@ def test_neighbours_match_gptj(turned: int):
         [gptj.apply_rotary_pos_emb(vectors[..., :turned], sin, cos), vectors[..., turned:]], -1
     ).transpose(1, 2)
     ours = Rotary(DIM, fraction=turned / DIM, pairs="neighbours")
-    torch.testing.assert_close(ours.rotate(vectors.transpose(1, 2), positions[:, None]), expected, **ANGLE)
+    torch.testing.assert_close(
+        ours.rotate(vectors.transpose(1, 2), positions[:, None]), expected, **ANGLE
+    )
 
 
 def test_neighbours_match_roformer():

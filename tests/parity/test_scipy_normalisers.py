@@ -45,7 +45,9 @@ def scores(spread: float) -> np.ndarray:
 @pytest.mark.parametrize("spread", [0.1, 1.0, 20.0, 3000.0])
 def test_softmax(spread: float):
     z = scores(spread)
-    np.testing.assert_allclose(ours(Softmax(), z), rowwise(scipy.special.softmax, z), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(
+        ours(Softmax(), z), rowwise(scipy.special.softmax, z), rtol=1e-12, atol=1e-300
+    )
 
 
 PHI = {
@@ -133,7 +135,11 @@ def test_entmax_threshold_matches_brentq(alpha: float, spread: float):
             return np.maximum((alpha - 1) * z - threshold, 0) ** (1 / (alpha - 1))
 
         top = (alpha - 1) * z.max()
-        return weights(scipy.optimize.brentq(lambda t: weights(t).sum() - 1, top - 1.1, top, xtol=1e-15, rtol=1e-14))
+        return weights(
+            scipy.optimize.brentq(
+                lambda t: weights(t).sum() - 1, top - 1.1, top, xtol=1e-15, rtol=1e-14
+            )
+        )
 
     z = scores(spread)
     np.testing.assert_allclose(ours(Entmax(alpha), z), rowwise(root, z), rtol=1e-6, atol=1e-9)

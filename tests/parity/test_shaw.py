@@ -27,7 +27,12 @@ def loops(q: list, k: list, v: list, table: list, first: int, seen) -> list[list
             w = table[max(-REACH, min(REACH, j - i)) + REACH]
             energies[j] = sum(query[c] * (key[c] + w[c]) for c in range(DIM)) / math.sqrt(DIM)
         total = sum(math.exp(e) for e in energies.values())
-        contexts.append([sum(math.exp(e) / total * v[j][c] for j, e in energies.items()) for c in range(len(v[0]))])
+        contexts.append(
+            [
+                sum(math.exp(e) / total * v[j][c] for j, e in energies.items())
+                for c in range(len(v[0]))
+            ]
+        )
     return contexts
 
 
@@ -51,15 +56,23 @@ def test_contexts_match_the_paper(backend: str, mask: Mask, seen, first: int):
     for b in range(BATCH):
         for h in range(HEADS):
             group = h // (HEADS // GROUPS)
-            expected = loops(q[b, h].tolist(), k[b, group].tolist(), v[b, group].tolist(), table, first, seen)
+            expected = loops(
+                q[b, h].tolist(), k[b, group].tolist(), v[b, group].tolist(), table, first, seen
+            )
             torch.testing.assert_close(got[b, h], torch.tensor(expected, dtype=torch.float64))
 
 
 def test_gradients_match_the_paper():
-    q, k, v = (torch.randn(1, 1, KEYS, DIM, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    q, k, v = (
+        torch.randn(1, 1, KEYS, DIM, dtype=torch.float64, requires_grad=True) for _ in range(3)
+    )
     shaw = Shaw(DIM, max_distance=REACH).double()
-    apart = torch.tensor([[max(-REACH, min(REACH, j - i)) + REACH for j in range(KEYS)] for i in range(KEYS)])
-    a = shaw.table[apart]  # (i, j, dim): a_ij in full, which our one product of queries and table avoids
+    apart = torch.tensor(
+        [[max(-REACH, min(REACH, j - i)) + REACH for j in range(KEYS)] for i in range(KEYS)]
+    )
+    a = shaw.table[
+        apart
+    ]  # (i, j, dim): a_ij in full, which our one product of queries and table avoids
     energies = (q[0, 0, :, None] * (k[0, 0] + a)).sum(-1) / math.sqrt(DIM)
     leaves = [q, k, v, shaw.table]
     expected = torch.autograd.grad((energies.softmax(-1) @ v[0, 0]).square().sum(), leaves)
@@ -76,7 +89,10 @@ def test_cached_steps_match_the_paper():
     for step in x.split(1, dim=1):
         row, cache = heads.step(step, cache, mask=causal)
         rows.append(row)
-    q, k, v = (project(x).unflatten(-1, (HEADS, -1)) for project in (heads.queries, heads.keys, heads.values))
+    q, k, v = (
+        project(x).unflatten(-1, (HEADS, -1))
+        for project in (heads.queries, heads.keys, heads.values)
+    )
     table = heads.attention.bias.table.tolist()
     for b in range(BATCH):
         heard = [

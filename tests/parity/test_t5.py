@@ -14,7 +14,9 @@ CAUSAL = pytest.mark.parametrize("is_causal", [False, True], ids=["encoder", "de
 
 
 @CAUSAL
-@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20), (64, 512), (33, 100), (4, 3), (128, 4000)])
+@pytest.mark.parametrize(
+    ("buckets", "farthest"), [(32, 128), (8, 20), (64, 512), (33, 100), (4, 3), (128, 4000)]
+)
 def test_buckets_match(is_causal: bool, buckets: int, farthest: int):
     ahead = torch.arange(-5000, 5001)
     expected = T5Attention._relative_position_bucket(ahead, not is_causal, buckets, farthest)
@@ -44,15 +46,21 @@ def theirs(is_causal: bool) -> T5Attention:
 def twin(module: T5Attention) -> MultiHead:
     """T5 neither scales nor uses biases, and its attention is wider than its model."""
     bias = T5(HEADS, buckets=BUCKETS, max_distance=FARTHEST, causal=module.is_decoder)
-    ours = MultiHead(WIDTH, HEADS, attention=HEADS * DIM, biases=False, score="dot", bias=bias).double()
+    ours = MultiHead(
+        WIDTH, HEADS, attention=HEADS * DIM, biases=False, score="dot", bias=bias
+    ).double()
     names = {"queries": "q", "keys": "k", "values": "v", "out": "o"}
     weights = {f"{name}.weight": getattr(module, letter).weight for name, letter in names.items()}
-    ours.load_state_dict({**weights, "attention.bias.table": module.relative_attention_bias.weight.T})
+    ours.load_state_dict(
+        {**weights, "attention.bias.table": module.relative_attention_bias.weight.T}
+    )
     return ours.eval()
 
 
 def hiding(allowed: Tensor) -> Tensor:
-    return torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(~allowed, torch.finfo(torch.float64).min)
+    return torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(
+        ~allowed, torch.finfo(torch.float64).min
+    )
 
 
 @CAUSAL

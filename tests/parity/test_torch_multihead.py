@@ -14,10 +14,14 @@ BACKENDS = pytest.mark.parametrize("backend", ["reference", "sdpa"])
 
 
 def theirs(biases: bool, context: int = WIDTH) -> nn.MultiheadAttention:
-    module = nn.MultiheadAttention(WIDTH, HEADS, bias=biases, kdim=context, vdim=context, batch_first=True)
+    module = nn.MultiheadAttention(
+        WIDTH, HEADS, bias=biases, kdim=context, vdim=context, batch_first=True
+    )
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.normal_(std=0.5)  # torch starts its biases at zero, where they would test nothing
+            parameter.normal_(
+                std=0.5
+            )  # torch starts its biases at zero, where they would test nothing
     return module.double()
 
 
@@ -28,16 +32,26 @@ def parts(module: nn.MultiheadAttention) -> dict[str, Tensor | None]:
     else:
         matrices = module.in_proj_weight.chunk(3)
     vectors = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
-    named = {f"{name}.weight": matrix for name, matrix in zip(("queries", "keys", "values"), matrices, strict=True)}
-    named |= {f"{name}.bias": vector for name, vector in zip(("queries", "keys", "values"), vectors, strict=True)}
+    named = {
+        f"{name}.weight": matrix
+        for name, matrix in zip(("queries", "keys", "values"), matrices, strict=True)
+    }
+    named |= {
+        f"{name}.bias": vector
+        for name, vector in zip(("queries", "keys", "values"), vectors, strict=True)
+    }
     named |= {"out.weight": module.out_proj.weight, "out.bias": module.out_proj.bias}
     return {name: part for name, part in named.items() if part is not None}
 
 
 def twin(module: nn.MultiheadAttention, backend: str) -> MultiHead:
     context = module.kdim
-    ours = MultiHead(WIDTH, HEADS, context=context, biases=module.in_proj_bias is not None, backend=backend).double()
-    ours.load_state_dict({name: part.detach() for name, part in parts(module).items()})  # strict: no part is left over
+    ours = MultiHead(
+        WIDTH, HEADS, context=context, biases=module.in_proj_bias is not None, backend=backend
+    ).double()
+    ours.load_state_dict(
+        {name: part.detach() for name, part in parts(module).items()}
+    )  # strict: no part is left over
     return ours
 
 
@@ -77,8 +91,12 @@ def test_ragged_equals_key_padding_mask(backend: str, mask: Mask):
     x = Ragged.of([torch.randn(length, WIDTH, dtype=torch.float64) for length in LENGTHS])
     padded = nn.utils.rnn.pad_sequence(x.unbind(), batch_first=True, padding_value=1e3)
     padding = torch.arange(max(LENGTHS)) >= torch.tensor(LENGTHS)[:, None]
-    expected, _ = module(padded, padded, padded, key_padding_mask=padding, attn_mask=hidden(mask, 7, 7))
-    for ours, row, length in zip(twin(module, backend)(x, mask=mask), expected, LENGTHS, strict=True):
+    expected, _ = module(
+        padded, padded, padded, key_padding_mask=padding, attn_mask=hidden(mask, 7, 7)
+    )
+    for ours, row, length in zip(
+        twin(module, backend)(x, mask=mask), expected, LENGTHS, strict=True
+    ):
         torch.testing.assert_close(ours, row[:length])
 
 
@@ -87,7 +105,9 @@ def test_ragged_context_equals_key_padding_mask(backend: str):
     module, asked = theirs(True, CONTEXT), [2, 3, 5]
     x = Ragged.of([torch.randn(length, WIDTH, dtype=torch.float64) for length in asked])
     z = Ragged.of([torch.randn(length, CONTEXT, dtype=torch.float64) for length in LENGTHS])
-    queries, context = (nn.utils.rnn.pad_sequence(batch.unbind(), batch_first=True) for batch in (x, z))
+    queries, context = (
+        nn.utils.rnn.pad_sequence(batch.unbind(), batch_first=True) for batch in (x, z)
+    )
     padding = torch.arange(max(LENGTHS)) >= torch.tensor(LENGTHS)[:, None]
     expected, _ = module(queries, context, context, key_padding_mask=padding)
     for ours, row, length in zip(twin(module, backend)(x, z), expected, asked, strict=True):
@@ -106,7 +126,9 @@ def test_weights_of_each_head_match():
         for project, y in ((ours.queries, x), (ours.keys, z), (ours.values, z))
     )
     _, expected = module(x, z, z, average_attn_weights=False)
-    torch.testing.assert_close(ours.attention.intermediates(queries, keys, values).weights, expected)
+    torch.testing.assert_close(
+        ours.attention.intermediates(queries, keys, values).weights, expected
+    )
 
 
 @BOTH
@@ -125,5 +147,9 @@ def test_gradients_of_inputs_and_weights_match(biases: bool, backend: str):
     expected = {"x": wanted[0], "z": wanted[1], **parts(module)}
     names = ["x", "z", *(name for name, _ in ours.named_parameters())]
     assert set(names) == set(expected)
-    for name, gradient in zip(names, torch.autograd.grad(ours(x, z), [x, z, *ours.parameters()], towards), strict=True):
-        torch.testing.assert_close(gradient, expected[name], msg=lambda text, name=name: f"{name}: {text}")
+    for name, gradient in zip(
+        names, torch.autograd.grad(ours(x, z), [x, z, *ours.parameters()], towards), strict=True
+    ):
+        torch.testing.assert_close(
+            gradient, expected[name], msg=lambda text, name=name: f"{name}: {text}"
+        )

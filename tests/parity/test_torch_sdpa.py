@@ -15,7 +15,9 @@ BATCH, HEADS, GROUPS, QUERIES, KEYS, DIM, OUT = 2, 6, 3, 5, 7, 11, 9
 BACKENDS = pytest.mark.parametrize("backend", ["reference", "sdpa"])
 
 
-def inputs(groups: int = HEADS, queries: int = QUERIES, keys: int = KEYS) -> tuple[Tensor, Tensor, Tensor]:
+def inputs(
+    groups: int = HEADS, queries: int = QUERIES, keys: int = KEYS
+) -> tuple[Tensor, Tensor, Tensor]:
     sizes = ((HEADS, queries, DIM), (groups, keys, DIM), (groups, keys, OUT))
     q, k, v = (torch.randn(BATCH, *size, dtype=torch.float64) for size in sizes)
     return q, k, v
@@ -24,7 +26,9 @@ def inputs(groups: int = HEADS, queries: int = QUERIES, keys: int = KEYS) -> tup
 @BACKENDS
 def test_everything_is_seen_by_default(backend: str):
     q, k, v = inputs()
-    torch.testing.assert_close(attend(q, k, v, backend=backend), F.scaled_dot_product_attention(q, k, v))
+    torch.testing.assert_close(
+        attend(q, k, v, backend=backend), F.scaled_dot_product_attention(q, k, v)
+    )
 
 
 @BACKENDS
@@ -46,19 +50,27 @@ MASKS = [
 @pytest.mark.parametrize(("mask", "table"), MASKS, ids=str)
 def test_mask_equals_boolean_attn_mask(backend: str, mask: Mask, table: list[list[int]]):
     q, k, v = inputs(queries=3, keys=4)
-    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=torch.tensor(table, dtype=torch.bool))
+    expected = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=torch.tensor(table, dtype=torch.bool)
+    )
     torch.testing.assert_close(attend(q, k, v, mask=mask, backend=backend), expected)
 
 
 @BACKENDS
 @pytest.mark.parametrize(("queries", "keys"), [(QUERIES, KEYS), (QUERIES, QUERIES), (1, KEYS)])
 @pytest.mark.parametrize("first", [2, torch.tensor([4, 0])], ids=str)
-def test_offset_shifts_the_causal_triangle(backend: str, queries: int, keys: int, first: int | Tensor):
+def test_offset_shifts_the_causal_triangle(
+    backend: str, queries: int, keys: int, first: int | Tensor
+):
     q, k, v = inputs(queries=queries, keys=keys)
     starts = [first] * BATCH if isinstance(first, int) else first.tolist()
-    allowed = torch.stack([torch.ones(queries, keys).tril(start) for start in starts]).bool()[:, None]
+    allowed = torch.stack([torch.ones(queries, keys).tril(start) for start in starts]).bool()[
+        :, None
+    ]
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-    torch.testing.assert_close(attend(q, k, v, mask=causal, offset=first, backend=backend), expected)
+    torch.testing.assert_close(
+        attend(q, k, v, mask=causal, offset=first, backend=backend), expected
+    )
 
 
 @BACKENDS
@@ -95,7 +107,9 @@ def test_dot_equals_scale_one(backend: str):
 def test_cosine_matches_on_unit_vectors(backend: str):
     q, k, v = inputs()
     ours = attend(q, k, v, score=Cosine(HEADS, DIM, scale=5.0), backend=backend)
-    expected = F.scaled_dot_product_attention(q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1), v, scale=5.0)
+    expected = F.scaled_dot_product_attention(
+        q / q.norm(dim=-1, keepdim=True), F.normalize(k, dim=-1), v, scale=5.0
+    )
     torch.testing.assert_close(ours, expected)
 
 

@@ -32,13 +32,18 @@ def hatched(axes):
         assert collection.get_hatch()
         for path in collection.get_paths():
             (left, top), (right, bottom) = path.vertices.min(0), path.vertices.max(0)
-            cells[round(top + 0.5) : round(bottom + 0.5), round(left + 0.5) : round(right + 0.5)] = True
+            cells[
+                round(top + 0.5) : round(bottom + 0.5), round(left + 0.5) : round(right + 0.5)
+            ] = True
     return cells
 
 
 def words(axes):
     """The texts written in cells, by (row, column)."""
-    return {(round(text.get_position()[1]), round(text.get_position()[0])): text.get_text() for text in axes.texts}
+    return {
+        (round(text.get_position()[1]), round(text.get_position()[0])): text.get_text()
+        for text in axes.texts
+    }
 
 
 def rows(axes):
@@ -63,8 +68,11 @@ def assert_nothing_cut(figure):
 def assert_apart(figure, texts):
     """No two texts lie on each other."""
     pixels(figure)
-    # A framed text is as large as its frame; and a text in space knows where it is only by its frame.
-    boxes = [(text.get_bbox_patch() or text).get_window_extent() for text in texts if text.get_text()]
+    # A framed text is as large as its frame; and a text in space knows where it is only by its
+    # frame.
+    boxes = [
+        (text.get_bbox_patch() or text).get_window_extent() for text in texts if text.get_text()
+    ]
     assert len(boxes) > 1
     for i, one in enumerate(boxes):
         assert not one.count_overlaps(boxes[i + 1 :]), texts[i].get_text()

@@ -74,7 +74,9 @@ def test_with_the_estimator():
     x, y, grid = np.arange(6.0)[:, None], np.sin(np.arange(6.0)), np.linspace(0, 5, 11)[:, None]
     model = NadarayaWatson(bandwidth=0.5).fit(x, y)
     figure = plots.regression(x[:, 0], y, grid[:, 0], model.weights(grid))
-    assert np.allclose(line(panels(figure)[0], "attention pooling").get_ydata(), model.predict(grid))
+    assert np.allclose(
+        line(panels(figure)[0], "attention pooling").get_ydata(), model.predict(grid)
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,4 +92,6 @@ def test_with_the_estimator():
 )
 def test_errors(change, message):
     with pytest.raises(RegardError, match=message):
-        plots.regression(**{"keys": KEYS, "values": VALUES, "queries": QUERIES, "weights": WEIGHTS, **change})
+        plots.regression(
+            **{"keys": KEYS, "values": VALUES, "queries": QUERIES, "weights": WEIGHTS, **change}
+        )

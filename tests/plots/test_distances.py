@@ -26,7 +26,9 @@ def test_without_positions_the_score_is_the_same_everywhere():
 
 
 def test_rotary_sums_cosines_of_the_distance():
-    assert np.allclose(mean(Rotary(DIM)), 2 * np.cos(APART[:, None] * RATES).sum(1) / math.sqrt(DIM), atol=1e-5)
+    assert np.allclose(
+        mean(Rotary(DIM)), 2 * np.cos(APART[:, None] * RATES).sum(1) / math.sqrt(DIM), atol=1e-5
+    )
 
 
 def test_sinusoidal_adds_cosines_of_the_distance():
@@ -45,7 +47,9 @@ def test_alibi_falls_by_the_mean_slope():
 def test_distance_looks_its_table_up():
     position = Distance(HEADS, DIM, max_distance=3)
     position.table.data = torch.arange(7.0).expand(HEADS, -1).clone()
-    assert np.allclose(mean(position), SAME + (np.clip(APART, -3, 3) + 3) / math.sqrt(DIM), atol=1e-5)
+    assert np.allclose(
+        mean(position), SAME + (np.clip(APART, -3, 3) + 3) / math.sqrt(DIM), atol=1e-5
+    )
 
 
 def test_t5_looks_its_buckets_up():
@@ -66,7 +70,9 @@ def test_shaw_needs_contents():
 def test_learned_is_the_mean_over_places():
     position = Learned(DIM, max_length=2 * REACH + 1)
     table = position.table.detach().numpy()
-    expected = SAME + np.array([np.diagonal(table @ table.T, r).mean() for r in APART]) / math.sqrt(DIM)
+    expected = SAME + np.array([np.diagonal(table @ table.T, r).mean() for r in APART]) / math.sqrt(
+        DIM
+    )
     assert np.allclose(mean(position), expected, atol=1e-5)
 
 
@@ -75,7 +81,11 @@ def test_each_curve_is_drawn_with_its_name():
     figure = plots.score_by_distance(curves, title="two")
     axes = figure.axes[0]
     lines = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["rotary", "alibi"] == list(lines)
+    assert (
+        [text.get_text() for text in axes.get_legend().get_texts()]
+        == ["rotary", "alibi"]
+        == list(lines)
+    )
     assert np.array_equal(lines["rotary"].get_xdata(), APART)
     assert np.allclose(lines["rotary"].get_ydata(), curves["rotary"])
     assert np.array_equal(lines["alibi"].get_xdata(), APART[5:-5])
@@ -89,7 +99,9 @@ def test_each_curve_is_drawn_with_its_name():
 
 def test_no_two_of_many_curves_look_alike():
     figure = plots.score_by_distance({str(i): torch.zeros(3) for i in range(28)})
-    record_attention = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines[1:]}
+    record_attention = {
+        (line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines[1:]
+    }
     assert len(record_attention) == 28
 
 

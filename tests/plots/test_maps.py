@@ -28,7 +28,9 @@ SHOWN = ["the₀", "man", "hit", "the₃", "car"]
 
 def steps(queries=5, keys=5, mask=causal):
     sizes = ((1, 1, n, 11) for n in (queries, keys, keys))
-    return Attention(ScaledDot(1, 11)).intermediates(*(torch.randn(size) for size in sizes), mask=mask)
+    return Attention(ScaledDot(1, 11)).intermediates(
+        *(torch.randn(size) for size in sizes), mask=mask
+    )
 
 
 @pytest.fixture
@@ -58,7 +60,9 @@ def test_rows_ask_and_columns_answer(figure):
 def test_masked_cells_are_hatched_and_say_so(figure, seen):
     axes, allowed = figure.axes[0], seen.allowed[0, 0].numpy()
     assert np.array_equal(hatched(axes), ~allowed)
-    assert {cell for cell, text in words(axes).items() if text == "−∞"} == set(zip(*np.nonzero(~allowed), strict=True))
+    assert {cell for cell, text in words(axes).items() if text == "−∞"} == set(
+        zip(*np.nonzero(~allowed), strict=True)
+    )
     (bar,) = axes.child_axes
     assert [text.get_text() for text in bar.get_legend().get_texts()] == ["masked (−∞)"]
 
@@ -92,7 +96,10 @@ def test_a_weight_has_the_palettes_colour_on_the_page():
     figure = plots.weights(weights, list("abcdefghijklm"))
     expected = [colour(WEIGHTS, weight) for weight in weights[4].tolist()]
     for aside in (-0.42, 0, 0.42):  # at the centre of a cell and near its edges: nothing is blended
-        assert colours(figure, figure.axes[0], *((key + aside, 4 + aside) for key in range(13))) == expected
+        assert (
+            colours(figure, figure.axes[0], *((key + aside, 4 + aside) for key in range(13)))
+            == expected
+        )
 
 
 def test_the_scale_is_the_same_whatever_the_weights():
@@ -102,7 +109,9 @@ def test_the_scale_is_the_same_whatever_the_weights():
 
 def test_decoder_rows_and_other_keys():
     weights = torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
-    axes = plots.weights(weights, ["<s>", "der"], ["the", "dog", "."], predicted=["der", "Hund"]).axes[0]
+    axes = plots.weights(
+        weights, ["<s>", "der"], ["the", "dog", "."], predicted=["der", "Hund"]
+    ).axes[0]
     assert rows(axes) == ["after <s> → der", "after der → Hund"]
     assert columns(axes) == ["the", "dog", "."]
     assert image(axes)[1, 2] == pytest.approx(0.8)
@@ -111,13 +120,17 @@ def test_decoder_rows_and_other_keys():
 def test_a_token_with_dollars_is_text_and_no_formula():
     axes = plots.weights(torch.eye(2), ["$x$", "$"]).axes[0]
     assert rows(axes) == ["$x$", "$"]
-    assert not any(label.get_parse_math() for label in [*axes.get_yticklabels(), *axes.get_xticklabels()])
+    assert not any(
+        label.get_parse_math() for label in [*axes.get_yticklabels(), *axes.get_xticklabels()]
+    )
 
 
 @pytest.mark.parametrize("count", [1, 5, 30, 64, 200])
 def test_labels_lie_apart_and_nothing_is_cut(count):
     weights = torch.full((count, count), 1 / count)
-    figure = plots.weights(weights, [f"word{i}" for i in range(count)], allowed=torch.ones(1, 1, dtype=torch.bool))
+    figure = plots.weights(
+        weights, [f"word{i}" for i in range(count)], allowed=torch.ones(1, 1, dtype=torch.bool)
+    )
     assert_nothing_cut(figure)
     if count > 1:
         assert_apart(figure, figure.axes[0].get_yticklabels())
@@ -154,7 +167,9 @@ def test_scores_are_signed_and_zero_is_neutral():
     figure = plots.scores(scores, ["a", "b"], ["x", "y", "z"], allowed=allowed)
     axes = figure.axes[0]
     assert axes.images[0].get_clim() == (-4, 4)  # what is masked does not stretch the scale
-    lowest, zero, half = colours(figure, axes, (-0.3, 0.3), (0.8, 0.3), (0.8, 1.3))  # beside the numbers
+    lowest, zero, half = colours(
+        figure, axes, (-0.3, 0.3), (0.8, 0.3), (0.8, 1.3)
+    )  # beside the numbers
     assert (lowest, zero, half) == (SIGNED.stops[0], "#f5f5f5", colour(SIGNED, 0.75))
     assert words(axes) == {
         (0, 0): "−4.00",

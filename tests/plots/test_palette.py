@@ -53,14 +53,18 @@ def linear(code):
 
 def lab(code, eye="all cones"):
     """CIE L*a*b* of a colour as an eye sees it: distances below about 10 are hard to tell apart."""
-    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
     xyz = to_xyz @ np.clip(np.array(SEEN[eye]) @ linear(code), 0, 1) / (0.9505, 1, 1.089)
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 def test_weights_are_cividis():
-    assert WEIGHTS.stops == tuple(to_hex(matplotlib.colormaps["cividis"](level)) for level in range(256))
+    assert WEIGHTS.stops == tuple(
+        to_hex(matplotlib.colormaps["cividis"](level)) for level in range(256)
+    )
 
 
 def test_heads_are_the_colours_of_okabe_and_ito():
@@ -82,7 +86,10 @@ def test_heads_are_the_colours_of_okabe_and_ito():
 @pytest.mark.parametrize("ramp", [WEIGHTS, SIGNED])
 def test_page_and_matplotlib_see_the_same_colour(ramp):
     for share in np.linspace(0, 1, 401):
-        ours, theirs = (np.array(channels(code)) for code in (colour(ramp, share), to_hex(colour_map(ramp)(share))))
+        ours, theirs = (
+            np.array(channels(code))
+            for code in (colour(ramp, share), to_hex(colour_map(ramp)(share)))
+        )
         assert abs(ours - theirs).max() <= 1 / 255
 
 
@@ -100,7 +107,12 @@ def test_signed_colours_darken_alike_on_both_sides():
 @eyes
 def test_signs_differ_for_every_eye(eye):
     for size in (0.2, 0.5, 0.8, 1):
-        assert np.linalg.norm(lab(colour(SIGNED, 0.5 + size / 2), eye) - lab(colour(SIGNED, 0.5 - size / 2), eye)) > 20
+        assert (
+            np.linalg.norm(
+                lab(colour(SIGNED, 0.5 + size / 2), eye) - lab(colour(SIGNED, 0.5 - size / 2), eye)
+            )
+            > 20
+        )
 
 
 @eyes
@@ -115,13 +127,18 @@ def test_heads_differ_for_every_eye(eye):
 
 
 def contrast(one, other):
-    bright, dark = sorted((linear(code) @ (0.2126, 0.7152, 0.0722) for code in (one, other)), reverse=True)
+    bright, dark = sorted(
+        (linear(code) @ (0.2126, 0.7152, 0.0722) for code in (one, other)), reverse=True
+    )
     return (bright + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("ramp", [WEIGHTS, SIGNED])
 def test_numbers_in_cells_can_be_read(ramp):
-    assert min(contrast(code, ink_on(code)) for code in (colour(ramp, i / 256) for i in range(257))) >= 4.5
+    assert (
+        min(contrast(code, ink_on(code)) for code in (colour(ramp, i / 256) for i in range(257)))
+        >= 4.5
+    )
 
 
 def test_words_can_be_read_on_white():
@@ -142,11 +159,15 @@ def test_palette_as_json_holds_all_of_it():
 
 
 def test_page_and_pictures_read_one_file():
-    """The page imports the file as it is built; `_ramp` gives the same colours in matplotlib's spelling."""
+    """The page imports the file as it is built; `_ramp` gives the same colours in matplotlib's
+    spelling.
+    """
     file = json.loads(files("regard.plots").joinpath("palette.json").read_text(encoding="utf-8"))
     for name, ramp in (("weights", WEIGHTS), ("signed", SIGNED)):
         assert [[round(255 * c) for c in channels(stop)] for stop in ramp.stops] == file[name]
-        assert [colour(ramp, (level + 0.5) / ramp.levels) for level in range(ramp.levels)] == list(ramp.stops)
+        assert [colour(ramp, (level + 0.5) / ramp.levels) for level in range(ramp.levels)] == list(
+            ramp.stops
+        )
     assert (file["heads"], file["masked"], file["ink"]) == (HEADS, MASKED, INK)
 
 
@@ -162,10 +183,15 @@ try:
 except RegardError as error:
     print(error)
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     json_start, error = result.stdout.splitlines()
     assert json_start == '{"weights"'
-    assert error == "plots.weights draws with matplotlib, which is missing; pip install 'regard[plots]'"
+    assert (
+        error
+        == "plots.weights draws with matplotlib, which is missing; pip install 'regard[plots]'"
+    )
 
 
 def test_no_global_state():

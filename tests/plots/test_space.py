@@ -10,7 +10,9 @@ from regard.errors import RegardError
 from regard.plots.palette import head_colour
 from tests.plots.reading import assert_apart, assert_nothing_cut
 
-BEFORE = torch.tensor([[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]])
+BEFORE = torch.tensor(
+    [[1, 0, 0], [0.95, 0.1, 0], [0, 1, 0], [0, 0.95, 0.1], [-1, 0, 0], [0.5, 0.5, 0.5]]
+)
 AFTER = BEFORE.flip(1) * 2
 LABELS = ["v1", "v2", "v3", "v4", "v5", "v6"]
 
@@ -21,7 +23,9 @@ def figure():
 
 
 def shafts(axes):
-    """Both ends of the shaft of each arrow, and its colour; matplotlib runs it from the tip to the tail."""
+    """Both ends of the shaft of each arrow, and its colour; matplotlib runs it from the tip to the
+    tail.
+    """
     arrows = [c for c in axes.collections if hasattr(c, "_segments3d")]
     return [(np.array(c._segments3d[0]), to_hex(c.get_edgecolor()[0])) for c in arrows]
 

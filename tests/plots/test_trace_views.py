@@ -89,11 +89,15 @@ def test_a_weight_set_by_hand_is_drawn_where_the_mask_is():
 def test_the_wall_has_every_layer_and_head(trace, kind, layers):
     figure = plots.head_wall(trace, kind)
     drawn = {axes.get_title(): axes for axes in maps(figure)}
-    assert set(drawn) == {f"layer {layer} · head {head}" for layer in range(layers) for head in range(4)}
+    assert set(drawn) == {
+        f"layer {layer} · head {head}" for layer in range(layers) for head in range(4)
+    }
     named = {"encoder": "enc.{}.self", "decoder": "dec.{}.self", "cross": "dec.{}.cross"}[kind]
     for title, axes in drawn.items():
         layer, head = map(int, re.findall(r"\d", title))
-        assert np.array_equal(image(axes).filled(0), trace[f"{named.format(layer)}.weights"][head].double())
+        assert np.array_equal(
+            image(axes).filled(0), trace[f"{named.format(layer)}.weights"][head].double()
+        )
         assert hatched(axes).any() == (kind == "decoder")
     assert rows(drawn["layer 0 · head 0"]) == (SOURCE if kind == "encoder" else SAID)
     assert columns(drawn[f"layer {layers - 1} · head 3"]) == (FED if kind == "decoder" else SOURCE)
@@ -149,7 +153,9 @@ def test_the_walk_shows_norms_of_what_is_added_and_of_the_sum(before):
     blocks = ["dec.0.self.out", "dec.0.cross.out", "dec.0.ffn.out"]
     assert rows(axes) == ["tgt.sum", *blocks]
     bars = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in axes.patches}
-    assert bars == pytest.approx({i: np.linalg.norm(before[name][2]) for i, name in enumerate(blocks, 1)})
+    assert bars == pytest.approx(
+        {i: np.linalg.norm(before[name][2]) for i, name in enumerate(blocks, 1)}
+    )
     sums = np.cumsum([before[name][2].numpy() for name in ("tgt.sum", *blocks)], axis=0)
     assert axes.lines[0].get_xdata() == pytest.approx(np.linalg.norm(sums, axis=1), rel=1e-5)
     cosine = sums[0] @ before[blocks[0]][2].numpy() / np.linalg.norm(sums[0]) / bars[1]
@@ -172,9 +178,13 @@ def test_output_has_the_likeliest_and_marks_what_follows(before):
     best = np.argsort(-ps)[:4]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(ps[best], rel=1e-5)
     label = before.pipeline.bundle.target.label
-    assert rows(axes) == [label(int(id)).replace("< end >", "■").replace("< begin >", "▶") for id in best]
+    assert rows(axes) == [
+        label(int(id)).replace("< end >", "■").replace("< begin >", "▶") for id in best
+    ]
     followed = before.following[1].id
-    assert [to_hex(bar.get_facecolor()) == "#d55e00" for bar in axes.patches] == [id == followed for id in best]
+    assert [to_hex(bar.get_facecolor()) == "#d55e00" for bar in axes.patches] == [
+        id == followed for id in best
+    ]
     ranks = figure.axes[1]
     assert ranks.lines[0].get_xdata()[-1] == 1 + (ps > ps[followed]).sum()
     assert ranks.get_xlabel() == f"rank of “IY” among {len(ps)}"
@@ -216,7 +226,9 @@ def test_embedding_maps_add_up(before):
 
 def test_embedding_without_added_positions_is_one_map(trace, recurrent):
     for one in (trace, recurrent):
-        assert [axes.get_title() for axes in maps(plots.embedding(one))] == ["src.embed (no position is added)"]
+        assert [axes.get_title() for axes in maps(plots.embedding(one))] == [
+            "src.embed (no position is added)"
+        ]
 
 
 def test_the_plane_is_that_of_greatest_variance(before):

@@ -24,7 +24,9 @@ def seen():
 
 @pytest.fixture(scope="module")
 def figure(seen):
-    return plots.heads(seen.weights, TOKENS, allowed=seen.allowed, title="three layers of six heads")
+    return plots.heads(
+        seen.weights, TOKENS, allowed=seen.allowed, title="three layers of six heads"
+    )
 
 
 def test_each_head_is_drawn_under_its_own_number(figure, seen):
@@ -38,7 +40,11 @@ def test_each_head_is_drawn_under_its_own_number(figure, seen):
 
 def test_heads_stand_in_columns_and_layers_in_rows(figure):
     places = {axes.get_title(): axes.get_position() for axes in figure.axes if axes.images}
-    assert places["layer 0 · head 0"].y0 > places["layer 1 · head 0"].y0 > places["layer 2 · head 0"].y0
+    assert (
+        places["layer 0 · head 0"].y0
+        > places["layer 1 · head 0"].y0
+        > places["layer 2 · head 0"].y0
+    )
     assert places["layer 0 · head 0"].x0 == pytest.approx(places["layer 2 · head 0"].x0)
     across = [places[f"layer 1 · head {i}"].x0 for i in range(6)]
     assert across == sorted(across)
@@ -48,7 +54,9 @@ def test_each_head_wears_its_colour(figure):
     for axes in figure.axes:
         if axes.images:
             head = int(axes.get_title()[-1])
-            assert {to_hex(spine.get_edgecolor()) for spine in axes.spines.values()} == {head_colour(head)}
+            assert {to_hex(spine.get_edgecolor()) for spine in axes.spines.values()} == {
+                head_colour(head)
+            }
 
 
 def test_tokens_stand_at_the_outer_edges_alone(figure):
@@ -77,7 +85,9 @@ def test_one_layer_wraps_into_full_rows():
     figure = plots.heads(torch.full((8, 3, 3), 1 / 3), list("abc"))
     maps = [axes for axes in figure.axes if axes.images]
     assert [axes.get_title() for axes in maps] == [f"head {i}" for i in range(8)]
-    assert [round(axes.get_position().y0, 6) for axes in maps[:4]] == [round(maps[0].get_position().y0, 6)] * 4
+    assert [round(axes.get_position().y0, 6) for axes in maps[:4]] == [
+        round(maps[0].get_position().y0, 6)
+    ] * 4
     assert maps[4].get_position().y0 < maps[3].get_position().y0
 
 
@@ -94,7 +104,9 @@ def test_titles_lie_apart_and_nothing_is_cut(figure):
 
 
 def test_decoder_rows():
-    figure = plots.heads(torch.full((2, 2, 3), 1 / 3), ["<s>", "der"], list("abc"), predicted=["der", "Hund"])
+    figure = plots.heads(
+        torch.full((2, 2, 3), 1 / 3), ["<s>", "der"], list("abc"), predicted=["der", "Hund"]
+    )
     assert rows(figure.axes[0]) == ["after <s> → der", "after der → Hund"]
 
 

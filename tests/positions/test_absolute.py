@@ -28,11 +28,15 @@ def test_odd_width_ends_with_a_sine():
 
 def test_halves_put_all_sines_first():
     expected = [[S(2), S(0.02), C(2), C(0.02)]]
-    torch.testing.assert_close(Sinusoidal(4, order="halves")(torch.tensor([2])), torch.tensor(expected))
+    torch.testing.assert_close(
+        Sinusoidal(4, order="halves")(torch.tensor([2])), torch.tensor(expected)
+    )
 
 
 def test_width_one_is_a_sine():
-    torch.testing.assert_close(Sinusoidal(1)(torch.tensor([0, 1, 5])), torch.tensor([[0.0], [S(1)], [S(5)]]))
+    torch.testing.assert_close(
+        Sinusoidal(1)(torch.tensor([0, 1, 5])), torch.tensor([[0.0], [S(1)], [S(5)]])
+    )
 
 
 def test_another_base():
@@ -49,7 +53,9 @@ def test_any_shape_of_positions():
 def test_far_position_is_as_exact_as_a_near_one():
     place = 10**6 + 1
     got = Sinusoidal(4)(torch.tensor([place]))[0].double()
-    expected = torch.tensor([S(place), C(place), S(place / 100), C(place / 100)], dtype=torch.float64)
+    expected = torch.tensor(
+        [S(place), C(place), S(place / 100), C(place / 100)], dtype=torch.float64
+    )
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-7)
 
 

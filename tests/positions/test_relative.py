@@ -13,7 +13,9 @@ from regard.positions import T5, Alibi, BiasPosition, Distance, Shaw
 DIM = 4
 
 
-def table(bias: BiasPosition, heads: int, queries: int, keys: int, offset: Offset = 0, score: float = 0.0) -> list:
+def table(
+    bias: BiasPosition, heads: int, queries: int, keys: int, offset: Offset = 0, score: float = 0.0
+) -> list:
     """What a bias makes of equal scores: for each head a row for each query."""
     q, k = torch.zeros(1, heads, queries, DIM), torch.zeros(1, heads, keys, DIM)
     scores = torch.full((1, heads, queries, keys), score)
@@ -103,7 +105,11 @@ def test_causal_t5_buckets_by_hand():
 
 @pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (10, 30), (64, 1000)])
 def test_t5_buckets_increase_and_are_all_used(buckets: int, farthest: int):
-    causal = T5(1, buckets=buckets, max_distance=farthest, causal=True).bucket(-torch.arange(2 * farthest)).tolist()
+    causal = (
+        T5(1, buckets=buckets, max_distance=farthest, causal=True)
+        .bucket(-torch.arange(2 * farthest))
+        .tolist()
+    )
     assert all(a <= b <= a + 1 for a, b in itertools.pairwise(causal))
     assert (causal[0], causal[-1], causal[farthest]) == (0, buckets - 1, buckets - 1)
     both = T5(1, buckets=buckets, max_distance=farthest)
@@ -125,7 +131,9 @@ def test_t5_reads_its_table_per_head():
 def test_shaw_by_hand():
     shaw = Shaw(DIM, max_distance=1)
     with torch.no_grad():
-        shaw.table.copy_(torch.tensor([[1.0, 0, 0, 0], [0, 2.0, 0, 0], [0, 0, 0, 4.0]]))  # before, here, after
+        shaw.table.copy_(
+            torch.tensor([[1.0, 0, 0, 0], [0, 2.0, 0, 0], [0, 0, 0, 4.0]])
+        )  # before, here, after
     queries = torch.tensor([[[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]])
     site = Site.grid(queries, torch.zeros(1, 1, 3, DIM))
     assert shaw.bind(queries)(torch.ones(1, 1, 2, 3), site)[0, 0].tolist() == [
@@ -135,7 +143,9 @@ def test_shaw_by_hand():
 
 
 def test_shaw_starts_at_the_scale_of_scaled_dot():
-    assert Shaw(64, max_distance=50).table.std().item() == pytest.approx(1 / math.sqrt(64), rel=0.05)
+    assert Shaw(64, max_distance=50).table.std().item() == pytest.approx(
+        1 / math.sqrt(64), rel=0.05
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ HEADS, TIME, DIM = 3, 7, 10
 
 
 def turned(rotary: Rotary, vector: list[float], place: int) -> list[float]:
-    return rotary.rotate(torch.tensor([vector], dtype=torch.float64), torch.tensor([place]))[0].tolist()
+    return rotary.rotate(torch.tensor([vector], dtype=torch.float64), torch.tensor([place]))[
+        0
+    ].tolist()
 
 
 def test_halves_by_hand():
@@ -35,7 +37,9 @@ def test_neighbours_by_hand():
         3 * C(0.02) - 4 * S(0.02),
         4 * C(0.02) + 3 * S(0.02),
     ]
-    assert turned(Rotary(4, pairs="neighbours"), [1, 2, 3, 4], 2) == pytest.approx(expected, abs=1e-12)
+    assert turned(Rotary(4, pairs="neighbours"), [1, 2, 3, 4], 2) == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 def test_position_zero_is_not_rotated():
@@ -65,7 +69,11 @@ def test_product_depends_on_distance_only(pairs: str, options: dict[str, float |
     rotary = Rotary(DIM, pairs=pairs, **options)
 
     def product(place: int, other: int) -> float:
-        return (rotary.rotate(q, torch.tensor([place])) * rotary.rotate(k, torch.tensor([other]))).sum().item()
+        return (
+            (rotary.rotate(q, torch.tensor([place])) * rotary.rotate(k, torch.tensor([other])))
+            .sum()
+            .item()
+        )
 
     assert product(11, 4) == pytest.approx(product(7, 0), abs=1e-9)
     assert product(511, 504) == pytest.approx(product(7, 0), abs=1e-9)
@@ -79,7 +87,9 @@ def test_fraction_leaves_other_dims_unchanged(pairs: str):
     places = torch.arange(1, TIME + 1)
     got = Rotary(DIM, fraction=0.4, pairs=pairs).rotate(vectors, places)
     assert torch.equal(got[:, 4:], vectors[:, 4:])
-    expected = Rotary(4, pairs=pairs).rotate(vectors[:, :4], places)  # the rates are those of the turned part
+    expected = Rotary(4, pairs=pairs).rotate(
+        vectors[:, :4], places
+    )  # the rates are those of the turned part
     assert torch.equal(got[:, :4], expected)
 
 
@@ -98,8 +108,12 @@ def test_linear_scaling_divides_every_frequency():
 
 def test_ntk_keeps_the_highest_frequency():
     """base · factor^(d/(d−2)): with d = 4, 100 · 3² = 900, so 1 and 1/30 instead of 1 and 1/10."""
-    assert Rotary(4, base=100.0, scaling="ntk", factor=3.0).frequencies == pytest.approx([1, 1 / 30])
-    wide, plain = (torch.tensor(r.frequencies) for r in (Rotary(10, scaling="ntk", factor=5.0), Rotary(10)))
+    assert Rotary(4, base=100.0, scaling="ntk", factor=3.0).frequencies == pytest.approx(
+        [1, 1 / 30]
+    )
+    wide, plain = (
+        torch.tensor(r.frequencies) for r in (Rotary(10, scaling="ntk", factor=5.0), Rotary(10))
+    )
     ratios = (plain / wide).tolist()
     assert ratios == pytest.approx([5 ** (i / 4) for i in range(5)])  # from 1 to the factor
 
@@ -184,7 +198,9 @@ def test_positions_of_each_sequence_broadcast_over_heads():
         ),
     ],
 )
-def test_invalid_options(dim: int, options: dict[str, object], error: type[Exception], message: str):
+def test_invalid_options(
+    dim: int, options: dict[str, object], error: type[Exception], message: str
+):
     with pytest.raises(error) as caught:
         Rotary(dim, **options)
     assert str(caught.value) == message

@@ -59,7 +59,9 @@ def test_casting_a_model_keeps_frequencies_exact(dtype: torch.dtype):
     places = torch.tensor([1, 1000, 100_000])
     assert torch.equal(Sinusoidal(6).to(dtype)(places), Sinusoidal(6)(places))
     vectors = torch.randn(3, 6)
-    assert torch.equal(Rotary(6).to(dtype).rotate(vectors, places), Rotary(6).rotate(vectors, places))
+    assert torch.equal(
+        Rotary(6).to(dtype).rotate(vectors, places), Rotary(6).rotate(vectors, places)
+    )
 
 
 def test_table_built_in_inference_mode_serves_training():

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "benchmarks"))  # its files import one another by name
+sys.path.append(
+    str(Path(__file__).parent.parent.parent / "benchmarks")
+)  # its files import one another by name
 
 
 def packed(path: Path, files: dict[str, str]) -> None:
@@ -30,7 +32,9 @@ def zipped(path: Path, text: str) -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of small data sets."""
     home = tmp_path_factory.mktemp("data")
-    words = "".join(f"W{i}\tP{i % 7} Q\n" + (f"W{i}\tR S\n" if i % 5 == 0 else "") for i in range(2_700))
+    words = "".join(
+        f"W{i}\tP{i % 7} Q\n" + (f"W{i}\tR S\n" if i % 5 == 0 else "") for i in range(2_700)
+    )
     zipped(home / "cmudict-standard-split/g014b2b.train.gz", words)
     test = "READ\tR IY D\nREAD\tR EH D\nRED\tR EH D\nRECONSIDERING\tR\n"
     zipped(home / "cmudict-standard-split/g014b2b.test.gz", test)
@@ -46,7 +50,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packed(home / "name-transliteration/ne_transliteration.tar.xz", names)
     times = {"once": 1, "twice": 2, "thrice": 3, "often": 4, "always": 5}
     acts = ["walk", "run", "jump", "look"]
-    short = [f"IN: {act} {word} OUT: {' '.join([f'I_{act.upper()}'] * n)}" for act in acts for word, n in times.items()]
+    short = [
+        f"IN: {act} {word} OUT: {' '.join([f'I_{act.upper()}'] * n)}"
+        for act in acts
+        for word, n in times.items()
+    ]
     short += [
         f"IN: walk much OUT: {' '.join(['I_WALK'] * 20)}",
         "IN: run opposite right OUT: I_TURN_RIGHT I_RUN",
@@ -57,7 +65,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "length_split/tasks_train_length.txt": "\n".join(short) + "\n",
         "length_split/tasks_test_length.txt": long + "\n",
         "template_split/tasks_train_template_around_right.txt": "\n".join(short) + "\n",
-        "template_split/tasks_test_template_around_right.txt": ("IN: run around right OUT: I_TURN_RIGHT I_RUN\n"),
+        "template_split/tasks_test_template_around_right.txt": (
+            "IN: run around right OUT: I_TURN_RIGHT I_RUN\n"
+        ),
         "template_split/tasks_train_template_right.txt": "IN: no OUT: NO\n",
     }
     packed(home / "scan/scan.tar.xz", scan)

@@ -44,7 +44,9 @@ def test_close_rows_are_found_within_their_axis():
 
 def test_tables_have_means_and_spreads():
     name = "scaled-dot × softmax"
-    groups = by_row([result(name, rate, seed=seed) for seed, rate in ((1, 7.0), (2, 8.0), (3, 9.0))])
+    groups = by_row(
+        [result(name, rate, seed=seed) for seed, rate in ((1, 7.0), (2, 8.0), (3, 9.0))]
+    )
     assert f"| {name} | 1,000 | 100 | 3 | 8.00 ± 1.00 | 32.00 ± 4.00 |" in length_table(groups)
     assert "| scaled-dot | 8.00 ± 1.00 |" in parts_table(groups)
     assert parts_table(by_row([result("additive", 8.0)])) == ""

@@ -59,7 +59,9 @@ def test_one_command_trains_every_encoding_alike(data: Path, tmp_path: Path, mon
 
 def test_figures_are_grouped_by_set_encoding_and_length():
     groups = {"test groups": {"27": 50.0, "30": 25.0}, "dev groups": {"3": 100.0}}
-    grouped = positions.group([result("scan-length-26", "shaw", 1, {"test exact": 40.0}, groups), *WORDS])
+    grouped = positions.group(
+        [result("scan-length-26", "shaw", 1, {"test exact": 40.0}, groups), *WORDS]
+    )
     assert grouped["scan-length-26"] == {
         "test exact": {"shaw": [40.0]},
         "27 symbols": {"shaw": [50.0]},
@@ -80,10 +82,15 @@ def test_best_relative_encoding_is_compared_with_sinusoidal():
         for position, values in exact.items()
         for seed, value in enumerate(values, 1)
     ]
-    made = {check.name: check for check in positions.checks([*scan, *WORDS, {"set": "cmudict", "error": "…"}])}
+    made = {
+        check.name: check
+        for check in positions.checks([*scan, *WORDS, {"set": "cmudict", "error": "…"}])
+    }
     assert len(made) == 2  # words of all lengths are in the table only
     assert not made["trainings completed"].ok
-    won = made["scan-length-26, exact: rotary over sinusoidal"]  # learned is better still, but not relative
+    won = made[
+        "scan-length-26, exact: rotary over sinusoidal"
+    ]  # learned is better still, but not relative
     assert (won.value, won.ok) == (pytest.approx(59.0), True)
 
 
@@ -95,7 +102,9 @@ def test_table_has_means_and_spreads_of_the_chosen_figure():
 
 def test_picture_has_a_line_for_every_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     drawn = []
-    monkeypatch.setattr("regard.plots.figures.trim", lambda figure: drawn.append(figure) or trim(figure))
+    monkeypatch.setattr(
+        "regard.plots.figures.trim", lambda figure: drawn.append(figure) or trim(figure)
+    )
     groups = {"test groups": {"30": 25.0, "27": 50.0}}
     results = [result("scan-length-26", name, 1, {"test exact": 1.0}, groups) for name in POSITIONS]
     positions.draw({"results": [*results, *WORDS]}, tmp_path / "positions.png")
@@ -107,7 +116,11 @@ def test_picture_has_a_line_for_every_encoding(tmp_path: Path, monkeypatch: pyte
 
 
 def test_later_results_replace_earlier_ones(tmp_path: Path):
-    first = [result("cmudict", name, seed, {"test wer": 30.0}) for name in ("t5", "distance") for seed in (1, 2)]
+    first = [
+        result("cmudict", name, seed, {"test wer": 30.0})
+        for name in ("t5", "distance")
+        for seed in (1, 2)
+    ]
     second = [result("cmudict", "distance", 2, {"test wer": 20.0})]
     for name, some in (("a", first), ("b", second)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"results": some}))

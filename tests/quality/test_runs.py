@@ -116,7 +116,9 @@ def test_students_train_on_data_and_outputs_of_all_teachers(data: Path, tmp_path
     other.out.mkdir()
     write_pairs(other.out / "outputs.tsv", [("walk thrice", "I_RUN"), ("walk thrice", "I_LOOK")])
     assert students([teacher, other], results) == []  # one is missing
-    first, second = students([teacher, other], [*results, {**results[0], "seed": 2, "planned_steps": 5}])
+    first, second = students(
+        [teacher, other], [*results, {**results[0], "seed": 2, "planned_steps": 5}]
+    )
     assert read_pairs(first.parts / "train.tsv") == [
         *real,
         ("walk thrice", "I_RUN"),
@@ -144,7 +146,9 @@ def test_students_start_after_the_last_recipe_run(data: Path, tmp_path: Path, mo
             yield result
 
     monkeypatch.setattr(quality, "outcomes", outcomes)
-    monkeypatch.setattr(quality_students, "write_distilled_parts", lambda parts, labels, folder: parts)
+    monkeypatch.setattr(
+        quality_students, "write_distilled_parts", lambda parts, labels, folder: parts
+    )
     words = [
         "scan-length",
         "--data",
@@ -160,7 +164,9 @@ def test_students_start_after_the_last_recipe_run(data: Path, tmp_path: Path, mo
     monkeypatch.setattr("sys.argv", ["quality.py", *words])
     quality.main()
     kept = json.loads((tmp_path / "quality-scan-length.json").read_text())
-    assert [one["method"] for one in kept["results"]] == ["recipe"] * 2 + ["distilled"] * 2 + ["auto"] * 2
+    assert [one["method"] for one in kept["results"]] == ["recipe"] * 2 + ["distilled"] * 2 + [
+        "auto"
+    ] * 2
     printed = capsys.readouterr().out
     assert "Regard, distilled  51.00" in printed
     assert printed.index("recipe, seed 1: ") < printed.index("distilled, seed 1: ")
@@ -170,7 +176,9 @@ def test_commands_are_stored_without_local_paths(data: Path, tmp_path: Path, mon
     words = ["scan-length", "--data", str(data), "--ensemble", "--keep", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["quality.py", *words])
     stored = " ".join(quality.trials("scan-length", quality.arguments(words), tmp_path)[0].command)
-    assert stored == "python benchmarks/quality.py scan-length --data DATA --ensemble --keep RESULTS"
+    assert (
+        stored == "python benchmarks/quality.py scan-length --data DATA --ensemble --keep RESULTS"
+    )
 
 
 def test_separate_runs_are_joined(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
@@ -208,13 +216,17 @@ def test_outputs_may_be_far_longer_than_their_source(two, results):
     trained = bundle.load(two[0].out / "bundle")
     trained.card["longest"]["target"] = 40
     with torch.no_grad():  # it always generates token 5 and never ends
-        for norm in (part for part in trained.model.modules() if isinstance(part, torch.nn.LayerNorm)):
+        for norm in (
+            part for part in trained.model.modules() if isinstance(part, torch.nn.LayerNorm)
+        ):
             norm.weight.zero_()
             norm.bias.fill_(1)
         trained.model.output.table.zero_()
         trained.model.output.table[5] = 1
     ((output,),) = decode(trained, [Example("walk", [""])], CONVENTIONS["scan-length"])
-    assert output.split() == [trained.target.label(5)] * 90  # 2 · 40 + 10; the limit from the source would be 24
+    assert (
+        output.split() == [trained.target.label(5)] * 90
+    )  # 2 · 40 + 10; the limit from the source would be 24
 
 
 def test_a_failed_training_is_reported(two, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -237,7 +249,9 @@ def ours(method: str, seed: int, **figures: float) -> dict:
 
 
 def test_table_has_means_spreads_and_published_figures():
-    results = [ours("recipe", seed, wer=wer, per=5.0) for seed, wer in ((1, 20.0), (2, 21.0), (3, 22.0))]
+    results = [
+        ours("recipe", seed, wer=wer, per=5.0) for seed, wer in ((1, 20.0), (2, 21.0), (3, 22.0))
+    ]
     shown = table("cmudict", results)
     assert "21.00 ± 1.00" in shown  # √((1 + 0 + 1) / 2) = 1
     assert "20.24" in shown
@@ -280,7 +294,9 @@ def test_trials_do_not_overwrite_stored_results(data: Path, tmp_path: Path, caps
             quality.arguments(["scan-length", "--data", str(data), *trial_options, "--keep"])
         assert "give --keep another folder" in capsys.readouterr().err
         assert (
-            quality.arguments(["scan-length", "--data", str(data), *trial_options, "--keep", str(tmp_path)]).keep
+            quality.arguments(
+                ["scan-length", "--data", str(data), *trial_options, "--keep", str(tmp_path)]
+            ).keep
             == tmp_path
         )
 

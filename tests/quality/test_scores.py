@@ -15,7 +15,9 @@ def test_a_word_may_match_any_of_its_variants():
         "wer": 50.0,
         "per": pytest.approx(100 * 2 / 6),
     }  # one changed and one added, of 3 + 3 phones
-    assert found["per"] == pytest.approx(100 * jiwer.wer(["R EH D", "TH R UW"], ["R EH D", "TH R OW G"]))
+    assert found["per"] == pytest.approx(
+        100 * jiwer.wer(["R EH D", "TH R UW"], ["R EH D", "TH R OW G"])
+    )
 
 
 def test_phone_errors_use_the_nearest_variant_and_its_length():
@@ -45,7 +47,9 @@ def test_languages_have_equal_weight():
 def test_tokenised_bleu_keeps_the_tokens():
     examples = [Example("", ["ein mann , der läuft , lacht ."])]
     stuck = [["ein mann, der läuft, lacht."]]
-    assert bleu([[examples[0].references[0]]], examples, tokenize="none")["bleu"] == pytest.approx(100)
+    assert bleu([[examples[0].references[0]]], examples, tokenize="none")["bleu"] == pytest.approx(
+        100
+    )
     assert bleu(stuck, examples, tokenize="13a")["bleu"] == pytest.approx(100)
     assert bleu(stuck, examples, tokenize="none")["bleu"] < 50
     assert "tok:none" in bleu(stuck, examples, tokenize="none")["signature"]

@@ -21,7 +21,9 @@ def test_a_dictionary_holds_out_words_with_all_variants(data: Path):
     assert len(parts.dev) == len(dev) == 2_670
     assert dev.isdisjoint(source for source, _ in parts.train)
     assert dev | {source for source, _ in parts.train} == {f"W{i}" for i in range(2_700)}
-    assert all(len(example.references) == 1 + (int(example.source[1:]) % 5 == 0) for example in parts.dev)
+    assert all(
+        len(example.references) == 1 + (int(example.source[1:]) % 5 == 0) for example in parts.dev
+    )
     assert READERS["cmudict"](data) == parts  # the same words each time
 
 
@@ -94,13 +96,17 @@ def test_inflection_sources_have_language_and_tags(data: Path):
         ("german", ["ging"]),
         ("welsh", ["ŵyn"]),
     ]
-    assert inflection_source("w\u0302y", "N;SG", "welsh") == "<welsh> <N> <SG> ŵ y"  # a letter is one symbol
+    assert (
+        inflection_source("w\u0302y", "N;SG", "welsh") == "<welsh> <N> <SG> ŵ y"
+    )  # a letter is one symbol
 
 
 def test_written_parts_can_be_read_again(data: Path, tmp_path: Path):
     parts = READERS["cmudict"](data)
     write(parts, tmp_path / "parts")
-    assert [tuple(pair) for pair in Corpus(tmp_path / "parts/train.tsv", header=False)] == parts.train
+    assert [
+        tuple(pair) for pair in Corpus(tmp_path / "parts/train.tsv", header=False)
+    ] == parts.train
     assert read_examples(tmp_path / "parts") == {"dev": parts.dev, "test test": parts.tests["test"]}
 
 
@@ -113,7 +119,9 @@ def test_written_parts_can_be_read_again(data: Path, tmp_path: Path):
         ("inflection-2017", "inflection-2017", ""),
     ],
 )
-def test_a_cloned_repository_equals_its_archive(data: Path, tmp_path: Path, name: str, folder: str, inside: str):
+def test_a_cloned_repository_equals_its_archive(
+    data: Path, tmp_path: Path, name: str, folder: str, inside: str
+):
     (packed,) = (data / folder).iterdir()
     with tarfile.open(packed) as archive:
         for member in archive:

@@ -1,4 +1,5 @@
-"""The operations of a decoder's step in plain torch, row by row: what the kernels must give, and a stand-in for them
+"""The operations of a decoder's step in plain torch, row by row: what the kernels must give, and a
+stand-in for them
 where there is no GPU. The beam's bookkeeping is the host's own Board."""
 
 import math
@@ -60,10 +61,14 @@ def cached_attention(asked, past, clock, ancestors, turns, line):
             continue
         compared, values = parts[row].split((heads + length_batches, length_batches))
         if turns is not None:
-            compared = compared * turns.cos[now] + compared[:, turns.partner.long()] * turns.sin[now]
+            compared = (
+                compared * turns.cos[now] + compared[:, turns.partner.long()] * turns.sin[now]
+            )
         past[row, :, :, now] = torch.stack([compared[heads:], values])
         holders = [row] * now if ancestors is None else ancestors[now % 2, row, :now].tolist()
-        held = torch.stack([past[holder, :, :, when].float() for when, holder in enumerate([*holders, row])], 2)
+        held = torch.stack(
+            [past[holder, :, :, when].float() for when, holder in enumerate([*holders, row])], 2
+        )
         keys, values = held.repeat_interleave(heads // length_batches, 1)
         scores = torch.einsum("hd,htd->ht", compared[:heads], keys) / math.sqrt(dim)
         if line is not None:
@@ -80,7 +85,9 @@ def cross_attention(asked, memory, clock):
         if clock.active[slot]:
             held = memory[slot, :, :, : int(clock.source_length[slot])].float()
             keys, values = held.repeat_interleave(queries.shape[2] // length_batches, 1)
-            weights = (torch.einsum("bhd,htd->bht", queries[slot], keys) / math.sqrt(dim)).softmax(2)
+            weights = (torch.einsum("bhd,htd->bht", queries[slot], keys) / math.sqrt(dim)).softmax(
+                2
+            )
             out[slot] = torch.einsum("bht,htd->bhd", weights, values)
     return out.view_as(asked).to(asked.dtype)
 
@@ -103,7 +110,11 @@ def greedy_step(logits, clock, books, end):
     values, tokens = allowed.topk(2)
     for slot in clock.active.nonzero()[:, 0].tolist():
         now, token = int(clock.time[slot]), int(tokens[slot, 0])
-        books.history[slot, now], books.logps[slot, now], books.tokens[slot] = token, logps[slot, token], token
+        books.history[slot, now], books.logps[slot, now], books.tokens[slot] = (
+            token,
+            logps[slot, token],
+            token,
+        )
         books.margin[slot] = min(books.margin[slot], values[slot, 0] - values[slot, 1])
         clock.active[slot], clock.time[slot] = int(token != end), now + 1
 
@@ -124,9 +135,16 @@ def beam_step(logits, clock, books, end):
     for slot in clock.active.nonzero()[:, 0].tolist():
         now, own = int(clock.time[slot]), slice(slot * beams, slot * beams + beams)
         board = BeamState(
-            beams, books.top.shape[1], Penalties(books.penalties), [int(clock.max_length[slot])], math.inf
+            beams,
+            books.top.shape[1],
+            Penalties(books.penalties),
+            [int(clock.max_length[slot])],
+            math.inf,
         )
-        board.tokens_so_far, board.logps = np.zeros((1, beams, now), np.int64), np.zeros((1, beams, now))
+        board.tokens_so_far, board.logps = (
+            np.zeros((1, beams, now), np.int64),
+            np.zeros((1, beams, now)),
+        )
         board.margins[:] = float(books.margin[slot])
         board.worst[:] = float(books.top[slot].min())
         kept = [score for score in books.top[slot].tolist() if score > NEG_INF]
@@ -139,9 +157,11 @@ def beam_step(logits, clock, books, end):
         books.ends[slot, now] = values[:beams].masked_fill(~ends[:beams], NEG_INF)
         books.enders[slot, now], books.end_logps[slot, now] = came[:beams].int(), numbers[:beams]
         on = (~ends).nonzero()[:beams, 0]
-        board.advance(*(x[None].double().numpy() for x in (values,)), *(x[None].numpy() for x in (came, tokens)),
-                      numbers[None].double().numpy())  # fmt: skip
-        scores = sorted((answer.score for answer in board.finished[0]), reverse=True)[: books.top.shape[1]]
+        chosen = (came[None].numpy(), tokens[None].numpy())
+        board.advance(values[None].double().numpy(), *chosen, numbers[None].double().numpy())
+        scores = sorted((answer.score for answer in board.finished[0]), reverse=True)[
+            : books.top.shape[1]
+        ]
         books.top[slot] = torch.tensor([*scores, *[NEG_INF] * (books.top.shape[1] - len(scores))])
         books.margin[slot] = float(board.margins[0])
         for table, new in ((books.history, tokens), (books.parents, came), (books.logps, numbers)):

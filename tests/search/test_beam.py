@@ -1,4 +1,6 @@
-"""Beam search against greedy search, against all sentences there are, and against a beam search that never stops."""
+"""Beam search against greedy search, against all sentences there are, and against a beam search
+that never stops.
+"""
 
 import itertools
 
@@ -41,7 +43,9 @@ def power(length: LengthPenalty):
 
 def assert_same(found, expected, tolerance=1e-5):
     assert [tuple(one.ids) for one in found.hypotheses] == [said for _, said in expected]
-    assert [one.score for one in found.hypotheses] == pytest.approx([score for score, _ in expected], abs=tolerance)
+    assert [one.score for one in found.hypotheses] == pytest.approx(
+        [score for score, _ in expected], abs=tolerance
+    )
 
 
 def test_a_penalty_by_hand():
@@ -49,7 +53,9 @@ def test_a_penalty_by_hand():
     assert LengthPenalty(1.0).divisor(7) == 7
     assert LengthPenalty(-1.0).divisor(4) == 0.25
     assert LengthPenalty(2.0, "gnmt").divisor(7) == 4
-    with pytest.raises(RegardError, match=r"^unknown length penalty 'gnnt'; did you mean 'gnmt'\?$"):
+    with pytest.raises(
+        RegardError, match=r"^unknown length penalty 'gnnt'; did you mean 'gnmt'\?$"
+    ):
         LengthPenalty(1.0, "gnnt")
 
 
@@ -68,14 +74,18 @@ def test_a_beam_of_one_is_greedy(family):
 @families
 def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all(family, length):
     model, asked, limit = made(family, 9, 4), sources(2), 4
-    found = Beam(120, n_best=7, length_penalty=length)(model, ragged(*asked), torch.full((2,), limit))
+    found = Beam(120, n_best=7, length_penalty=length)(
+        model, ragged(*asked), torch.full((2,), limit)
+    )
     for source, some in zip(asked, found, strict=True):
         every = list(sentences(following(model, source, limit), limit))
         assert len(every) == 1 + 3 + 9 + 27 + 81
         assert_same(some, ranked(every, power(length))[:7])
 
 
-@pytest.mark.parametrize("length", [LengthPenalty(1.0), LengthPenalty(0.9, "gnmt")], ids=["mean", "gnmt"])
+@pytest.mark.parametrize(
+    "length", [LengthPenalty(1.0), LengthPenalty(0.9, "gnmt")], ids=["mean", "gnmt"]
+)
 @families
 def test_every_number_is_the_teacher_forced_one(family, length):
     model, asked = made(family, 9, 9), sources(3)
@@ -96,7 +106,9 @@ def test_stopping_early_changes_nothing(size, best, alpha):
     for end, seed in itertools.product((-1.0, 1.0, 4.0), range(2)):
         model, asked = Chance(6, seed=seed, end=end), sources(10, seed=seed)
         length_limits = [i % 7 for i in range(10)]
-        found = Beam(size, best, LengthPenalty(alpha))(model, ragged(*asked), torch.tensor(length_limits))
+        found = Beam(size, best, LengthPenalty(alpha))(
+            model, ragged(*asked), torch.tensor(length_limits)
+        )
         for source, limit, some in zip(asked, length_limits, found, strict=True):
             expected = patient_beam(model.next(source), size, lambda n: n**alpha, limit)[:best]
             assert_same(some, expected)
@@ -123,7 +135,9 @@ def test_a_vocabulary_smaller_than_the_beam(vocabulary):
 
 
 def test_fewer_answers_than_asked_for_are_no_reason_to_think_it_close_or_clear():
-    """Where the tree holds fewer than `best` answers, the margin is still that of the decisions taken."""
+    """Where the tree holds fewer than `best` answers, the margin is still that of the decisions
+    taken.
+    """
     model, asked = Chance(5), sources(6)
     for some in Beam(3, n_best=3)(model, ragged(*asked), torch.full((6,), 1)):
         assert some.margin == some.margin
@@ -133,7 +147,11 @@ def test_fewer_answers_than_asked_for_are_no_reason_to_think_it_close_or_clear()
 
 @families
 def test_a_source_in_any_company_is_answered_the_same(family):
-    model, asked, beam = made(family, 9, 9), sources(4), Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))
+    model, asked, beam = (
+        made(family, 9, 9),
+        sources(4),
+        Beam(3, n_best=2, length_penalty=LengthPenalty(1.0)),
+    )
     length_limits = torch.tensor([2 * len(source) for source in asked])
     together = beam(model, ragged(*asked), length_limits)
     backwards = beam(model, ragged(*asked[::-1]), length_limits.flip(0))[::-1]
@@ -148,7 +166,10 @@ def test_what_is_certain_grows_and_is_how_the_answer_begins(alpha):
     early = 0
     for source in sources(12):
         beams = BeamSearch(
-            Beam(3, length_penalty=LengthPenalty(alpha)), Chance(6, end=-2.0), ragged(source), torch.tensor([12])
+            Beam(3, length_penalty=LengthPenalty(alpha)),
+            Chance(6, end=-2.0),
+            ragged(source),
+            torch.tensor([12]),
         )
         prefixes: list[list[int]] = [[]]
         for _ in beams:
@@ -189,7 +210,9 @@ def test_a_model_in_64_bits_is_searched_too(family):
 
 @pytest.mark.parametrize(("size", "best"), [(0, 1), (4, 5), (4, 0)])
 def test_a_beam_that_cannot_give_so_many_is_refused(size, best):
-    with pytest.raises(RegardError, match=rf"^n_best must be between 1 and the beam size {size}; got {best}$"):
+    with pytest.raises(
+        RegardError, match=rf"^n_best must be between 1 and the beam size {size}; got {best}$"
+    ):
         Beam(size, best)
 
 

@@ -1,4 +1,6 @@
-"""Flights on a CPU, with operations in plain torch: who sits where and for how long, against searches of the host."""
+"""Flights on a CPU, with operations in plain torch: who sits where and for how long, against
+searches of the host.
+"""
 
 from types import SimpleNamespace
 
@@ -31,7 +33,10 @@ SEARCHES = {
     "beam 3": Beam(3),
     "beam 4, 2 best": Beam(4, n_best=2, length_penalty=LengthPenalty(1.0)),
     "beam 2 of 2 to 4": Beam(
-        2, n_best=2, length_penalty=LengthPenalty(0.6, "gnmt"), constraints=(min_length(2), max_length(4))
+        2,
+        n_best=2,
+        length_penalty=LengthPenalty(0.6, "gnmt"),
+        constraints=(min_length(2), max_length(4)),
     ),
 }
 
@@ -39,7 +44,15 @@ SEARCHES = {
 def made(**shape):
     torch.manual_seed(3)
     model = build(
-        TransformerSettings(width=16, heads=4, encoder_layers=1, decoder_layers=2, ffn_width=24, dropout=0.0, **shape),
+        TransformerSettings(
+            width=16,
+            heads=4,
+            encoder_layers=1,
+            decoder_layers=2,
+            ffn_width=24,
+            dropout=0.0,
+            **shape,
+        ),
         9,
         VOCABULARY,
     )
@@ -72,7 +85,7 @@ def assert_same(ours, theirs):
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_who_sits_beside_whom_changes_nothing(search):
-    """Thirteen sources in four seats: the host's search of all at once knows what each must find."""
+    """Thirteen sources in four slots; expected outputs from one search of all on the host."""
     model, asked = made(), sources(13)
     expected = search(model, ragged(*asked), torch.tensor(length_limits(asked)))
     ours = flown(search, model, asked, 4)
@@ -84,14 +97,19 @@ def test_who_sits_beside_whom_changes_nothing(search):
 @pytest.mark.parametrize("search", [SEARCHES["greedy"], SEARCHES["beam 3"]], ids=["greedy", "beam"])
 def test_every_kind_of_decoder_flies(shape, search):
     model, asked = made(**shape), sources(5)
-    assert_same(flown(search, model, asked, 2), search(model, ragged(*asked), torch.tensor(length_limits(asked))))
+    assert_same(
+        flown(search, model, asked, 2),
+        search(model, ragged(*asked), torch.tensor(length_limits(asked))),
+    )
 
 
 def test_a_flight_can_be_taken_again():
     model, asked = made(), sources(6)
     with torch.inference_mode():
         flight = BatchScheduler(Beam(2), model, 4, capacity=ROOM, memory=16, kernels=plainly)
-        first, second = (flight.run(requests(Beam(2), asked, length_limits(asked))) for _ in range(2))
+        first, second = (
+            flight.run(requests(Beam(2), asked, length_limits(asked))) for _ in range(2)
+        )
     assert first == second
     assert list(flight.decoder.clock.active) == [0] * 4
 
@@ -109,7 +127,9 @@ def test_nobody_flies_without_a_gpu():
 def test_seats_for_how_many():
     wanted = {1: 1, 2: 8, 8: 8, 9: 64, 64: 64, 256: 64, 257: 512, 9_999: 512}
     assert {count: continuous_batching._slots(count, torch.float32) for count in wanted} == wanted
-    assert {count: continuous_batching._slots(count, torch.bfloat16) for count in wanted} == wanted | {2: 64, 8: 64}
+    assert {
+        count: continuous_batching._slots(count, torch.bfloat16) for count in wanted
+    } == wanted | {2: 64, 8: 64}
 
 
 class Certain:
@@ -121,7 +141,10 @@ class Certain:
     def run(self, waiting):
         self.came = [one.number for one in waiting]
         return {
-            n: SearchResult([Hypothesis([self.decoder.slots], [0.0], 0.0)], self.margins.get(n, 1.0)) for n in self.came
+            n: SearchResult(
+                [Hypothesis([self.decoder.slots], [0.0], 0.0)], self.margins.get(n, 1.0)
+            )
+            for n in self.came
         }
 
 
@@ -133,10 +156,15 @@ def test_close_calls_are_decided_in_a_usual_flight(monkeypatch):
     """Whoever flies with 8 or 512 seats, and whatever the second flight thinks of it."""
     waiting = [Request(i, [3, END], 0, 5) for i in range(4)]
     for seats in (8, 512):
-        known = {seats: Certain(seats, {1: 1e-6, 3: 0.0}), DEFAULT_SLOTS: Certain(DEFAULT_SLOTS, {1: 1e-6})}
+        known = {
+            seats: Certain(seats, {1: 1e-6, 3: 0.0}),
+            DEFAULT_SLOTS: Certain(DEFAULT_SLOTS, {1: 1e-6}),
+        }
         monkeypatch.setattr(continuous_batching, "_slots", lambda count, dtype, seats=seats: seats)
         monkeypatch.setattr(
-            continuous_batching, "_scheduler", lambda search, model, some, seats, known=known: known[seats]
+            continuous_batching,
+            "_scheduler",
+            lambda search, model, some, seats, known=known: known[seats],
         )
         assert said(continuous_batching._run(Greedy(), made(), waiting)) == {
             0: seats,
@@ -147,14 +175,20 @@ def test_close_calls_are_decided_in_a_usual_flight(monkeypatch):
         assert known[DEFAULT_SLOTS].came == [1, 3]
     alone = {DEFAULT_SLOTS: Certain(DEFAULT_SLOTS, {2: 0.0})}
     monkeypatch.setattr(continuous_batching, "_slots", lambda count, dtype: DEFAULT_SLOTS)
-    monkeypatch.setattr(continuous_batching, "_scheduler", lambda search, model, some, seats: alone[seats])
-    assert said(continuous_batching._run(Greedy(), made(), waiting)) == dict.fromkeys(range(4), DEFAULT_SLOTS)
+    monkeypatch.setattr(
+        continuous_batching, "_scheduler", lambda search, model, some, seats: alone[seats]
+    )
+    assert said(continuous_batching._run(Greedy(), made(), waiting)) == dict.fromkeys(
+        range(4), DEFAULT_SLOTS
+    )
 
 
 def test_without_room_for_a_usual_flight_close_calls_go_the_usual_way(monkeypatch):
     known = {8: Certain(8, {1: 1e-6})}
     monkeypatch.setattr(continuous_batching, "_slots", lambda count, dtype: 8)
-    monkeypatch.setattr(continuous_batching, "_scheduler", lambda search, model, some, seats: known.get(seats))
+    monkeypatch.setattr(
+        continuous_batching, "_scheduler", lambda search, model, some, seats: known.get(seats)
+    )
     waiting = [Request(i, [3, END], 0, 5) for i in range(3)]
     assert said(continuous_batching._run(Greedy(), made(), waiting)) == {0: 8, 2: 8}
     monkeypatch.setattr(continuous_batching, "_scheduler", lambda search, model, some, seats: None)

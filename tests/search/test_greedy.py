@@ -32,7 +32,7 @@ class Place(State):
 
 
 class Reciter(Stepped):
-    """Says the source word for word; ends where the source ends. Keeps how many rows each step had."""
+    """Copies the source and ends where the source ends. Records the rows of each step."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,10 @@ def test_a_symbol_that_only_looks_special_is_said():
 
 
 def test_no_sources_give_no_answers():
-    assert Greedy()(Reciter(), Ragged(torch.empty(0).long(), torch.tensor([0])), torch.empty(0).long()) == []
+    assert (
+        Greedy()(Reciter(), Ragged(torch.empty(0).long(), torch.tensor([0])), torch.empty(0).long())
+        == []
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -140,7 +143,9 @@ def settings():
         yield RecurrentSettings(width=16, attention=attention)
 
 
-@pytest.mark.parametrize("chosen", list(settings()), ids=lambda s: getattr(s, "position", None) or s.attention)
+@pytest.mark.parametrize(
+    "chosen", list(settings()), ids=lambda s: getattr(s, "position", None) or s.attention
+)
 def test_an_answer_does_not_depend_on_its_company_or_order(chosen):
     model, rows = build(chosen, LETTERS, LETTERS).eval(), sources(6)
     together = greedy(model, ragged(*rows), 12)
@@ -152,7 +157,9 @@ def test_an_answer_does_not_depend_on_its_company_or_order(chosen):
 
 def test_the_first_word_is_the_likeliest_of_the_full_pass():
     model = build(
-        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16), LETTERS, LETTERS
+        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16),
+        LETTERS,
+        LETTERS,
     ).eval()
     source = ragged([5, 6, END], [7, END])
     said = greedy(model, source, 6)
@@ -168,7 +175,11 @@ def test_the_first_word_is_the_likeliest_of_the_full_pass():
 def test_a_source_alone_is_answered_as_in_company(seed, limit):
     torch.manual_seed(seed)
     model = build(
-        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0), 12, 12
+        TransformerSettings(
+            width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0
+        ),
+        12,
+        12,
     ).eval()
     with torch.no_grad():
         model.output.table.mul_(3)  # so that ends come early and late

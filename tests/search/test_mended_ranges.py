@@ -1,4 +1,6 @@
-"""Numbers that no search can keep to are refused in one line; those at the edge of their range still work."""
+"""Numbers that no search can keep to are refused in one line; those at the edge of their range
+still work.
+"""
 
 import pytest
 import torch
@@ -20,19 +22,25 @@ def answers(search) -> list[list[int]]:
 @pytest.mark.parametrize("alpha", [NAN, INF, -INF, 1e3, -1e3])
 @pytest.mark.parametrize("kind", ["power", "gnmt"])
 def test_a_length_penalty_that_no_number_holds_is_refused(alpha, kind):
-    with pytest.raises(RegardError, match=f"^the length penalty α must be between -10 and 10; got {alpha}$"):
+    with pytest.raises(
+        RegardError, match=f"^the length penalty α must be between -10 and 10; got {alpha}$"
+    ):
         LengthPenalty(alpha, kind)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_length_is_looked_at_by_every_search(beam):
-    with pytest.raises(RegardError, match=r"^the length penalty α must be between -10 and 10; got nan$"):
+    with pytest.raises(
+        RegardError, match=r"^the length penalty α must be between -10 and 10; got nan$"
+    ):
         regard.load("spelling", device="cpu").search(beam=beam, length_penalty=NAN)
 
 
 @pytest.mark.parametrize("penalty", [NAN, INF, 1e39, 1e-50])
 def test_a_repetition_penalty_that_float32_cannot_hold_is_refused(penalty):
-    wanted = rf"^repetition_penalty must be between 0.000001 and 1000000 \(1 = off\); got {penalty}$"
+    wanted = (
+        rf"^repetition_penalty must be between 0.000001 and 1000000 \(1 = off\); got {penalty}$"
+    )
     with pytest.raises(RegardError, match=wanted.replace("+", r"\+")):
         repetition_penalty(penalty)
 

@@ -11,7 +11,15 @@ from transformers import (
 
 from regard.errors import RegardError
 from regard.search import Beam, Greedy, LexicalConstraints, Sampling
-from regard.search.constraints import NEG_INF, ban, max_length, min_length, no_repeat_ngram, prefix, repetition_penalty
+from regard.search.constraints import (
+    NEG_INF,
+    ban,
+    max_length,
+    min_length,
+    no_repeat_ngram,
+    prefix,
+    repetition_penalty,
+)
 from tests.search.trees import END, Chance, ragged, sources
 
 VOCABULARY = 6
@@ -96,7 +104,9 @@ def test_rules_are_hfs_processors(ours, theirs):
     for length in range(1, 12):
         scores = numbers(20)
         said = torch.randint(VOCABULARY, (20, length))
-        torch.testing.assert_close(ours(scores, said), theirs(said, scores.clone()), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            ours(scores, said), theirs(said, scores.clone()), rtol=0, atol=1e-6
+        )
 
 
 @every_search
@@ -146,7 +156,9 @@ def test_repetition_steers_and_reports_the_models_own_numbers(search):
 
 def test_a_score_is_what_the_rule_made_of_it():
     model, source = Chance(VOCABULARY, end=-3.0), (3, 4, END)
-    (some,) = Beam(1, constraints=(repetition_penalty(2.0),))(model, ragged(source), torch.tensor([6]))
+    (some,) = Beam(1, constraints=(repetition_penalty(2.0),))(
+        model, ragged(source), torch.tensor([6])
+    )
     (one,) = some.hypotheses
     twice = [
         number * (2 if token in one.ids[:at] else 1)
@@ -196,7 +208,10 @@ def test_a_finished_row_that_may_say_nothing_more_is_no_error():
     ("wrong", "message"),
     [
         (lambda: ban([[3], []]), r"^a banned sequence is empty; remove it$"),
-        (lambda: repetition_penalty(0.0), r"^repetition_penalty must be above 0 \(1 = off\); got 0.0$"),
+        (
+            lambda: repetition_penalty(0.0),
+            r"^repetition_penalty must be above 0 \(1 = off\); got 0.0$",
+        ),
         (lambda: no_repeat_ngram(0), r"^no_repeat_ngram must be at least 1; got 0$"),
         (lambda: LexicalConstraints([[]]), r"^a required sequence has no tokens; leave it out$"),
     ],

@@ -1,11 +1,18 @@
-"""Sampling: the same seed the same text, the model's own frequencies, and HF's warpers for which tokens stay."""
+"""Sampling: the same seed the same text, the model's own frequencies, and HF's warpers for which
+tokens stay.
+"""
 
 from collections import Counter
 
 import pytest
 import torch
 from scipy.stats import chisquare, kstest
-from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from regard.errors import RegardError
 from regard.search import Sampling
@@ -34,10 +41,13 @@ def test_the_same_seed_gives_the_same_text_in_any_company(family):
     assert said(search(model, ragged(*asked), length_limits)) == together
     assert said(search(model, ragged(*asked[::-1]), length_limits.flip(0)))[::-1] == together
     assert [
-        said(search(model, ragged(source), length_limits[i : i + 1]))[0] for i, source in enumerate(asked)
+        said(search(model, ragged(source), length_limits[i : i + 1]))[0]
+        for i, source in enumerate(asked)
     ] == together
     assert said(Sampling(3, seed=5)(model, ragged(*asked), length_limits)) != together
-    assert len({tuple(ids) for some in together for ids in some}) > 12  # answers to one source differ too
+    assert (
+        len({tuple(ids) for some in together for ids in some}) > 12
+    )  # answers to one source differ too
 
 
 def test_the_first_answers_do_not_depend_on_how_many_or_how_long():
@@ -53,7 +63,9 @@ def test_the_first_answers_do_not_depend_on_how_many_or_how_long():
 def test_numbers_are_the_models_own_whatever_the_temperature():
     model, asked = made("recurrent", VOCABULARY, VOCABULARY), sources(4)
     for source, some in zip(
-        asked, Sampling(2, temperature=3.0, top_k=4)(model, ragged(*asked), torch.full((4,), 5)), strict=True
+        asked,
+        Sampling(2, temperature=3.0, top_k=4)(model, ragged(*asked), torch.full((4,), 5)),
+        strict=True,
     ):
         for one in some.hypotheses:
             assert one.logps == pytest.approx(forced(model, source, tuple(one.ids)), abs=1e-5)
@@ -64,12 +76,17 @@ def test_whole_answers_come_as_often_as_the_model_says():
     model, source, count = Chance(4, seed=2), (3, 3, END), 2000
     (some,) = Sampling(count)(model, ragged(source), torch.tensor([12]))
     seen = Counter(tuple(one.ids) for one in some.hypotheses)
-    likely = sorted(((logp, ids) for logp, ids in sentences(model.next(source), 4)), reverse=True)[:8]
+    likely = sorted(((logp, ids) for logp, ids in sentences(model.next(source), 4)), reverse=True)[
+        :8
+    ]
     shares = torch.tensor([logp for logp, _ in likely]).exp().tolist()
     observed = [seen[ids] for _, ids in likely]
     assert min(shares) * count > 5
     rest = (count - sum(observed), count * (1 - sum(shares)))
-    assert chisquare([*observed, rest[0]], [*(count * share for share in shares), rest[1]]).pvalue > 0.01
+    assert (
+        chisquare([*observed, rest[0]], [*(count * share for share in shares), rest[1]]).pvalue
+        > 0.01
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
@@ -77,7 +94,9 @@ def test_tokens_over_many_seeds_come_as_often_as_softmax_says(temperature):
     model, source, count = Chance(6, seed=7), (3, 4, END), 600
     first = Counter()
     for seed in range(count):
-        (some,) = Sampling(temperature=temperature, seed=seed)(model, ragged(source), torch.tensor([1]))
+        (some,) = Sampling(temperature=temperature, seed=seed)(
+            model, ragged(source), torch.tensor([1])
+        )
         (one,) = some.hypotheses
         first[one.ids[0] if one.ids else END] += 1
     shares = (model.logits(source, ()) / temperature).softmax(-1)
@@ -103,8 +122,12 @@ def test_the_tokens_that_stay_are_those_of_hf_and_so_are_their_shares(options, w
     count = 20_000
     for step in range(3):
         scores = (2 * torch.randn(1, 12)).log_softmax(-1)
-        kept = warper(None, TemperatureLogitsWarper(temperature)(None, scores.clone()))[0].softmax(-1)
-        seen = drawn(Sampling(temperature=temperature, **options), scores, count, step).bincount(minlength=12)
+        kept = warper(None, TemperatureLogitsWarper(temperature)(None, scores.clone()))[0].softmax(
+            -1
+        )
+        seen = drawn(Sampling(temperature=temperature, **options), scores, count, step).bincount(
+            minlength=12
+        )
         assert (seen[kept == 0] == 0).all()
         assert (seen[kept * count > 20] > 0).all()  # e⁻²⁰ that one of them never comes
         spread = (kept * (1 - kept) / count).sqrt()
@@ -123,7 +146,9 @@ def test_noise_is_gumbels_and_strange_to_its_neighbours():
     assert kstest(noise.flatten().numpy(), "gumbel_r").pvalue > 1e-3
     other = gumbel(torch.arange(400), 4, torch.arange(500).expand(400, -1)).double()
     for one, two in ((noise, other), (noise[1:], noise[:-1]), (noise[:, 1:], noise[:, :-1])):
-        assert abs(torch.corrcoef(torch.stack([one.flatten(), two.flatten()]))[0, 1]) < 0.01  # four deviations
+        assert (
+            abs(torch.corrcoef(torch.stack([one.flatten(), two.flatten()]))[0, 1]) < 0.01
+        )  # four deviations
 
 
 def test_a_race_that_is_nearly_a_draw_is_a_close_call():
@@ -178,7 +203,10 @@ def test_many_tokens_make_few_close_calls(options):
     ("options", "message"),
     [
         ({"count": 0}, "count must be at least 1; got 0"),
-        ({"temperature": 0.0}, "temperature must be above 0; use greedy search for the most likely output; got 0.0"),
+        (
+            {"temperature": 0.0},
+            "temperature must be above 0; use greedy search for the most likely output; got 0.0",
+        ),
         ({"temperature": float("nan")}, "temperature must be above 0; .*; got nan"),
         ({"top_k": 0}, "top_k must be at least 1; got 0"),
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1; got 0.0"),

@@ -59,9 +59,13 @@ def test_what_is_close_is_searched_alone_and_that_answer_counts(search, monkeypa
     counted, model = Counted(search), Chance(6, noise=0.5)  # so much that company matters
     found = batch_invariant(counted, model, ragged(*asked), length_limits)
     assert counted.counts == [5, 1, 1, 1, 1, 1]
-    alone = [search(model, ragged(source), length_limits[i : i + 1])[0] for i, source in enumerate(asked)]
+    alone = [
+        search(model, ragged(source), length_limits[i : i + 1])[0] for i, source in enumerate(asked)
+    ]
     assert found == alone
-    assert said(search(model, ragged(*asked), length_limits)) != said(alone)  # else nothing was settled
+    assert said(search(model, ragged(*asked), length_limits)) != said(
+        alone
+    )  # else nothing was settled
 
 
 @every_search
@@ -80,7 +84,7 @@ def test_ties_are_seen_as_close(name):
 
 
 def test_a_tie_is_close_even_where_too_few_answers_were_found():
-    """At its limit a beam with fewer than `best` answers still remembers what it decided by little."""
+    """At the length limit, a beam with fewer than `best` outputs still records near-ties."""
 
     def dead(scores, said):  # after 3 nothing may follow
         return scores.masked_fill((said[:, -1:] == 3).any(1, keepdim=True), float("-inf"))
@@ -105,7 +109,9 @@ def test_noise_of_the_batch_changes_no_answer(search, coarse):
     assert [shuffled[order.index(i)] for i in range(24)] == expected
     for size in (1, 7):
         batches = [asked[i : i + size] for i in range(0, 24, size)]
-        assert [one for some in batches for one in said(search_all(search, model, some, most=6))] == expected
+        assert [
+            one for some in batches for one in said(search_all(search, model, some, most=6))
+        ] == expected
     assert said(search_all(search, model, asked, most=6, tokens=20)) == expected
 
 
@@ -115,7 +121,9 @@ def test_real_models_answer_the_same_in_batches_of_any_size(family, search):
     expected = said(search_all(search, model, asked, most=6))
     for size in (1, 5):
         batches = [asked[i : i + size] for i in range(0, 14, size)]
-        assert [one for some in batches for one in said(search_all(search, model, some, most=6))] == expected
+        assert [
+            one for some in batches for one in said(search_all(search, model, some, most=6))
+        ] == expected
 
 
 def test_groups_hold_all_once_short_before_long_within_the_budget():

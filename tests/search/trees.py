@@ -58,10 +58,19 @@ class Stepped(Model):
 
 
 class Chance(Stepped):
-    """Any logits at all, drawn by lot from the source and what was said. `noise` is added by the size of the batch, as
+    """Any logits at all, drawn by lot from the source and what was said. `noise` is added by the
+    size of the batch, as
     sums in 32 bits do; `sizes` keeps the rows of each step."""
 
-    def __init__(self, vocabulary: int, *, seed: int = 0, end: float = 0.0, noise: float = 0.0, steps: int = 0) -> None:
+    def __init__(
+        self,
+        vocabulary: int,
+        *,
+        seed: int = 0,
+        end: float = 0.0,
+        noise: float = 0.0,
+        steps: int = 0,
+    ) -> None:
         super().__init__()
         self.vocabulary, self.seed, self.end, self.noise = vocabulary, seed, end, noise
         self.coarse = steps  # logits in so many steps only, so that there are ties
@@ -87,7 +96,10 @@ class Chance(Stepped):
 
     def step(self, tokens, state):
         self.sizes.append(len(tokens))
-        heard = [(source, (*said, token)) for (source, said), token in zip(state.rows, tokens.tolist(), strict=True)]
+        heard = [
+            (source, (*said, token))
+            for (source, said), token in zip(state.rows, tokens.tolist(), strict=True)
+        ]
         assert all(said[0] == BEGIN for _, said in heard)
         logits = torch.stack([self.logits(source, said[1:]) for source, said in heard])
         wobble = torch.Generator().manual_seed(len(heard) + 1000 * len(heard[0][1]))
@@ -110,7 +122,9 @@ def sources(count: int, *, vocabulary: int = 9, seed: int = 1) -> list[Ids]:
 
 
 def made(family: str, source: int, target: int, *, sharp: float = 3.0) -> Model:
-    """A small model with random weights, sharper than one that knows nothing, so that answers differ."""
+    """A small model with random weights, sharper than one that knows nothing, so that answers
+    differ.
+    """
     model = build(FAMILIES[family], source, target).eval()
     with torch.no_grad():
         model.output.table.mul_(sharp)
@@ -127,17 +141,25 @@ def forced(model: Model, source: Ids, said: Ids) -> list[float]:
 
 @torch.no_grad()
 def following(model: Model, source: Ids, limit: int) -> Next:
-    """What follows any beginning of up to `limit` tokens, from one teacher-forced pass over all of them."""
+    """What follows any beginning of up to `limit` tokens, from one teacher-forced pass over all of
+    them.
+    """
     vocabulary = model(ragged(source), ragged((BEGIN,))).values.shape[1]
     leaves: list[Ids] = [()]
     for _ in range(limit):
         leaves = [(*said, token) for said in leaves for token in range(vocabulary) if token != END]
-    logits = model(ragged(*[source] * len(leaves)), ragged(*((BEGIN, *leaf) for leaf in leaves))).unbind()
-    known = {leaf[:n]: row[n] for leaf, row in zip(leaves, logits, strict=True) for n in range(limit + 1)}
+    logits = model(
+        ragged(*[source] * len(leaves)), ragged(*((BEGIN, *leaf) for leaf in leaves))
+    ).unbind()
+    known = {
+        leaf[:n]: row[n] for leaf, row in zip(leaves, logits, strict=True) for n in range(limit + 1)
+    }
     return lambda said: known[said].log_softmax(-1).tolist()
 
 
-def sentences(following: Next, limit: int, said: Ids = (), logp: float = 0.0) -> Iterator[tuple[float, Ids]]:
+def sentences(
+    following: Next, limit: int, said: Ids = (), logp: float = 0.0
+) -> Iterator[tuple[float, Ids]]:
     """Every answer of up to `limit` tokens with its log-probability."""
     for token, number in enumerate(following(said)):
         if token == END:
@@ -151,8 +173,12 @@ def ranked(found, penalty: Callable[[int], float]) -> list[tuple[float, Ids]]:
     return sorted(((logp / penalty(len(said) + 1), said) for logp, said in found), reverse=True)
 
 
-def patient_beam(following: Next, size: int, penalty: Callable[[int], float], limit: int) -> list[tuple[float, Ids]]:
-    """Beam search without an early stop: to the limit. An end counts if it is among the `size` best candidates."""
+def patient_beam(
+    following: Next, size: int, penalty: Callable[[int], float], limit: int
+) -> list[tuple[float, Ids]]:
+    """Beam search without an early stop: to the limit. An end counts if it is among the `size` best
+    candidates.
+    """
     live: list[tuple[float, Ids]] = [(0.0, ())]
     ended = []
     for length in range(limit + 1):

@@ -43,7 +43,10 @@ def batches_of(made: BatchPlan) -> list[list[int]]:
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> TokenizedPairs:
     draw = random.Random(0)
     tokenizer = train_tokenizer("characters", ["abcdefghij"])
-    texts = [tuple("".join(draw.choices("abcdefghij", k=draw.randrange(1, 25))) for _ in "st") for _ in range(3000)]
+    texts = [
+        tuple("".join(draw.choices("abcdefghij", k=draw.randrange(1, 25))) for _ in "st")
+        for _ in range(3000)
+    ]
     return tokenize_corpus(texts, tokenizer, tokenizer, tmp_path_factory.mktemp("ids") / "ids")
 
 
@@ -55,12 +58,17 @@ def test_permute_is_a_permutation(count: int):
     places = permute(np.arange(count, dtype=np.uint64), count, hash_key(1))
     assert sorted(places.tolist()) == list(range(count))
     some = np.arange(0, count, 3, dtype=np.uint64)
-    assert permute(some, count, hash_key(1)).tolist() == places[::3].tolist()  # any subset of indices
+    assert (
+        permute(some, count, hash_key(1)).tolist() == places[::3].tolist()
+    )  # any subset of indices
 
 
 def test_permutations_differ_by_key_and_look_random():
     count = 5000
-    places = [permute(np.arange(count, dtype=np.uint64), count, hash_key(key)).astype(int) for key in range(40)]
+    places = [
+        permute(np.arange(count, dtype=np.uint64), count, hash_key(key)).astype(int)
+        for key in range(40)
+    ]
     assert len({tuple(place) for place in places}) == 40
     for place in places:
         assert abs(np.corrcoef(place, np.arange(count))[0, 1]) < 0.06  # four standard deviations
@@ -109,7 +117,9 @@ def test_plan_is_a_pure_function():
         for epoch in (0, 1)
     }
     assert len(set(made.values())) == 6
-    again = batches_of(plan_batches(source.copy(), target.copy(), batch_tokens=300, seed=2, epoch=1))
+    again = batches_of(
+        plan_batches(source.copy(), target.copy(), batch_tokens=300, seed=2, epoch=1)
+    )
     assert tuple(map(tuple, again)) == made[2, 1]
 
 
@@ -140,11 +150,18 @@ def test_most_batches_of_words_have_one_length_per_side():
 
 def test_order_and_batch_members_are_random():
     source, target = lengths(20_000)
-    first, second = (plan_batches(source, target, batch_tokens=2000, seed=0, epoch=epoch) for epoch in (0, 1))
+    first, second = (
+        plan_batches(source, target, batch_tokens=2000, seed=0, epoch=epoch) for epoch in (0, 1)
+    )
     means = np.array([source[batch].mean() for batch in batches_of(first)])
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.25
-    mates = [{pair: set(batch) for batch in batches_of(made) for pair in batch} for made in (first, second)]
-    shared = [len(mates[0][pair] & mates[1][pair]) / len(mates[0][pair]) for pair in range(0, 20_000, 50)]
+    mates = [
+        {pair: set(batch) for batch in batches_of(made) for pair in batch}
+        for made in (first, second)
+    ]
+    shared = [
+        len(mates[0][pair] & mates[1][pair]) / len(mates[0][pair]) for pair in range(0, 20_000, 50)
+    ]
     assert np.mean(shared) < 0.3
 
 
@@ -153,7 +170,9 @@ def test_pairs_over_the_limit_are_skipped_and_counted():
     made = plan_batches(source, target, batch_tokens=100, seed=0, epoch=0, max_tokens=49)
     assert made.too_long == 2
     assert sorted(made.order.tolist()) == [0, 3]
-    assert plan_batches(source, target, batch_tokens=100, seed=0, epoch=0, max_tokens=51).too_long == 0
+    assert (
+        plan_batches(source, target, batch_tokens=100, seed=0, epoch=0, max_tokens=51).too_long == 0
+    )
     assert (
         plan_batches(source, target, batch_tokens=20, seed=0, epoch=0).too_long == 0
     )  # without a limit each is a batch
@@ -172,7 +191,9 @@ def test_invalid_plans():
     source, target = lengths(5)
     with pytest.raises(BatchError, match=r"^batch_tokens must be at least 1; got 0$"):
         plan_batches(source, target, batch_tokens=0, seed=0, epoch=0)
-    with pytest.raises(BatchError, match=r"^no pair has at most 0 tokens on each side; raise the limit$"):
+    with pytest.raises(
+        BatchError, match=r"^no pair has at most 0 tokens on each side; raise the limit$"
+    ):
         plan_batches(source, target, batch_tokens=9, seed=0, epoch=0, max_tokens=0)
     with pytest.raises(BatchError, match=r"^step 9 is not in this epoch of \d steps \(from 0\)$"):
         plan_batches(source, target, batch_tokens=90, seed=0, epoch=0).batch(9)
@@ -206,11 +227,16 @@ def test_batches_resume_from_epoch_and_step(pairs: TokenizedPairs):
 @pytest.mark.parametrize("world", [2, 3, 5])
 def test_ranks_share_the_pairs_of_one_process(pairs: TokenizedPairs, world: int):
     alone = Batches(pairs, batch_tokens=400, seed=1)
-    ranks = [Batches(pairs, batch_tokens=400, seed=1, world_size=world, rank=rank) for rank in range(world)]
+    ranks = [
+        Batches(pairs, batch_tokens=400, seed=1, world_size=world, rank=rank)
+        for rank in range(world)
+    ]
     assert {rank.steps(0) for rank in ranks} == {alone.steps(0)}
     for step in range(alone.steps(0)):
         whole, parts = alone.at(0, step), [rank.at(0, step) for rank in ranks]
-        assert sorted(i for part in parts for i in part.indices.tolist()) == sorted(whole.indices.tolist())
+        assert sorted(i for part in parts for i in part.indices.tolist()) == sorted(
+            whole.indices.tolist()
+        )
         assert {(part.step_target_tokens, part.step_pairs) for part in parts} == {
             (whole.step_target_tokens, whole.step_pairs)
         }
@@ -229,7 +255,9 @@ def test_rank_with_an_empty_batch(tmp_path: Path):
 def test_halves_contain_all_pairs(pairs: TokenizedPairs):
     batch = Batches(pairs, batch_tokens=400, seed=1).at(0, 0)
     halves = split_batch(batch)
-    assert sorted(i for half in halves for i in half.indices.tolist()) == sorted(batch.indices.tolist())
+    assert sorted(i for half in halves for i in half.indices.tolist()) == sorted(
+        batch.indices.tolist()
+    )
     for half in halves:
         assert (half.step_pairs, half.step_target_tokens) == (
             batch.step_pairs,

@@ -60,7 +60,9 @@ def test_the_text_does_not_change(rate: float):
     if rate == 0:
         assert found == IDS
     if rate == 1:
-        assert all((TOKENIZER.merge_parts[ids, 0] == -1).all() for ids in found)  # single characters
+        assert all(
+            (TOKENIZER.merge_parts[ids, 0] == -1).all() for ids in found
+        )  # single characters
     elif rate:
         assert found != IDS
 
@@ -71,7 +73,9 @@ def test_tokens_are_split_recursively_at_the_given_rate():
     for epoch in range(5):
         for before, after in zip(IDS, split_texts(every, rate, epoch=epoch), strict=True):
             mergeable += (possible := sum(TOKENIZER.merge_parts[id, 0] >= 0 for id in before))
-            splits += possible - len([id for id in _unchanged(before, after) if TOKENIZER.merge_parts[id, 0] >= 0])
+            splits += possible - len(
+                [id for id in _unchanged(before, after) if TOKENIZER.merge_parts[id, 0] >= 0]
+            )
     assert splits / mergeable == pytest.approx(rate, abs=0.01)
     two = TOKENIZER.encode("attention")[:1]  # one token with parts that are merges, too
     assert len(two) == 1
@@ -91,7 +95,10 @@ def test_tokens_are_split_recursively_at_the_given_rate():
 
 def _unchanged(before: list[int], after: list[int]) -> list[int]:
     """The tokens of the first segmentation that are at the same characters in the second."""
-    starts = [np.cumsum([0, *(len(TOKENIZER.decode([id]).encode()) for id in ids)]).tolist() for ids in (before, after)]
+    starts = [
+        np.cumsum([0, *(len(TOKENIZER.decode([id]).encode()) for id in ids)]).tolist()
+        for ids in (before, after)
+    ]
     present = {(at, id) for at, id in zip(starts[1], after, strict=False)}
     return [id for at, id in zip(starts[0], before, strict=False) if (at, id) in present]
 
@@ -115,11 +122,17 @@ def test_texts_that_would_be_too_long_are_unchanged():
 
 
 def test_ranks_share_the_batches_of_one_process(tmp_path):
-    pairs = tokenize_corpus(list(zip(LINES, LINES, strict=True)), TOKENIZER, TOKENIZER, tmp_path / "ids")
-    dropout = [BpeDropout(TOKENIZER.merge_parts, probability=0.3, seed=side, max_tokens=99) for side in (1, 2)]
+    pairs = tokenize_corpus(
+        list(zip(LINES, LINES, strict=True)), TOKENIZER, TOKENIZER, tmp_path / "ids"
+    )
+    dropout = [
+        BpeDropout(TOKENIZER.merge_parts, probability=0.3, seed=side, max_tokens=99)
+        for side in (1, 2)
+    ]
     alone = Batches(pairs, batch_tokens=300, seed=1, bpe_dropout=dropout)
     ranks = [
-        Batches(pairs, batch_tokens=300, seed=1, bpe_dropout=dropout, world_size=2, rank=rank) for rank in range(2)
+        Batches(pairs, batch_tokens=300, seed=1, bpe_dropout=dropout, world_size=2, rank=rank)
+        for rank in range(2)
     ]
     for step in (0, 3):
         whole, parts = alone.at(2, step), [rank.at(2, step) for rank in ranks]
@@ -129,12 +142,20 @@ def test_ranks_share_the_batches_of_one_process(tmp_path):
             == parts[0].step_target_tokens
             == parts[1].step_target_tokens
         )
-        known = {int(i): ids.tolist() for i, ids in zip(whole.indices, whole.source.unbind(), strict=True)}
+        known = {
+            int(i): ids.tolist()
+            for i, ids in zip(whole.indices, whole.source.unbind(), strict=True)
+        }
         for part in parts:
-            assert [ids.tolist() for ids in part.source.unbind()] == [known[int(i)] for i in part.indices]
+            assert [ids.tolist() for ids in part.source.unbind()] == [
+                known[int(i)] for i in part.indices
+            ]
         source = [TOKENIZER.decode(ids.tolist()) for ids in whole.source.unbind()]
         assert source == [TOKENIZER.decode(ids.tolist()) for ids in whole.target.unbind()]
-        assert any(a.tolist() != b.tolist() for a, b in zip(whole.source.unbind(), whole.target.unbind(), strict=True))
+        assert any(
+            a.tolist() != b.tolist()
+            for a, b in zip(whole.source.unbind(), whole.target.unbind(), strict=True)
+        )
 
 
 def test_train_settings_enable_it(tmp_path):
@@ -146,6 +167,8 @@ def test_train_settings_enable_it(tmp_path):
     assert isinstance(source, BpeDropout)
     assert target is None
     assert data.batches(TrainSettings(), 500).bpe_dropout == (None, None)
-    bounded = replace(data, max_tokens=3).batches(TrainSettings(bpe_dropout=0.2), 500).bpe_dropout[0]
+    bounded = (
+        replace(data, max_tokens=3).batches(TrainSettings(bpe_dropout=0.2), 500).bpe_dropout[0]
+    )
     assert isinstance(bounded, BpeDropout)
     assert bounded.max_tokens <= 3 < source.max_tokens  # longer pairs are skipped

@@ -40,7 +40,9 @@ def as_csv(pairs: list[tuple[str, str]], **options: str) -> str:
 
 
 def as_json(pairs: list[tuple[str, str]]) -> str:
-    return "".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
+    return "".join(
+        json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs
+    )
 
 
 # ---- formats
@@ -78,7 +80,10 @@ def test_formats_are_detected_and_reported(
 
 def test_csv_written_by_python_is_read_back(write: Callable[..., str]):
     draw = random.Random(3)
-    pairs = [tuple("x" + "".join(draw.choices('a,";\n |', k=6)) + "y" for _ in range(2)) for _ in range(300)]
+    pairs = [
+        tuple("x" + "".join(draw.choices('a,";\n |', k=6)) + "y" for _ in range(2))
+        for _ in range(300)
+    ]
     for delimiter in ",;|":
         path = write("random.csv", as_csv(pairs, delimiter=delimiter))
         assert list(Corpus(path)) == pairs
@@ -99,7 +104,9 @@ def test_several_files_of_several_formats(write: Callable[..., str]):
         ]
     )
     assert list(corpus) == [*PAIRS, PAIRS[0]]
-    two = Corpus([write("1.s", "a\nb"), write("2.s", "c")], [write("1.t", "A\nB"), write("2.t", "C")])
+    two = Corpus(
+        [write("1.s", "a\nb"), write("2.s", "c")], [write("1.t", "A\nB"), write("2.t", "C")]
+    )
     assert list(two) == [("a", "A"), ("b", "B"), ("c", "C")]
 
 
@@ -132,11 +139,17 @@ def test_columns_by_name_number_and_guess(write: Callable[..., str]):
 
 def test_json_columns(write: Callable[..., str]):
     nested = write("a.jsonl", '{"id": 1, "translation": {"de": "eins", "en": "one"}}\n')
-    assert list(Corpus(nested, source="translation.de", target="translation.en")) == [("eins", "one")]
+    assert list(Corpus(nested, source="translation.de", target="translation.en")) == [
+        ("eins", "one")
+    ]
     assert list(Corpus(write("b.jsonl", '["eins", "one", 3]\n'))) == [("eins", "one")]
-    assert list(Corpus(write("c.jsonl", '["eins", "one", "un"]\n'), source=3, target=1)) == [("un", "eins")]
+    assert list(Corpus(write("c.jsonl", '["eins", "one", "un"]\n'), source=3, target=1)) == [
+        ("un", "eins")
+    ]
     assert list(Corpus(write("d.jsonl", '{"word": "a", "sound": "AH"}\n'))) == [("a", "AH")]
-    assert list(Corpus(write("e.jsonl", '{"a.b": "x", "c": "y"}\n'), source="a.b", target="c")) == [("x", "y")]
+    assert list(Corpus(write("e.jsonl", '{"a.b": "x", "c": "y"}\n'), source="a.b", target="c")) == [
+        ("x", "y")
+    ]
 
 
 NO_COLUMN = "{}, read as %s, has %s; there is no column %s (counted from 1)"
@@ -199,15 +212,21 @@ def test_invalid_columns_and_formats(
 
 def test_wrong_arguments(write: Callable[..., str]):
     path = write("a.tsv", tsv(PAIRS))
-    with pytest.raises(UnknownName, match=r"^unknown bad-line policy 'skp'; did you mean 'skip'\?$"):
+    with pytest.raises(
+        UnknownName, match=r"^unknown bad-line policy 'skp'; did you mean 'skip'\?$"
+    ):
         Corpus(path, bad_lines="skp")
     with pytest.raises(UnknownName, match=r"^unknown format 'tvs'; did you mean 'tsv'\?$"):
         Corpus(path, format="tvs")
-    with pytest.raises(CorpusError, match=r"^no files of pairs given; put them first, because --targets"):
+    with pytest.raises(
+        CorpusError, match=r"^no files of pairs given; put them first, because --targets"
+    ):
         Corpus([])
     with pytest.raises(CorpusError, match=r"^standard input \('-'\) can be given only once$"):
         Corpus(["-", "-"])
-    with pytest.raises(CorpusError, match=r"^2 source files but 1 target files; each needs a counterpart$"):
+    with pytest.raises(
+        CorpusError, match=r"^2 source files but 1 target files; each needs a counterpart$"
+    ):
         Corpus([path, path], path)
     with pytest.raises(
         CorpusError,
@@ -314,7 +333,9 @@ def test_bad_line_is_skipped_counted_and_saved(write: Callable[..., str], bad: s
     assert reading.problems == {reason: 1}
     assert reading.summary() == f"skipped 1 bad line: 1 {reason} (first at {path}:4)"
     raw = with_good_line(content).split(b"\n")[3]
-    assert (tmp_path / "bad.txt").read_bytes() == f"{path}:4\t{reason}: {detail}\t".encode() + raw + b"\n"
+    assert (
+        tmp_path / "bad.txt"
+    ).read_bytes() == f"{path}:4\t{reason}: {detail}\t".encode() + raw + b"\n"
 
 
 def test_empty_lines_at_the_end_are_ignored(write: Callable[..., str]):
@@ -330,7 +351,9 @@ def test_unclosed_quote(write: Callable[..., str]):
     ):
         list(Corpus(path))
     short = write("b.csv", "a,b\n" * 3 + '"never,closed\na,b\n')
-    with pytest.raises(CorpusError, match=rf"^{short}:4: a quoted field is not closed \(unexpected end of data\)"):
+    with pytest.raises(
+        CorpusError, match=rf"^{short}:4: a quoted field is not closed \(unexpected end of data\)"
+    ):
         list(Corpus(short))
 
 
@@ -343,7 +366,9 @@ def test_line_over_the_size_limit(write: Callable[..., str], monkeypatch: pytest
 
 def test_parallel_files_of_unequal_length(write: Callable[..., str]):
     long, short = write("long", "a\nb\nc\n"), write("short", "A\n")
-    message = f"{long} has 2 lines more than {short}, from line 2; parallel files must match line by line"
+    message = (
+        f"{long} has 2 lines more than {short}, from line 2; parallel files must match line by line"
+    )
     for files in ((long, short), (short, long)):
         for bad_lines in ("stop", "skip"):  # the alignment is unknown, so skipping cannot help
             with pytest.raises(CorpusError) as error:
@@ -353,7 +378,9 @@ def test_parallel_files_of_unequal_length(write: Callable[..., str]):
 
 def test_bad_lines_of_parallel_files(write: Callable[..., str]):
     source, target = write("s", "a\nb\n\n\nc\n"), write("t", b"A\n\xff\nx\n\nC\n")
-    with pytest.raises(CorpusError, match=rf"^{source}:2: in the target file, byte 1 of the line, 0xFF"):
+    with pytest.raises(
+        CorpusError, match=rf"^{source}:2: in the target file, byte 1 of the line, 0xFF"
+    ):
         list(Corpus(source, target))
     reading = Corpus(source, target, bad_lines="skip").read()
     assert list(reading) == [("a", "A"), ("c", "C")]
@@ -363,13 +390,19 @@ def test_bad_lines_of_parallel_files(write: Callable[..., str]):
 def test_truncated_archive(write: Callable[..., str]):
     packed = gzip.compress(tsv([(str(i), str(i * 7919 % 10007)) for i in range(30_000)]).encode())
     cut, whole = write("cut.tsv.gz", packed[: len(packed) // 2]), write("whole.tsv", GOOD)
-    with pytest.raises(CorpusError, match=rf"^{cut} is truncated after line [\d,]+; copy it again$"):
+    with pytest.raises(
+        CorpusError, match=rf"^{cut} is truncated after line [\d,]+; copy it again$"
+    ):
         list(Corpus([cut, whole]))
     reading = Corpus([cut, whole], bad_lines="skip").read()
     assert list(reading)[-1] == ("a", "b")
     assert reading.summary() == f"skipped 1 bad line: 1 damaged file (first at {cut})"
-    unsealed = write("unsealed.tsv.gz", gzip.compress(tsv(PAIRS).encode())[:-4])  # complete except for the checksum
-    with pytest.raises(CorpusError, match=rf"^{unsealed} is truncated after line 3; copy it again$"):
+    unsealed = write(
+        "unsealed.tsv.gz", gzip.compress(tsv(PAIRS).encode())[:-4]
+    )  # complete except for the checksum
+    with pytest.raises(
+        CorpusError, match=rf"^{unsealed} is truncated after line 3; copy it again$"
+    ):
         list(Corpus(unsealed))
     assert list(Corpus(unsealed, bad_lines="skip")) == PAIRS
 
@@ -392,7 +425,9 @@ def test_unfinished_pass_leaves_no_file(write: Callable[..., str], tmp_path: Pat
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     assert [file.name for file in tmp_path.iterdir()] == ["a.tsv"]
-    with pytest.raises(CorpusError, match=r"^cannot write bad lines to '.*no/bad.txt': No such file or directory$"):
+    with pytest.raises(
+        CorpusError, match=r"^cannot write bad lines to '.*no/bad.txt': No such file or directory$"
+    ):
         list(Corpus(path, bad_lines="skip").read(bad_lines_path=tmp_path / "no/bad.txt"))
 
 
@@ -430,7 +465,9 @@ def test_stray_quote_affects_only_its_line(write: Callable[..., str], tmp_path: 
 
 def test_bare_carriage_returns_are_rejected(write: Callable[..., str]):
     path = write("a.tsv", b"a\tb\rc\td\r")
-    with pytest.raises(CorpusError, match=rf"^{path} uses bare carriage returns as line ends; convert it: tr "):
+    with pytest.raises(
+        CorpusError, match=rf"^{path} uses bare carriage returns as line ends; convert it: tr "
+    ):
         Corpus(path)
     assert list(Corpus(write("b.tsv", b"a\tb\r\nc\td\r"))) == [("a", "b"), ("c", "d")]
     assert list(Corpus(write("c.tsv", b"a\tb"))) == [("a", "b")]

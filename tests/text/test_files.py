@@ -46,7 +46,9 @@ def test_truncated_archive(tmp_path: Path, compression: str):
     whole = b"".join(b"%d %d\n" % (i, i * i * 7919 % 10007) for i in range(50_000))
     compressed = COMPRESS[compression](whole)
     path = write_file(tmp_path, compressed[: len(compressed) // 2])
-    with pytest.raises(DamagedFile, match=r"^.*file.txt is truncated after line [\d,]+; copy it again$"):
+    with pytest.raises(
+        DamagedFile, match=r"^.*file.txt is truncated after line [\d,]+; copy it again$"
+    ):
         read(path)
 
 
@@ -56,7 +58,9 @@ def test_damaged_archive(tmp_path: Path, compression: str):
     compress = checked if compression == "zst" else COMPRESS[compression]
     compressed = bytearray(compress(random.Random(0).randbytes(5000).hex().encode()))
     compressed[len(compressed) // 2 : len(compressed) // 2 + 40] = bytes(40)
-    with pytest.raises(DamagedFile, match=r"^.*file.txt is damaged after line \d+ \(.*\); copy it again$"):
+    with pytest.raises(
+        DamagedFile, match=r"^.*file.txt is damaged after line \d+ \(.*\); copy it again$"
+    ):
         read(write_file(tmp_path, bytes(compressed)))
 
 
@@ -94,7 +98,9 @@ def test_pipe_can_be_read_again(tmp_path: Path):
 
 
 def test_unreadable_paths(tmp_path: Path):
-    with pytest.raises(CorpusError, match=r"^cannot read '.*nowhere.tsv': No such file or directory$"):
+    with pytest.raises(
+        CorpusError, match=r"^cannot read '.*nowhere.tsv': No such file or directory$"
+    ):
         open_file(tmp_path / "nowhere.tsv")
     with pytest.raises(CorpusError, match=r"^'.*' is a folder; name the files in it$"):
         open_file(tmp_path)
@@ -116,5 +122,7 @@ try:
 except CorpusError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"reading {path} needs the package zstandard: pip install zstandard\n"

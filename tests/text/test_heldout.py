@@ -40,7 +40,9 @@ def test_size_of_the_held_out_set(count: int, seed: int):
 
 def test_held_out_set_has_at_most_some_thousands():
     chooser = SplitChooser(1)
-    chooser._counts = [500_000 // 2 ** (i + 1) for i in range(65)]  # the expected counts of half a million sources
+    chooser._counts = [
+        500_000 // 2 ** (i + 1) for i in range(65)
+    ]  # the expected counts of half a million sources
     chooser._lowest, chooser._highest = 0, 1
     share = chooser.choose().threshold / 2**64
     assert 2_000 <= 500_000 * share <= 4_000
@@ -56,7 +58,9 @@ def test_growing_corpus_keeps_its_split():
     before, after = split_of(named(5_000)), split_of(named(5_300))
     assert before == after
     larger = split_of(named(40_000))
-    assert {s for s in named(5_000) if larger.is_held_out(s)} <= {s for s in named(5_000) if before.is_held_out(s)}
+    assert {s for s in named(5_000) if larger.is_held_out(s)} <= {
+        s for s in named(5_000) if before.is_held_out(s)
+    }
 
 
 def test_no_source_is_on_both_sides():

@@ -14,11 +14,17 @@ from regard.text import BEGIN, END, Batch, StaticShape, TrainingBatch, pack_batc
 from regard.train.objective import Objective
 
 RANDOM = random.Random(7)
-MANY = [[(RANDOM.randint(0, 40), RANDOM.randint(0, 40)) for _ in range(RANDOM.randint(1, 30))] for _ in range(60)]
+MANY = [
+    [(RANDOM.randint(0, 40), RANDOM.randint(0, 40)) for _ in range(RANDOM.randint(1, 30))]
+    for _ in range(60)
+]
 
 
 def batch_of(sizes: list[tuple[int, int]]) -> Batch:
-    sides = [Ragged.of([torch.arange(size) % 5 + 4 for size in side]) for side in zip(*sizes, strict=True)]
+    sides = [
+        Ragged.of([torch.arange(size) % 5 + 4 for size in side])
+        for side in zip(*sizes, strict=True)
+    ]
     sources, targets = (len(side.values) for side in sides)
     return Batch(sides[0], sides[1], torch.arange(len(sizes)), len(sizes), targets, sources)
 
@@ -49,7 +55,9 @@ def test_static_batch_starts_with_the_original(sizes, multiple):
     plain, (shape, full) = TrainingBatch.from_batch(batch), static_batch_of(batch, multiple)
     pairs = len(batch)
     for ours, theirs in ((full.source, plain.source), (full.prefix, plain.prefix)):
-        assert all(torch.equal(a, b) for a, b in zip(ours.unbind()[:pairs], theirs.unbind(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(ours.unbind()[:pairs], theirs.unbind(), strict=True)
+        )
         assert len(ours) == shape.pairs
         assert int(ours.lengths.sum()) == len(ours.values)  # every token belongs to a sequence
         assert int(ours.lengths.max()) <= ours.longest

@@ -57,12 +57,17 @@ SCRAPS = [
 
 
 def trained(kind: str) -> Tokenizer:
-    return train_tokenizer(kind, [text for text in TEXTS * 3 if text], size=400 if kind in ("bpe", "unigram") else None)
+    return train_tokenizer(
+        kind, [text for text in TEXTS * 3 if text], size=400 if kind in ("bpe", "unigram") else None
+    )
 
 
 def pairs_of(count: int) -> list[tuple[str, str]]:
     draw = random.Random(0)
-    return [tuple("x" + "".join(draw.choices(SCRAPS, k=draw.randrange(9))) for _ in "st") for _ in range(count)]
+    return [
+        tuple("x" + "".join(draw.choices(SCRAPS, k=draw.randrange(9))) for _ in "st")
+        for _ in range(count)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +105,12 @@ def test_files_contain_the_ids(tmp_path: Path, workers: int, monkeypatch: pytest
     source, target = trained("bpe"), trained("characters")
     progress: list[int] = []
     made = pairs_of(100)
-    tokenize_corpus(iter(made), source, target, tmp_path / "ids", workers=workers, progress=progress.append)
-    for side, tokenizer, texts in zip(("source", "target"), (source, target), zip(*made, strict=True), strict=True):
+    tokenize_corpus(
+        iter(made), source, target, tmp_path / "ids", workers=workers, progress=progress.append
+    )
+    for side, tokenizer, texts in zip(
+        ("source", "target"), (source, target), zip(*made, strict=True), strict=True
+    ):
         offsets = np.fromfile(tmp_path / f"ids/{side}.offsets", "<i8")
         flat = np.fromfile(tmp_path / f"ids/{side}.ids", "<u2")
         assert offsets[0] == 0
@@ -154,17 +163,23 @@ def test_large_vocabularies_use_four_bytes(tmp_path: Path):
 
 def test_folder_is_reused_and_changes_are_named(tmp_path: Path, words: Tokenizer):
     folder = tmp_path / "ids"
-    tokenize_corpus([("a", "b")], words, words, folder, fingerprint={"pairs.tsv": "1", "reading": "so"})
+    tokenize_corpus(
+        [("a", "b")], words, words, folder, fingerprint={"pairs.tsv": "1", "reading": "so"}
+    )
 
     def untouched() -> Iterator[tuple[str, str]]:
         raise AssertionError
         yield
 
-    again = tokenize_corpus(untouched(), words, words, folder, fingerprint={"reading": "so", "pairs.tsv": "1"})
+    again = tokenize_corpus(
+        untouched(), words, words, folder, fingerprint={"reading": "so", "pairs.tsv": "1"}
+    )
     assert len(again) == 1
     other = train_tokenizer("words", ["a"])
     with pytest.raises(IdsError) as error:
-        tokenize_corpus(untouched(), words, other, folder, fingerprint={"pairs.tsv": "2", "reading": "so"})
+        tokenize_corpus(
+            untouched(), words, other, folder, fingerprint={"pairs.tsv": "2", "reading": "so"}
+        )
     assert str(error.value) == (
         f"'{folder}' was made from other data: 'pairs.tsv', 'target tokenizer' "
         "changed; remove the folder to tokenize again"
@@ -175,18 +190,25 @@ def test_invalid_folders(tmp_path: Path, words: Tokenizer):
     folder = tmp_path / "ids"
     with pytest.raises(
         IdsError,
-        match=r"^'.*ids' is not a folder of ids: ids.json is missing or incomplete; tokenize again$",
+        match=r"^'.*ids' is not a folder of ids: ids.json is missing or incomplete; tokenize "
+        r"again$",
     ):
         TokenizedPairs.open(folder)
     tokenize_corpus([("a b", "b")], words, words, folder)
     (folder / "source.ids").write_bytes(b"\0\0")
-    with pytest.raises(IdsError, match=r"^'.*source.ids' has 2 bytes instead of 4; tokenize again$"):
+    with pytest.raises(
+        IdsError, match=r"^'.*source.ids' has 2 bytes instead of 4; tokenize again$"
+    ):
         TokenizedPairs.open(folder)
     (folder / "source.ids").unlink()
-    with pytest.raises(IdsError, match=r"^cannot read '.*source.ids': No such file or directory; tokenize again$"):
+    with pytest.raises(
+        IdsError, match=r"^cannot read '.*source.ids': No such file or directory; tokenize again$"
+    ):
         TokenizedPairs.open(folder)
     (folder / "ids.json").write_text('{"version": 0}')
-    with pytest.raises(IdsError, match=r"^'.*ids' has format version 0, expected 1; remove it and tokenize again$"):
+    with pytest.raises(
+        IdsError, match=r"^'.*ids' has format version 0, expected 1; remove it and tokenize again$"
+    ):
         TokenizedPairs.open(folder)
     (folder / "ids.json").write_text('{"versio')
     with pytest.raises(IdsError, match=r"ids.json is missing or incomplete"):
@@ -204,15 +226,21 @@ def test_failure_leaves_no_files(tmp_path: Path, words: Tokenizer):
         tokenize_corpus([], words, words, tmp_path / "ids")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
-    with pytest.raises(IdsError, match=r"^cannot write ids to '.*file/ids': .*; partial files were removed$"):
+    with pytest.raises(
+        IdsError, match=r"^cannot write ids to '.*file/ids': .*; partial files were removed$"
+    ):
         tokenize_corpus([("a", "b")], words, words, tmp_path / "file/ids")
 
 
 def test_dead_worker_is_an_error(words: Tokenizer):
     with WorkerPool(1, (words.library, words.library), "<u2") as pool:
-        assert np.frombuffer(pool.submit((["a"], ["b"])).result()[1][0], "<u2").tolist() == words.encode("b")
+        assert np.frombuffer(
+            pool.submit((["a"], ["b"])).result()[1][0], "<u2"
+        ).tolist() == words.encode("b")
         pool._processes[0].kill()
-        with pytest.raises(WorkerError, match=r"^a tokenization process ended early with signal 9; "):
+        with pytest.raises(
+            WorkerError, match=r"^a tokenization process ended early with signal 9; "
+        ):
             pool.submit((["a"], ["b"])).result()
     assert pool._processes[0].returncode == -signal.SIGKILL
 
@@ -232,7 +260,8 @@ def resident(name):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
 Path("/proc/self/clear_refs").write_text("5")  # reset the peak
 before = resident("VmRSS")
-read = tokenize_corpus(pairs(), tokenizer, tokenizer, folder, workers=2, progress=lambda done: print(done, flush=True))
+read = tokenize_corpus(pairs(), tokenizer, tokenizer, folder, workers=2,
+    progress=lambda done: print(done, flush=True))
 for batch in range(100):
     read.source(batch * len(read) // 100)
 print("grown", resident("VmHWM") - before)
@@ -274,7 +303,10 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path):
     fork."""
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "ids"), "30000", "150"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    tokens = sum(TokenizedPairs.open(tmp_path / "ids").counts[side]["tokens"] for side in ("source", "target"))
+    tokens = sum(
+        TokenizedPairs.open(tmp_path / "ids").counts[side]["tokens"]
+        for side in ("source", "target")
+    )
     grown = 1024 * int(done.stdout.split()[-1])
     assert tokens > 35e6  # characters, and twice as many bytes of ids
     assert grown < 40e6  # all texts and ids would need over 100e6

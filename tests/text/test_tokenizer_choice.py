@@ -30,7 +30,10 @@ LATIN = zipf(invented("abcdefghijklmnoprstu", 9000), 4000, 12, " ")
 def test_phones():
     choice = choose_tokenizer(zipf(PHONES, 500, 6, " "))
     assert (choice.kind, choice.size) == ("words", None)
-    assert choice.reason == "words: 39 different space-separated symbols in 500 lines, so each is one token"
+    assert (
+        choice.reason
+        == "words: 39 different space-separated symbols in 500 lines, so each is one token"
+    )
 
 
 def test_few_lines_of_phones_are_enough():
@@ -59,7 +62,8 @@ def test_running_text():
     choice = choose_tokenizer(LATIN)
     assert (choice.kind, choice.size) == ("bpe", 2000)
     assert choice.reason == (
-        "bpe of 2,000: 4,000 lines of running text with 12.0 words per line, about 48,000 words in total"
+        "bpe of 2,000: 4,000 lines of running text with 12.0 words per line, about 48,000 words "
+        "in total"
     )
 
 
@@ -98,7 +102,9 @@ def test_text_without_spaces():
 
 
 def test_japanese_and_thai_sentences():
-    words = invented("一二三四五六七八九十日月火水木金土", 400) + invented("がぎぐげごのはをにへとも", 200)
+    words = invented("一二三四五六七八九十日月火水木金土", 400) + invented(
+        "がぎぐげごのはをにへとも", 200
+    )
     assert choose_tokenizer(zipf(words, 3000, 7, "")).kind == "bpe"
     thai = zipf(invented("กขคงจฉชซญดตถทธนบปผพฟภมยรลวศษสหอฮาิีุูเแโใไ", 800), 3000, 9, "")
     assert choose_tokenizer(thai).kind == "bpe"
@@ -106,7 +112,9 @@ def test_japanese_and_thai_sentences():
 
 
 def test_no_text_is_an_error():
-    with pytest.raises(TokenizerError, match=r"^no text to choose a tokenizer from; give lines that are not empty$"):
+    with pytest.raises(
+        TokenizerError, match=r"^no text to choose a tokenizer from; give lines that are not empty$"
+    ):
         choose_tokenizer(["", ""])
     with pytest.raises(UnknownName, match="unknown tokenizer 'wrods'; did you mean 'words'"):
         default_vocabulary_size("wrods", ["a"])

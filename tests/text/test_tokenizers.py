@@ -89,7 +89,8 @@ def test_bytes_by_hand():
 def test_bpe_by_hand():
     tokenizer = train_tokenizer("bpe", ["aaab aab aab"], size=3 + 256 + 6)
     labels = [tokenizer.label(id) for id in range(259, len(tokenizer))]
-    # a+a occurs 4 times; then " "+aa twice (as aa+b, but the lower ids come first); then " aa"+b twice
+    # a+a occurs 4 times; then " "+aa twice (as aa+b, but the lower ids come first); then " aa"+b
+    # twice
     assert labels == [" ", "a", "b", "aa", " aa", " aab"]
     assert [tokenizer.label(id) for id in tokenizer.encode("aabaaa b aab")] == [
         "aa",
@@ -106,7 +107,11 @@ def test_bpe_by_hand():
 def test_digits_and_punctuation_are_separate_tokens(kind: str):
     tokenizer = train_tokenizer(kind, ["in 1984, (so) he said"] * 30, size=400)
     assert [piece.text.strip() for piece in tokenizer.pieces("1984")] == ["1", "9", "8", "4"]
-    letters = {character.isalpha() for id in range(259, len(tokenizer)) for character in tokenizer.label(id).strip()}
+    letters = {
+        character.isalpha()
+        for id in range(259, len(tokenizer))
+        for character in tokenizer.label(id).strip()
+    }
     assert letters == {True, False}
     for id in range(259, len(tokenizer)):
         assert len({character.isalpha() for character in tokenizer.label(id).strip()}) <= 1
@@ -138,7 +143,9 @@ def test_decode_inverts_encode(exact: Tokenizer, seed: int):
 def test_words_are_decoded_with_single_spaces():
     tokenizer = trained("words")
     for line in LINES:
-        assert tokenizer.decode(tokenizer.encode(line)) == " ".join(unicodedata.normalize("NFC", line).split())
+        assert tokenizer.decode(tokenizer.encode(line)) == " ".join(
+            unicodedata.normalize("NFC", line).split()
+        )
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
@@ -234,7 +241,9 @@ def test_decoded_pieces_have_spans_in_the_text(tokenizer: Tokenizer):
 def test_decoded_pieces_of_partial_characters():
     bytes_ = train_tokenizer("bytes", [])
     euro = bytes_.encode("€")
-    assert [(p.start, p.end) for p in bytes_.decode_pieces([*euro, *bytes_.encode("x")])] == [(0, 1)] * 3 + [(1, 2)]
+    assert [(p.start, p.end) for p in bytes_.decode_pieces([*euro, *bytes_.encode("x")])] == [
+        (0, 1)
+    ] * 3 + [(1, 2)]
     assert bytes_.decode(euro[:2]) == "\N{REPLACEMENT CHARACTER}"
 
 
@@ -275,7 +284,9 @@ def test_size_limit_keeps_frequent_tokens(kind: str):
 def test_large_alphabets_leave_room_for_subwords():
     draw = random.Random(0)
     han = [chr(0x4E00 + i) for i in range(3000)]
-    lines = ["".join(draw.choices(han, [1 / (i + 1) for i in range(3000)], k=20)) for _ in range(400)]
+    lines = [
+        "".join(draw.choices(han, [1 / (i + 1) for i in range(3000)], k=20)) for _ in range(400)
+    ]
     for kind in ("bpe", "unigram"):
         tokenizer = train_tokenizer(kind, lines, size=1000)
         assert len(tokenizer) <= 1000
@@ -299,7 +310,9 @@ def test_invalid_training(kind: str, lines: list[str], size: int | None, message
 
 
 def test_unknown_kind():
-    with pytest.raises(UnknownName, match=r"^unknown tokenizer 'character'; did you mean 'characters'\?$"):
+    with pytest.raises(
+        UnknownName, match=r"^unknown tokenizer 'character'; did you mean 'characters'\?$"
+    ):
         train_tokenizer("character", ["a"])
 
 
@@ -342,13 +355,19 @@ def test_invalid_tokenizer_files(tmp_path: Path):
     path.write_bytes(b"\xff\x00")
     with pytest.raises(TokenizerError, match=r"is not a valid tokenizer.json"):
         Tokenizer.load(path)
-    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "a": 1}, unk_token="<pad>")).save(str(path))
-    with pytest.raises(TokenizerError, match=r"is not a Regard tokenizer: id 0 is '<pad>', not '< unknown >'"):
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "a": 1}, unk_token="<pad>")).save(
+        str(path)
+    )
+    with pytest.raises(
+        TokenizerError, match=r"is not a Regard tokenizer: id 0 is '<pad>', not '< unknown >'"
+    ):
         Tokenizer.load(path)
     altered = json.loads(whole)
     altered["normalizer"] = None
     path.write_text(json.dumps(altered))
-    with pytest.raises(TokenizerError, match=r"was altered: parts of it are missing; copy it again$"):
+    with pytest.raises(
+        TokenizerError, match=r"was altered: parts of it are missing; copy it again$"
+    ):
         Tokenizer.load(path)
 
 

@@ -11,22 +11,34 @@ from regard.text import train_tokenizer
 SMALL = {"width": 12, "heads": 4, "encoder_layers": 2, "decoder_layers": 1, "ffn_width": 10}
 KINDS = {
     "none": TransformerSettings(**SMALL, position="none", activation="relu", tie_embeddings="none"),
-    "sinusoidal": TransformerSettings(**SMALL, position="sinusoidal", activation="relu", norm_order="post"),
+    "sinusoidal": TransformerSettings(
+        **SMALL, position="sinusoidal", activation="relu", norm_order="post"
+    ),
     "learned": TransformerSettings(**SMALL, position="learned", activation="gelu", norm="rms"),
-    "rotary": TransformerSettings(**SMALL | {"width": 24}, position="rotary", activation="swiglu", kv_heads=2),
+    "rotary": TransformerSettings(
+        **SMALL | {"width": 24}, position="rotary", activation="swiglu", kv_heads=2
+    ),
     "alibi": TransformerSettings(**SMALL, position="alibi", norm_order="post", norm="rms"),
     "distance": TransformerSettings(**SMALL, position="distance"),
     "t5": TransformerSettings(**SMALL, position="t5", activation="gelu"),
     "shaw": TransformerSettings(**SMALL, position="shaw", kv_heads=2),
     "bottleneck": RecurrentSettings(width=8, attention="none", encoder_layers=2),
     "additive": RecurrentSettings(width=8, attention="bahdanau", decoder_layers=2),
-    "additive-lstm": RecurrentSettings(width=8, attention="bahdanau", cell="lstm", encoder_layers=2),
-    "dot": RecurrentSettings(width=8, attention="luong", score="dot", decoder_layers=2, cell="lstm"),
-    "general": RecurrentSettings(width=8, attention="luong", score="general", tie_embeddings="none"),
+    "additive-lstm": RecurrentSettings(
+        width=8, attention="bahdanau", cell="lstm", encoder_layers=2
+    ),
+    "dot": RecurrentSettings(
+        width=8, attention="luong", score="dot", decoder_layers=2, cell="lstm"
+    ),
+    "general": RecurrentSettings(
+        width=8, attention="luong", score="general", tie_embeddings="none"
+    ),
     "concat": RecurrentSettings(width=8, attention="luong"),
 }
 ATTENDING = [kind for kind in KINDS if kind != "bottleneck"]
-TRANSFORMERS = [kind for kind, settings in KINDS.items() if isinstance(settings, TransformerSettings)]
+TRANSFORMERS = [
+    kind for kind, settings in KINDS.items() if isinstance(settings, TransformerSettings)
+]
 
 
 def random_model(kind: str) -> Pipeline:
@@ -40,4 +52,6 @@ def random_model(kind: str) -> Pipeline:
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * 0.3)
-    return Pipeline(Bundle(model, source, target, KINDS[kind], {"longest": {"source": 9, "target": 7}}))
+    return Pipeline(
+        Bundle(model, source, target, KINDS[kind], {"longest": {"source": 9, "target": 7}})
+    )

@@ -1,4 +1,6 @@
-"""Views of a trace without a page or a picture: logit_lens, stream and space, against torch, NumPy and scikit-learn."""
+"""Views of a trace without a page or a picture: logit_lens, stream and space, against torch, NumPy
+and scikit-learn.
+"""
 
 import numpy as np
 import pytest
@@ -59,13 +61,17 @@ def test_the_lens_looks_at_what_an_edit_left(trace):
     before, after = logit_lens(trace, 1), logit_lens(changed, 1)
     assert list(before) == list(after)
     torch.testing.assert_close(after["dec.norm"], changed["out.logprobs"][1].exp())
-    torch.testing.assert_close(after["dec.0.resid3"], before["dec.0.resid3"])  # through the model's norm, not the patch
+    torch.testing.assert_close(
+        after["dec.0.resid3"], before["dec.0.resid3"]
+    )  # through the model's norm, not the patch
     assert not torch.allclose(after["dec.norm"], before["dec.norm"])
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
-    begin, parts = ("src", ["self", "ffn"]) if side == "source" else ("tgt", ["self", "cross", "ffn"])
+    begin, parts = (
+        ("src", ["self", "ffn"]) if side == "source" else ("tgt", ["self", "cross", "ffn"])
+    )
     stack, layers = ("enc", 2) if side == "source" else ("dec", 1)
     added, norms = residual_contributions(trace, side, 2), residual_norms(trace, side, 2)
     blocks = [f"{stack}.{layer}.{part}.out" for layer in range(layers) for part in parts]
@@ -75,7 +81,9 @@ def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
     for one in added:
         vector = trace[one.name][2].double().numpy()
         assert one.norm == pytest.approx(np.linalg.norm(vector), rel=1e-5)
-        assert one.cosine == pytest.approx(vector @ total / np.linalg.norm(vector) / np.linalg.norm(total), abs=1e-5)
+        assert one.cosine == pytest.approx(
+            vector @ total / np.linalg.norm(vector) / np.linalg.norm(total), abs=1e-5
+        )
         total = total + vector
         assert norms[one.into] == pytest.approx(np.linalg.norm(total), rel=1e-5)
 
@@ -83,7 +91,10 @@ def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
 def test_a_patched_sum_keeps_what_the_model_added(trace):
     patch = {"kind": "patch", "name": "dec.0.resid1", "values": [[0.0] * 11 + [3.0]] * 4}
     changed = record(random_model("learned"), "zebra", "Z IY B", edits=[patch])
-    assert residual_contributions(changed, "target", 1)[:2] == residual_contributions(trace, "target", 1)[:2]
+    assert (
+        residual_contributions(changed, "target", 1)[:2]
+        == residual_contributions(trace, "target", 1)[:2]
+    )
     assert residual_norms(changed, "target", 1)["dec.0.resid1"] == 3
 
 
@@ -100,10 +111,14 @@ def test_a_recurrent_model_has_states_and_no_sums():
 def test_neighbours_agree_with_scikit_learn(kind):
     trace = record(random_model(kind), "zebra", "Z IY B")
     table = trace.pipeline.model.target.table.detach().numpy()
-    distances, ids = NearestNeighbors(metric="cosine").fit(table).kneighbors(table[[trace.target[1].id]], 4)
+    distances, ids = (
+        NearestNeighbors(metric="cosine").fit(table).kneighbors(table[[trace.target[1].id]], 4)
+    )
     found = neighbours(trace, "target", 1, 3)
     assert [id for id, _ in found] == ids[0, 1:].tolist()
-    assert [cosine for _, cosine in found] == pytest.approx((1 - distances[0, 1:]).tolist(), abs=1e-6)
+    assert [cosine for _, cosine in found] == pytest.approx(
+        (1 - distances[0, 1:]).tolist(), abs=1e-6
+    )
     assert len(neighbours(trace, "target", 1, 900)) == len(table) - 1
     assert pca_projection(trace, "target").ids == list(range(len(table)))
 

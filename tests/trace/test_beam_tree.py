@@ -1,4 +1,6 @@
-"""The tree of a beam search, against the search itself, the model's own pass, and every continuation there was."""
+"""The tree of a beam search, against the search itself, the model's own pass, and every
+continuation there was.
+"""
 
 import pytest
 import torch
@@ -35,7 +37,9 @@ def test_its_answers_are_those_of_the_search(held, search):
     for word in WORDS:
         made, (found,) = beam_tree(held, word, search), held.answers([word], search)
         assert [made.ids(number) for number in made.answers] == [answer.ids for answer in found]
-        assert [made.node(number).score for number in made.answers] == pytest.approx([a.score for a in found])
+        assert [made.node(number).score for number in made.answers] == pytest.approx(
+            [a.score for a in found]
+        )
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -46,7 +50,9 @@ def test_sums_are_sums_and_who_lost_lost_to_who_stayed(held, search):
         assert node.total == pytest.approx((before.total if before else 0.0) + node.logp, abs=1e-5)
         assert node.step == (before.step + 1 if before else 0)
         assert before is None or before.status == "expanded"
-        assert node.score == pytest.approx(node.total / search.length_penalty.divisor(node.step + 1))
+        assert node.score == pytest.approx(
+            node.total / search.length_penalty.divisor(node.step + 1)
+        )
         if node.status == "pruned":
             rival = made.nodes[node.pruned_by]
             assert (rival.step, rival.status != "pruned") == (node.step, True) or node.token == END
@@ -63,7 +69,9 @@ def test_what_was_weighed_are_the_best_of_all_continuations(held):
     for step in range(1 + max(node.step for node in made.nodes)):
         weighed = [node for node in made.nodes if node.step == step]
         parents = (
-            [None] if step == 0 else [n.number for n in made.nodes if (n.step, n.status) == (step - 1, "expanded")]
+            [None]
+            if step == 0
+            else [n.number for n in made.nodes if (n.step, n.status) == (step - 1, "expanded")]
         )
         every = []
         for parent in parents:
@@ -72,8 +80,12 @@ def test_what_was_weighed_are_the_best_of_all_continuations(held):
             every += [(float(value), parent, token) for token, value in enumerate(numbers)]
         best = sorted(every, key=lambda one: -one[0])[: len(weighed)]
         assert len(weighed) == min(7, len(every))
-        assert [node.total for node in weighed] == pytest.approx([total for total, _, _ in best], abs=1e-4)
-        assert {(node.parent, node.token) for node in weighed} == {(parent, token) for _, parent, token in best}
+        assert [node.total for node in weighed] == pytest.approx(
+            [total for total, _, _ in best], abs=1e-4
+        )
+        assert {(node.parent, node.token) for node in weighed} == {
+            (parent, token) for _, parent, token in best
+        }
         ends = [node for i, node in enumerate(weighed) if node.token == END and i < 3]
         others = [node for node in weighed if node.token != END]
         assert [node.status for node in ends] == ["finished"] * len(ends)
@@ -115,4 +127,6 @@ def test_greedy_is_a_tree_of_one_path(held):
     made = beam_tree(held, "queue", Beam(1))
     (answer,) = made.answers
     assert made.ids(answer) == held("queue", held.search(beam=1)).ids
-    assert [node.number for node in made.nodes if node.status == "expanded"] == made.path(answer)[:-1]
+    assert [node.number for node in made.nodes if node.status == "expanded"] == made.path(answer)[
+        :-1
+    ]

@@ -20,7 +20,9 @@ SOURCE, TARGET = "zebra", "AH B N"
 def logits(t: Pipeline, source: str = SOURCE) -> Tensor:
     asked = Ragged.of([torch.tensor([*t.bundle.source.encode(source), END])])
     with torch.no_grad():
-        return t.model(asked, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode(TARGET)])])).values
+        return t.model(
+            asked, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode(TARGET)])])
+        ).values
 
 
 def edited(t: Pipeline, *edits: dict) -> Tensor:
@@ -43,7 +45,9 @@ def test_a_head_cut_is_a_slice_of_w_o_set_to_zero(kind):
             heads = attention(t, name)
             with torch.no_grad():
                 heads.out.weight[:, head * heads.dim : (head + 1) * heads.dim] = 0
-            torch.testing.assert_close(got, logits(t), rtol=1e-6, atol=2e-6 * float(got.abs().max()))
+            torch.testing.assert_close(
+                got, logits(t), rtol=1e-6, atol=2e-6 * float(got.abs().max())
+            )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ATTENDING if kind not in TRANSFORMERS])
@@ -124,7 +128,9 @@ def test_temperature_uniform_mean_and_rows(kind):
         t,
         SOURCE,
         TARGET,
-        edits=[{"kind": "row", "attention": name, "head": 0, "query": 2, "weights": [0, 0, 1, 0, 0, 0]}],
+        edits=[
+            {"kind": "row", "attention": name, "head": 0, "query": 2, "weights": [0, 0, 1, 0, 0, 0]}
+        ],
     )
     value = row[f"{name}.v"][0, 2] if kind == "rotary" else row["attn.value"][0, 2]
     torch.testing.assert_close(row[f"{name}.context"][0, 2], value)
@@ -162,10 +168,14 @@ def test_a_patch_brings_another_traces_numbers(kind):
     t = random_model(kind)
     other = record(t, "aba", TARGET)
     name = "dec.norm" if kind == "rotary" else "out.readout"
-    patched = record(t, SOURCE, TARGET, edits=[{"kind": "patch", "name": name, "values": other[name].tolist()}])
+    patched = record(
+        t, SOURCE, TARGET, edits=[{"kind": "patch", "name": name, "values": other[name].tolist()}]
+    )
     torch.testing.assert_close(patched["out.logits"], other["out.logits"])
     inside = (
-        record(t, SOURCE, TARGET, edits=[{"kind": "patch", "name": "dec.0.h", "values": [[0.0] * 8]}])
+        record(
+            t, SOURCE, TARGET, edits=[{"kind": "patch", "name": "dec.0.h", "values": [[0.0] * 8]}]
+        )
         if kind == "additive"
         else None
     )
@@ -246,8 +256,12 @@ def test_a_wrong_edit_is_said_in_one_line(change, message):
 )
 def test_a_trace_patched_with_its_own_numbers_answers_the_same_while_the_answer_grows(name):
     t = random_model("rotary")
-    said = record(t, SOURCE, edits=[{"kind": "temperature", "value": 1.0}])  # greedily, as every edited model
-    again = record(t, SOURCE, edits=[{"kind": "patch", "name": name, "values": said[name].tolist()}])
+    said = record(
+        t, SOURCE, edits=[{"kind": "temperature", "value": 1.0}]
+    )  # greedily, as every edited model
+    again = record(
+        t, SOURCE, edits=[{"kind": "patch", "name": name, "values": said[name].tolist()}]
+    )
     assert again.answer.ids == said.answer.ids
     torch.testing.assert_close(again["out.logits"], said["out.logits"])
 
@@ -261,7 +275,9 @@ def test_an_edit_under_a_patch_leaves_the_patch():
 
 
 def test_a_head_that_looks_anew_at_each_step_has_no_mean():
-    with pytest.raises(RegardError, match="attn is computed step by step, so it has no mean before the last step"):
+    with pytest.raises(
+        RegardError, match="attn is computed step by step, so it has no mean before the last step"
+    ):
         record(
             random_model("additive"),
             SOURCE,
@@ -272,7 +288,10 @@ def test_a_head_that_looks_anew_at_each_step_has_no_mean():
 
 def test_an_edited_answer_keeps_to_the_longest():
     t = random_model("rotary")
-    whole, short = (record(t, SOURCE, edits=[{"kind": "unscaled"}], longest=most).answer.ids for most in (None, 2))
+    whole, short = (
+        record(t, SOURCE, edits=[{"kind": "unscaled"}], longest=most).answer.ids
+        for most in (None, 2)
+    )
     assert len(whole) > 2
     assert short == whole[:2]
 
@@ -281,9 +300,13 @@ def test_what_a_model_has_not_cannot_be_switched_off():
     with pytest.raises(RegardError, match="this model has no position encoding to shuffle"):
         record(random_model("additive"), SOURCE, TARGET, edits=[{"kind": "shuffled"}])
     for change in ("unpositioned", "unscaled", "unmasked"):
-        with pytest.raises(RegardError, match=r"(nothing to switch off|no position encoding to switch off)$"):
+        with pytest.raises(
+            RegardError, match=r"(nothing to switch off|no position encoding to switch off)$"
+        ):
             record(random_model("additive"), SOURCE, TARGET, edits=[{"kind": change}])
-    with pytest.raises(RegardError, match=r"^token 99 forced at step 0 is not in the vocabulary of \d+$"):
+    with pytest.raises(
+        RegardError, match=r"^token 99 forced at step 0 is not in the vocabulary of \d+$"
+    ):
         record(random_model("additive"), SOURCE, edits=[{"kind": "force", "step": 0, "token": 99}])
 
 
@@ -303,7 +326,9 @@ def test_a_temperature_may_be_set_after_other_edits(others):
     t = random_model("rotary")
     first = record(t, SOURCE, TARGET, edits=[WARM, *others])
     last = record(t, SOURCE, TARGET, edits=[*others, WARM])
-    torch.testing.assert_close(first["dec.0.cross.weights"], last["dec.0.cross.weights"], rtol=0, atol=0)
+    torch.testing.assert_close(
+        first["dec.0.cross.weights"], last["dec.0.cross.weights"], rtol=0, atol=0
+    )
     torch.testing.assert_close(first["out.logits"], last["out.logits"], rtol=0, atol=0)
     plain = record(t, SOURCE, TARGET, edits=others)
     assert not torch.allclose(last["out.logits"], plain["out.logits"], atol=1e-4)
@@ -323,7 +348,9 @@ def test_a_patch_takes_a_tensor():
     t = random_model("rotary")
     other = record(t, "zebras"[:5][::-1], TARGET)["enc.0.self.q"]
     given, listed = (
-        record(t, SOURCE, TARGET, edits=[{"kind": "patch", "name": "enc.0.self.q", "values": values}])["out.logits"]
+        record(
+            t, SOURCE, TARGET, edits=[{"kind": "patch", "name": "enc.0.self.q", "values": values}]
+        )["out.logits"]
         for values in (other, other.tolist())
     )
     assert torch.equal(given, listed)
@@ -357,6 +384,8 @@ def test_a_token_forced_beyond_the_answer_is_said():
         {"kind": "force", "step": 2, "token": END},
         {"kind": "force", "step": 5, "token": token},
     ]
-    with pytest.raises(RegardError, match="a token is forced at step 5, and the edited answer ends at step 2"):
+    with pytest.raises(
+        RegardError, match="a token is forced at step 5, and the edited answer ends at step 2"
+    ):
         record(t, "attention", edits=edits)
     assert len(record(t, "attention", edits=edits[:1]).answer.ids) == 2

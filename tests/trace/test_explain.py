@@ -1,4 +1,6 @@
-"""Every number explains itself: redone in float64 from the operands it names, it is the number in the tensor."""
+"""Every number explains itself: redone in float64 from the operands it names, it is the number in
+the tensor.
+"""
 
 import json
 import math
@@ -83,7 +85,12 @@ def test_operands_come_before_what_they_make(trace):
     """Following operands always ends at ids and weights: no number explains itself by itself."""
     for name in trace.names:
         told = trace.explain(name, places(trace, name, 1)[0])
-        tensors = {one.name for line in told.computation.terms for one in line.operands if one.name in trace.names}
+        tensors = {
+            one.name
+            for line in told.computation.terms
+            for one in line.operands
+            if one.name in trace.names
+        }
         own = {operand for operand in tensors if operand == name}
         assert not own or name.startswith(("enc.", "dec.")), name
         assert tensors <= set(trace.operation(name).inputs), name
@@ -164,7 +171,9 @@ def test_wrong_places_are_said():
     ):
         trace.explain("enc.0.self.weight", (0, 0, 0))
     for index in ((0, 0), (4, 0, 0), (0, -1, 0), (0, 0, 99)):
-        with pytest.raises(RegardError, match=r"^enc.0.self.weights has shape \(4, 6, 6\); there is no number at"):
+        with pytest.raises(
+            RegardError, match=r"^enc.0.self.weights has shape \(4, 6, 6\); there is no number at"
+        ):
             trace.explain("enc.0.self.weights", index)
 
 

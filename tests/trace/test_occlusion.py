@@ -1,4 +1,6 @@
-"""What an answer loses without a source token: against edits layer by layer, a shorter memory, and scipy."""
+"""What an answer loses without a source token: against edits layer by layer, a shorter memory, and
+scipy.
+"""
 
 import pytest
 import torch
@@ -24,12 +26,16 @@ def transformer():
 
 def told(trace) -> torch.Tensor:
     """The log-probability of each token that was said."""
-    return trace["out.logprobs"].gather(1, torch.tensor([[piece.id] for piece in trace.following]))[:, 0]
+    return trace["out.logprobs"].gather(1, torch.tensor([[piece.id] for piece in trace.following]))[
+        :, 0
+    ]
 
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_hiding_is_minus_infinity_in_every_attention_that_reads_the_source(kind):
-    """The trace's own definition, one attention after another: each sees what the ones before made of it."""
+    """The trace's own definition, one attention after another: each sees what the ones before made
+    of it.
+    """
     transformer = random_model(kind)
     trace = record(transformer, SOURCE, TARGET)
     effects = occlusion(transformer, trace)
@@ -38,7 +44,9 @@ def test_hiding_is_minus_infinity_in_every_attention_that_reads_the_source(kind)
         edits = []
         for one in trace.attentions:
             if one.key == "source":
-                scores = record(transformer, SOURCE, TARGET, edits=edits)[f"{one.name}.masked"].clone()
+                scores = record(transformer, SOURCE, TARGET, edits=edits)[
+                    f"{one.name}.masked"
+                ].clone()
                 scores[..., hidden] = -1e5
                 edits.append({"kind": "patch", "name": f"{one.name}.masked", "values": scores})
         truth = told(trace) - told(record(transformer, SOURCE, TARGET, edits=edits))
@@ -53,7 +61,9 @@ def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
     trace, model = record(recurrent, SOURCE, TARGET), recurrent.model
     effects = occlusion(recurrent, trace)
     for hidden in (0, 4):
-        state = model.start(model.encode(Ragged.of([torch.tensor([piece.id for piece in trace.source])])))
+        state = model.start(
+            model.encode(Ragged.of([torch.tensor([piece.id for piece in trace.source])]))
+        )
         kept = [at for at in range(len(trace.source)) if at != hidden]
         known = (part.tensor[:, :, kept] for part in (state.memory.keys, state.memory.values))
         state = RecurrentState(state.hidden, Cache().append(*known), state.summary)
@@ -62,7 +72,9 @@ def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
             logits, state = model.step(torch.tensor([token]), state)
             left.append(logits.log_softmax(-1)[0, piece.id])
             token = piece.id
-        torch.testing.assert_close(effects[:, hidden], told(trace) - torch.stack(left), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(
+            effects[:, hidden], told(trace) - torch.stack(left), rtol=1e-3, atol=1e-4
+        )
 
 
 def test_copies_in_parts_are_copies_at_once_and_leave_nothing_behind(transformer, monkeypatch):
@@ -83,7 +95,9 @@ def test_agreement_is_spearmans(transformer):
     truth = spearmanr(weights.flatten(), effects.flatten()).statistic
     assert agreement(weights, effects) == pytest.approx(truth, abs=1e-6)
     ties = torch.tensor([[1.0, 1.0, 2.0], [0.5, 2.0, 2.0]])
-    assert agreement(ties, effects[:2, :3]) == pytest.approx(spearmanr(ties.flatten(), effects[:2, :3].flatten())[0])
+    assert agreement(ties, effects[:2, :3]) == pytest.approx(
+        spearmanr(ties.flatten(), effects[:2, :3].flatten())[0]
+    )
     assert agreement(ties, ties) == pytest.approx(1)
     assert agreement(ties, -ties) == pytest.approx(-1)
     assert agreement(ties, torch.ones(2, 3)) is None

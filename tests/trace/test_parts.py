@@ -44,7 +44,9 @@ def attentions(pipeline: Pipeline) -> list[nn.Module]:
     return [part for part in pipeline.model.modules() if isinstance(part, owners)]
 
 
-def assemble(kind: str, score: str = "scaled-dot", normaliser: str | Normaliser = "softmax") -> Pipeline:
+def assemble(
+    kind: str, score: str = "scaled-dot", normaliser: str | Normaliser = "softmax"
+) -> Pipeline:
     """A random model in which every attention has this score and this normaliser."""
     pipeline = random_model(kind)
     for part in attentions(pipeline):
@@ -58,7 +60,11 @@ def assert_explained(trace: Trace, *, count: int = 2) -> None:
     """`check` is small, and random cells of every tensor of an attention explain themselves."""
     assert trace.check < 3e-5
     for name in trace.names:
-        if ".self." not in name and ".cross." not in name and not name.startswith(("attn.", "src.", "tgt.")):
+        if (
+            ".self." not in name
+            and ".cross." not in name
+            and not name.startswith(("attn.", "src.", "tgt."))
+        ):
             continue
         draw = random.Random(name)
         for _ in range(count):
@@ -76,7 +82,9 @@ def assert_follows_model(pipeline: Pipeline) -> Trace:
     trace = record(pipeline, SOURCE, TARGET)
     ids = [*pipeline.bundle.source.encode(SOURCE), END]
     prefix = [BEGIN, *pipeline.bundle.target.encode(TARGET)]
-    expected = record_attention(pipeline.model, *(Ragged.of([torch.tensor(one)]) for one in (ids, prefix)))
+    expected = record_attention(
+        pipeline.model, *(Ragged.of([torch.tensor(one)]) for one in (ids, prefix))
+    )
     assert len(expected) == len(trace.attentions)
     for weights, one in zip(expected.values(), trace.attentions, strict=True):
         torch.testing.assert_close(trace[f"{one.name}.weights"], weights, rtol=1e-4, atol=1e-5)
@@ -159,11 +167,15 @@ def test_partial_rotation():
     assert_follows_model(pipeline)
 
 
-ROTATED = next(name for name in ("part", "fraction", "share") if name in Rotary.__init__.__annotations__)
+ROTATED = next(
+    name for name in ("part", "fraction", "share") if name in Rotary.__init__.__annotations__
+)
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
-@pytest.mark.parametrize("mask", [window(1), window(2), causal & window(2), causal | prefix(2), prefix(0)], ids=str)
+@pytest.mark.parametrize(
+    "mask", [window(1), window(2), causal & window(2), causal | prefix(2), prefix(0)], ids=str
+)
 def test_masks_of_self_attention(stack, mask):
     pipeline = random_model("rotary")
     for layer in getattr(pipeline.model, stack):
@@ -255,7 +267,9 @@ def test_unknown_parts_are_computed_by_themselves():
     assert explained.formula == "−f Σᵢ |q[i] − k[i]|"
     used = {one.name for term in explained.computation.terms for one in term.operands}
     assert used == {"dec.0.self.q.rotated", "dec.0.self.k.rotated"}
-    assert trace.explain("enc.0.self.weights", (0, 0, 0)).operation == "normaliser computed by Squared"
+    assert (
+        trace.explain("enc.0.self.weights", (0, 0, 0)).operation == "normaliser computed by Squared"
+    )
     assert "computed by Halved" in str(trace.explain("enc.0.self.biased", (0, 2, 1)))
     parameter = "decoder.0.self_attention.attention.score.factor"
     assert trace.operation("dec.0.self.scores").weights == (parameter,)
@@ -354,7 +368,9 @@ def test_a_trace_that_leaves_the_model_is_refused():
     record(pipeline, SOURCE, TARGET)
     hook = lambda module, inputs, output: output * 1.1  # noqa: E731
     pipeline.model.decoder[0].feed_forward.register_forward_hook(hook)
-    with pytest.raises(RegardError, match=r"^this trace does not follow the model: its logits differ by \d"):
+    with pytest.raises(
+        RegardError, match=r"^this trace does not follow the model: its logits differ by \d"
+    ):
         record(pipeline, SOURCE, TARGET)
 
 
@@ -376,7 +392,9 @@ def test_a_registered_model_class_is_traced():
         """A model class of its own."""
 
     pipeline.model.__class__ = Renamed
-    with pytest.raises(RegardError, match=r"cannot trace a Renamed; there are programs for Transformer, Rec"):
+    with pytest.raises(
+        RegardError, match=r"cannot trace a Renamed; there are programs for Transformer, Rec"
+    ):
         record(pipeline, SOURCE, TARGET)
     register(Renamed, PROGRAMS[Renamed.__mro__[1]])
     try:

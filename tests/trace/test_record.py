@@ -30,7 +30,9 @@ def test_the_weights_are_those_that_search_sees(kind):
     t = random_model(kind)
     trace = record(t, "zebra", "AH B N")
     source = Ragged.of([torch.tensor([*t.bundle.source.encode("zebra"), END])])
-    seen = record_attention(t.model, source, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode("AH B N")])]))
+    seen = record_attention(
+        t.model, source, Ragged.of([torch.tensor([BEGIN, *t.bundle.target.encode("AH B N")])])
+    )
     assert len(seen) == len(trace.attentions)
     for weights, one in zip(seen.values(), trace.attentions, strict=True):
         torch.testing.assert_close(trace[f"{one.name}.weights"], weights, rtol=1e-4, atol=1e-5)
@@ -62,7 +64,9 @@ def test_the_recurrent_states_are_torchs(kind):
         states, last = t.model.encoder(trace["src.embed"][:, None])
     torch.testing.assert_close(trace["enc.h"], states[:, 0], rtol=1e-5, atol=1e-6)
     final = last[0] if isinstance(last, tuple) else last
-    torch.testing.assert_close(trace["enc.summary"], torch.cat([final[-2], final[-1]], -1), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        trace["enc.summary"], torch.cat([final[-2], final[-1]], -1), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", ["rotary", "additive"])

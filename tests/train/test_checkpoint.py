@@ -77,14 +77,18 @@ def test_paths_that_read_alike_stay_apart():
 
 def test_shared_tensors_are_stored_once_and_views_apart(tmp_path):
     table = torch.arange(12.0)
-    write(tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {})
+    write(
+        tmp_path, "x", {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)}, {}
+    )
     state = read(tmp_path).state
     assert state["a"] is state["b"]
     assert same(state, {"a": table, "b": table, "part": table[3:5], "square": table.view(3, 4)})
 
 
 def test_unsupported_values_are_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"^optimizer.0.when is a PosixPath, which a checkpoint cannot store"):
+    with pytest.raises(
+        CheckpointError, match=r"^optimizer.0.when is a PosixPath, which a checkpoint cannot store"
+    ):
         write(tmp_path / "new", "x", {"optimizer": [{"when": Path("x")}]}, {})
     assert not (tmp_path / "new").exists()
 
@@ -176,7 +180,9 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch, where
     owner = {"fsync": os, "save_file": checkpoint, "replace": Path}[where]
     with monkeypatch.context() as broken:
         broken.setattr(owner, where, full)
-        wanted = r"^cannot write checkpoint 'step-2' in '.*': No space left on device; the last good"
+        wanted = (
+            r"^cannot write checkpoint 'step-2' in '.*': No space left on device; the last good"
+        )
         with pytest.raises(CheckpointError, match=wanted):
             write(tmp_path, "step-2", {"x": torch.zeros(3)}, {"step": 2})
     assert names(tmp_path) == ["00000001.step-1.safetensors"]
@@ -194,12 +200,16 @@ try:
 except CheckpointError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert "File too large" in done.stdout
     assert names(tmp_path) == ["00000001.step-1.safetensors"]
 
 
-@pytest.mark.parametrize("act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"])
+@pytest.mark.parametrize(
+    "act", [read, lambda folder: write(folder, "step-2", {}, {})], ids=["read", "write"]
+)
 def test_files_of_a_killed_process_are_removed(tmp_path, act):
     write(tmp_path, "step-1", {}, {})
     (tmp_path / ".step-9.partial").write_bytes(b"half")
@@ -222,7 +232,9 @@ while True:
 """
     reached = 0
     for wait in (0.0, 0.013, 0.031):
-        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        )
         while int(process.stdout.readline()) < reached + 2:
             pass
         time.sleep(wait)

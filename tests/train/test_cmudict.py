@@ -9,7 +9,10 @@ import pytest
 
 from regard.train.cmudict import dictionary, part, unpack
 
-PHONES = "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH"
+PHONES = (
+    "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH "
+    "UW V W Y Z ZH"
+)
 WORDS = [
     ("water", 1, "test"),
     ("dimer", 0, "test"),
@@ -63,7 +66,9 @@ def test_the_parts_have_their_shares_and_no_word_in_common(tmp_path, pairs):
         "train.tsv",
     ]
     lines = {name: path.read_text(encoding="utf-8").splitlines() for name, path in paths.items()}
-    assert sorted(line for part in lines.values() for line in part) == sorted("\t".join(pair) for pair in pairs)
+    assert sorted(line for part in lines.values() for line in part) == sorted(
+        "\t".join(pair) for pair in pairs
+    )
     words = {name: {line.split("\t")[0] for line in part} for name, part in lines.items()}
     counts = Counter(word for part in words.values() for word in part)
     assert set(counts.values()) == {1}

@@ -24,7 +24,9 @@ def prepared(home, lines=PAIRS, held=None, *, text=None, seed=1, **how):
     if not data.exists():
         written(data, lines)
     held_out = None if held is None else Corpus(written(home / "held.tsv", held))
-    raw = read(Corpus(data, **how), held_out, text or TextSettings(), seed=seed, folder=home / "data")
+    raw = read(
+        Corpus(data, **how), held_out, text or TextSettings(), seed=seed, folder=home / "data"
+    )
     return tokenize(choose(raw), lambda _: None)
 
 
@@ -37,16 +39,22 @@ def sources(made) -> list[str]:
 
 def test_every_pair_is_in_training_or_held_out(tmp_path):
     made = prepared(tmp_path)
-    assert sorted([*sources(made), *made.held_out.references]) == sorted(source for source, _ in PAIRS)
+    assert sorted([*sources(made), *made.held_out.references]) == sorted(
+        source for source, _ in PAIRS
+    )
     assert 1 <= len(made.held_out.references) <= 20
-    assert all(made.held_out.references[source] == [source[::-1]] for source in made.held_out.references)
+    assert all(
+        made.held_out.references[source] == [source[::-1]] for source in made.held_out.references
+    )
 
 
 def test_all_references_of_a_source_stay_together(tmp_path):
     both = [*PAIRS, *((source, source) for source, _ in PAIRS)]
     made = prepared(tmp_path, both)
     assert not set(sources(made)) & set(made.held_out.references)
-    assert all(set(right) == {source, source[::-1]} for source, right in made.held_out.references.items())
+    assert all(
+        set(right) == {source, source[::-1]} for source, right in made.held_out.references.items()
+    )
 
 
 def test_a_given_held_out_file_is_used_as_it_is(tmp_path):
@@ -58,23 +66,36 @@ def test_a_given_held_out_file_is_used_as_it_is(tmp_path):
 def test_overlap_with_the_training_data_is_reported(tmp_path):
     (tmp_path / "one").mkdir()
     held = [(PAIRS[3][0], "another answer"), ("never seen", "x"), *[PAIRS[5]] * 2]
-    said = "2 of 3 held-out sources also occur in the training data; they partly measure memorisation"
+    said = (
+        "2 of 3 held-out sources also occur in the training data; they partly measure memorisation"
+    )
     assert said in prepared(tmp_path / "one", held=held).decisions
     assert said in prepared(tmp_path / "one", held=held).decisions  # when the run goes on, too
-    assert "also occur in the training data" not in " ".join(prepared(tmp_path, held=[("never seen", "x")]).decisions)
+    assert "also occur in the training data" not in " ".join(
+        prepared(tmp_path, held=[("never seen", "x")]).decisions
+    )
 
 
 def test_long_held_out_sources_are_skipped_and_reported(tmp_path):
-    made = prepared(tmp_path, PAIRS, [("abcd", "dcba"), ("a" * 60, "b")], text=TextSettings(max_tokens=50))
+    made = prepared(
+        tmp_path, PAIRS, [("abcd", "dcba"), ("a" * 60, "b")], text=TextSettings(max_tokens=50)
+    )
     assert list(made.held_out.references) == ["abcd"]
-    assert "1 held-out sources with more than 50 tokens are skipped (text.max_tokens)" in made.decisions
+    assert (
+        "1 held-out sources with more than 50 tokens are skipped (text.max_tokens)"
+        in made.decisions
+    )
     (tmp_path / "other").mkdir()
-    with pytest.raises(RegardError, match=r"all held-out sources are longer than text\.max_tokens = 50"):
+    with pytest.raises(
+        RegardError, match=r"all held-out sources are longer than text\.max_tokens = 50"
+    ):
         prepared(tmp_path / "other", PAIRS, [("a" * 60, "b")], text=TextSettings(max_tokens=50))
 
 
 def test_long_pairs_do_not_affect_length_limits(tmp_path):
-    made = prepared(tmp_path, [*PAIRS[:70], ("a" * 60, "b")], PAIRS[70:], text=TextSettings(max_tokens=50))
+    made = prepared(
+        tmp_path, [*PAIRS[:70], ("a" * 60, "b")], PAIRS[70:], text=TextSettings(max_tokens=50)
+    )
     assert [len(lengths) for lengths in made.lengths] == [70, 70]
     assert made.lengths[0].max() == max(len(source) for source, _ in PAIRS[:70])
     assert made.held_out.max_length == 2 * max(len(target) for _, target in PAIRS[:70]) + 10
@@ -129,7 +150,9 @@ def test_a_shared_vocabulary_of_two_kinds_is_refused(tmp_path):
     ):
         prepared(
             tmp_path,
-            text=TextSettings(source_tokenizer="words", target_tokenizer="characters", shared_vocabulary=True),
+            text=TextSettings(
+                source_tokenizer="words", target_tokenizer="characters", shared_vocabulary=True
+            ),
         )
     assert not (tmp_path / "data").exists()
     made = prepared(tmp_path, text=TextSettings(shared_vocabulary=True))
@@ -144,7 +167,9 @@ def test_held_out_sources_are_sampled_evenly_and_kept(tmp_path):
     )
 
     def questions(most: int) -> list[int]:
-        raw = read(corpus, asked, TextSettings(), seed=1, folder=tmp_path / "data", max_held_out=most)
+        raw = read(
+            corpus, asked, TextSettings(), seed=1, folder=tmp_path / "data", max_held_out=most
+        )
         made = tokenize(choose(raw), lambda _: None)
         return [int(source) for source in made.held_out.references]
 
@@ -157,9 +182,13 @@ def test_held_out_sources_are_sampled_evenly_and_kept(tmp_path):
 
 def test_a_second_call_opens_prepared_data(tmp_path):
     first = prepared(tmp_path)
-    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    times = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*") if path.is_file()
+    }
     second = prepared(tmp_path)
-    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    assert times == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*") if path.is_file()
+    }
     assert (sources(second), second.held_out.references) == (
         sources(first),
         first.held_out.references,
@@ -180,11 +209,15 @@ def test_long_pairs_are_skipped_and_reported(tmp_path):
     home = tmp_path / "long"
     home.mkdir()
     made = prepared(home, [*PAIRS, *long], PAIRS[:5], text=TextSettings(max_tokens=29))
-    assert "2 pairs with more than 29 tokens on a side are skipped (text.max_tokens)" in made.decisions
+    assert (
+        "2 pairs with more than 29 tokens on a side are skipped (text.max_tokens)" in made.decisions
+    )
 
 
 def test_max_tokens_can_be_raised_if_all_pairs_are_too_long(tmp_path):
-    with pytest.raises(RegardError, match=r"^all \d+ pairs are longer than text\.max_tokens = 1 tokens; raise it$"):
+    with pytest.raises(
+        RegardError, match=r"^all \d+ pairs are longer than text\.max_tokens = 1 tokens; raise it$"
+    ):
         prepared(tmp_path, text=TextSettings(max_tokens=1))
     assert len(prepared(tmp_path, text=TextSettings(max_tokens=9)).pairs) > 50
 
@@ -217,7 +250,9 @@ def test_changed_data_or_text_settings_are_refused(tmp_path, change, said):
 
 def test_swapped_columns_are_refused_with_a_held_out_file(tmp_path):
     prepared(tmp_path, PAIRS[:70], PAIRS[70:])
-    with pytest.raises(RegardError, match="the data changed since this run began: 'reading'; use the old data"):
+    with pytest.raises(
+        RegardError, match="the data changed since this run began: 'reading'; use the old data"
+    ):
         prepared(tmp_path, PAIRS[:70], PAIRS[70:], source=2, target=1)
 
 
@@ -244,5 +279,8 @@ def test_outputs_may_be_as_long_as_training_targets(tmp_path):
         text=TextSettings(source_tokenizer="characters", target_tokenizer="characters"),
     )
     assert data.held_out.ratio == pytest.approx((61 - 20) / 3)  # "ab" and its end
-    assert int(length_limits(torch.tensor([3]), data.held_out.max_length, data.held_out.ratio)[0]) == 61
+    assert (
+        int(length_limits(torch.tensor([3]), data.held_out.max_length, data.held_out.ratio)[0])
+        == 61
+    )
     assert int(length_limits(torch.tensor([3]))[0]) == 26  # without having seen them

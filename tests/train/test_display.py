@@ -95,7 +95,9 @@ def test_a_pipe_gets_lines_without_control_characters():
 
 
 def recorded(**options) -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options)
+    return Console(
+        file=io.StringIO(), force_terminal=True, record=True, width=80, color_system=None, **options
+    )
 
 
 def test_terminal_display_output():
@@ -135,7 +137,11 @@ def test_messages_stay_above_the_live_view():
     with TerminalDisplay(console) as view:
         trained(view)
     text = console.export_text()
-    assert text.index("parameters: 240,000") < text.index("memory ran out") < text.index("bundle: sounds")
+    assert (
+        text.index("parameters: 240,000")
+        < text.index("memory ran out")
+        < text.index("bundle: sounds")
+    )
 
 
 def test_the_live_view_is_redrawn_at_most_every_interval(monkeypatch):

@@ -37,10 +37,14 @@ def two(data, out, *more: str) -> str:
         "-m",
         "regard",
     ]
-    words = arguments(data, out, "--steps", "8", "--set", "model.dropout=0.0", "--set", "train.evaluations=2")
+    words = arguments(
+        data, out, "--steps", "8", "--set", "model.dropout=0.0", "--set", "train.evaluations=2"
+    )
     sets = [word for name, value in OPTIONS.items() for word in ("--set", f"train.{name}={value}")]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([*launch, *words, *sets, *more], env=env, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(
+        [*launch, *words, *sets, *more], env=env, capture_output=True, text=True, timeout=150
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stderr
 
@@ -63,16 +67,24 @@ def assert_near(out, place):
         for name, weight in theirs.state[group].items():
             if name.endswith("cross_attention.keys.bias"):
                 continue  # its exact gradient is zero, and Adam amplifies the rounding errors
-            torch.testing.assert_close(ours.state[group][name], weight, atol=1e-5, rtol=0, msg=f"{group} {name}")
+            torch.testing.assert_close(
+                ours.state[group][name], weight, atol=1e-5, rtol=0, msg=f"{group} {name}"
+            )
     for mine, other in zip(ours.state["optimizers"], theirs.state["optimizers"], strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-5, rtol=0)  # steps forget the size of gradients, these do not
+        torch.testing.assert_close(
+            mine, other, atol=1e-5, rtol=0
+        )  # steps forget the size of gradients, these do not
 
 
 def assert_same_answers(out, place):
     ours, theirs = (bundle.load(folder / "bundle") for folder in (out, place / "one"))
     assert ours.card["metrics"] == theirs.card["metrics"]
-    source, prefix = (Ragged.of([torch.tensor([5, 3, 4, 2]), torch.tensor([4, 2])]) for _ in range(2))
-    torch.testing.assert_close(*(made.model(source, prefix).values for made in (ours, theirs)), atol=1e-5, rtol=0)
+    source, prefix = (
+        Ragged.of([torch.tensor([5, 3, 4, 2]), torch.tensor([4, 2])]) for _ in range(2)
+    )
+    torch.testing.assert_close(
+        *(made.model(source, prefix).values for made in (ours, theirs)), atol=1e-5, rtol=0
+    )
 
 
 def test_two_processes_reach_the_weights_of_one(place):
@@ -128,4 +140,7 @@ def test_out_of_memory_in_one_process_stops_all(place, tmp_path):
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run([*launch, *words], env=env, capture_output=True, text=True, timeout=150)
     assert done.returncode != 0  # and it does end
-    assert "out of memory in process 1 of 2 at step 1; raise train.gradient_accumulation to 2" in done.stderr
+    assert (
+        "out of memory in process 1 of 2 at step 1; raise train.gradient_accumulation to 2"
+        in done.stderr
+    )

@@ -30,7 +30,10 @@ class Three(Batches):
         self.made = []
         for _ in range(3):
             sizes = torch.randint(1, 9, (2, 6), generator=random).tolist()
-            sides = [Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side]) for side in sizes]
+            sides = [
+                Ragged.of([torch.randint(3, 12, (n,), generator=random) for n in side])
+                for side in sizes
+            ]
             self.made.append(Batch(*sides, torch.arange(6), 6, sum(sizes[1]), sum(sizes[0])))
 
     def next_batch(self, epoch: int, step: int) -> tuple[int, int, Batch]:
@@ -42,7 +45,9 @@ class Three(Batches):
 def trainer() -> Trainer:
     torch.manual_seed(2)
     model = build(
-        TransformerSettings(width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0),
+        TransformerSettings(
+            width=16, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=16, dropout=0
+        ),
         12,
         12,
     )
@@ -57,7 +62,9 @@ def test_static_batches_give_the_same_updates():
         torch.testing.assert_close(full.advance()[0], plain.advance()[0], atol=1e-5, rtol=0)
     assert (full.epoch, full.epoch_step) == (plain.epoch, plain.epoch_step) == (2, 1)
     assert 0 < len(full.graph_step.buffers) <= 3
-    for (name, ours), theirs in zip(full.model.named_parameters(), plain.model.parameters(), strict=True):
+    for (name, ours), theirs in zip(
+        full.model.named_parameters(), plain.model.parameters(), strict=True
+    ):
         if not name.endswith("keys.bias"):  # its gradient is rounding and nothing else
             torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=0, msg=name)
 
@@ -76,7 +83,9 @@ def test_buffers_hold_only_the_latest_batch():
         assert prepared is not None
         graph_step(*prepared, 0.1)
     assert len(graph_step.buffers) == 1  # coarse grains: one shape for all
-    assert [lengths[:6] for lengths in seen] == [(batch.source.lengths + 1).tolist() for batch in batches.made]
+    assert [lengths[:6] for lengths in seen] == [
+        (batch.source.lengths + 1).tolist() for batch in batches.made
+    ]
 
 
 def test_the_number_of_shapes_stays_small():
@@ -84,7 +93,9 @@ def test_the_number_of_shapes_stays_small():
     random = np.random.default_rng(1)
     source = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, 60_000)), 5, 60).astype(np.int64)
     target = np.clip(np.rint(source * random.lognormal(0, 0.15, 60_000)), 5, 60).astype(np.int64)
-    graph_step = GraphStep(lambda batch: batch.token_weight, batch_tokens=12_000, device=CPU, replay=False)
+    graph_step = GraphStep(
+        lambda batch: batch.token_weight, batch_tokens=12_000, device=CPU, replay=False
+    )
     seen, steps, after = set(), 0, []
     for epoch in range(4):
         made = plan_batches(source, target, batch_tokens=12_000, seed=1, epoch=epoch)
@@ -133,7 +144,9 @@ def test_out_of_memory_between_optimizers_stops_the_run(monkeypatch: pytest.Monk
 
 def test_the_next_batch_is_prefetched():
     batches = Three()
-    prefetcher = Prefetcher(batches, lambda batch: (StaticShape(1, 1, 1, 16, 16), batch.source.values))
+    prefetcher = Prefetcher(
+        batches, lambda batch: (StaticShape(1, 1, 1, 16, 16), batch.source.values)
+    )
     epoch, step, batch, prepared = prefetcher.take(0, 2)
     assert (epoch, step) == (0, 2)
     assert prepared is not None

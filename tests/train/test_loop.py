@@ -32,14 +32,18 @@ def whole(tmp_path_factory, data):
 def assert_near(out, other):
     ours, theirs = (read(folder / "checkpoints").state["model"] for folder in (out, other))
     for name, weight in theirs.items():
-        if not name.endswith("cross_attention.keys.bias"):  # its gradient is rounding and nothing else
+        if not name.endswith(
+            "cross_attention.keys.bias"
+        ):  # its gradient is rounding and nothing else
             torch.testing.assert_close(ours[name], weight, atol=1e-5, rtol=0, msg=name)
 
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_gradient_accumulation_equals_one_large_batch(tmp_path, data, whole, parts, monkeypatch):
     sizes, forward = [], Objective.forward
-    monkeypatch.setattr(Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch))
+    monkeypatch.setattr(
+        Objective, "forward", lambda self, batch: sizes.append(len(batch)) or forward(self, batch)
+    )
     run(
         job(data, tmp_path, model=PLAIN, steps=4, evaluations=1, gradient_accumulation=parts),
         Quiet(),
@@ -99,7 +103,9 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run(tmp_path, data, mon
     with pytest.raises(RegardError) as stopped:
         run(job(data, tmp_path), Quiet())
     number = "nan" if what == "gradient" else "inf"
-    assert str(stopped.value).startswith(f"the loss became {number} at step 6 (epoch 1, pairs {calls[-1][:8]} …); ")
+    assert str(stopped.value).startswith(
+        f"the loss became {number} at step 6 (epoch 1, pairs {calls[-1][:8]} …); "
+    )
     assert len(calls) == 6
     saved = read(tmp_path / "checkpoints")
     assert saved.progress["step"] == 4
@@ -114,8 +120,12 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run(tmp_path, data, mon
 
 
 def test_patience_stops_a_run_for_good(tmp_path, data, monkeypatch):
-    rates = iter([50.0, 40.0, 45.0, 41.0, 40.0, 1.0])  # the fifth is as good as the second, and no better
-    monkeypatch.setattr(metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0})
+    rates = iter(
+        [50.0, 40.0, 45.0, 41.0, 40.0, 1.0]
+    )  # the fifth is as good as the second, and no better
+    monkeypatch.setattr(
+        metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0}
+    )
     view = Quiet()
     stubborn = job(data, tmp_path, evaluations=8, patience=3)
     card = run(stubborn, view)

@@ -98,7 +98,10 @@ def test_rates_are_those_of_jiwer(kind):
     jiwer = pytest.importorskip("jiwer")
     draw = random.Random(3)
     between = " " if kind == "words" else ""
-    lines = [[between.join(draw.choices("abcde", k=draw.randint(1, 9))) for _ in range(60)] for _ in range(2)]
+    lines = [
+        [between.join(draw.choices("abcde", k=draw.randint(1, 9))) for _ in range(60)]
+        for _ in range(2)
+    ]
     rate = jiwer.wer if kind == "words" else jiwer.cer
     ours = symbols(lines[0], [[right] for right in lines[1]], kind=kind)
     assert ours["ser"] == pytest.approx(100 * rate(lines[1], lines[0]))
@@ -117,8 +120,12 @@ def test_text_is_scored_as_sacrebleu_scores_it():
     assert ours["bleu"] == pytest.approx(sacrebleu.corpus_bleu(SAID, [SENTENCES]).score)
     assert ours["chrf"] == pytest.approx(sacrebleu.corpus_chrf(SAID, [SENTENCES]).score)
     version = sacrebleu.__version__
-    assert ours["bleu_signature"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
-    assert ours["chrf_signature"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    assert (
+        ours["bleu_signature"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    )
+    assert (
+        ours["chrf_signature"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    )
 
 
 def test_several_references_of_unequal_number():
@@ -137,12 +144,17 @@ def test_several_references_of_unequal_number():
 
 def test_scripts_without_spaces_use_the_char_tokenizer():
     assert "tok:char" in text(["我喜欢读书"], [["我很喜欢读书"]])["bleu_signature"]
-    assert "tok:none" in text(SAID, [[right] for right in SENTENCES], tokenize="none")["bleu_signature"]
+    assert (
+        "tok:none"
+        in text(SAID, [[right] for right in SENTENCES], tokenize="none")["bleu_signature"]
+    )
 
 
 def test_tasks_are_measured_by_their_name():
     assert measure("symbols", "words", ["a b"], [["a c"]])["ser"] == 50
-    assert measure("text", "bpe", SENTENCES, [[right] for right in SENTENCES])["bleu"] == pytest.approx(100)
+    assert measure("text", "bpe", SENTENCES, [[right] for right in SENTENCES])[
+        "bleu"
+    ] == pytest.approx(100)
 
 
 def test_the_primary_metric_is_the_finer_one():
@@ -206,5 +218,7 @@ def test_metrics_load_their_libraries_only_when_used():
     libraries = ("sacrebleu", "rapidfuzz", "rich")
     script = f"import regard.train.metrics, sys; print({libraries!r} & sys.modules.keys())"
     script = script.replace(f"{libraries!r}", f"set({libraries!r})")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "set()"

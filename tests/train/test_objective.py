@@ -17,7 +17,9 @@ SOURCES, TARGETS = [[3, 4, 5], [6], [7, 8]], [[5, 4], [3, 3, 8, 7], [6]]
 @pytest.fixture
 def model():
     return build(
-        TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0),
+        TransformerSettings(
+            width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0
+        ),
         VOCABULARY,
         VOCABULARY,
     )
@@ -29,7 +31,9 @@ def ragged(rows):
 
 def batch(sources=SOURCES, targets=TARGETS):
     tokens = [sum(map(len, side)) for side in (targets, sources)]
-    return Batch(ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), *tokens)
+    return Batch(
+        ragged(sources), ragged(targets), torch.arange(len(sources)), len(sources), *tokens
+    )
 
 
 def nothing():
@@ -47,7 +51,9 @@ def test_the_loss_is_the_mean_over_all_target_tokens(model, label_smoothing):
     for source, target in zip(SOURCES, TARGETS, strict=True):
         logits = model(ragged([[*source, END]]), ragged([[BEGIN, *target]])).values
         right = torch.tensor([*target, END])
-        sums.append(F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="sum"))
+        sums.append(
+            F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="sum")
+        )
     loss = Objective(model, label_smoothing=label_smoothing)(batch())
     torch.testing.assert_close(loss, sum(sums) / (7 + 3))  # seven target tokens, three ends
 
@@ -60,7 +66,9 @@ def test_label_smoothing_is_uniform_over_the_vocabulary(model):
         wanted = torch.full((VOCABULARY,), label_smoothing / VOCABULARY)
         wanted[right] += 1 - label_smoothing
         by_hand = by_hand - (wanted * log[place]).sum() / 2
-    torch.testing.assert_close(Objective(model, label_smoothing=label_smoothing)(batch([[3]], [[4]])), by_hand)
+    torch.testing.assert_close(
+        Objective(model, label_smoothing=label_smoothing)(batch([[3]], [[4]])), by_hand
+    )
 
 
 def test_parts_of_a_step_add_up_to_the_whole(model):
@@ -93,7 +101,9 @@ def test_rdrop_without_dropout_changes_nothing(model):
 
 def test_rdrop_adds_both_divergences():
     torch.manual_seed(3)
-    settings = TransformerSettings(width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0.4)
+    settings = TransformerSettings(
+        width=8, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=8, dropout=0.4
+    )
     model = build(settings, VOCABULARY, VOCABULARY).train()
     torch.manual_seed(4)
     loss = Objective(model, rdrop=3.0)(batch())

@@ -39,7 +39,9 @@ class Scored(nn.Module):
         self.bias = Distance(1, 16, max_distance=3)
         if not inside:
             self.bias.scale = 1.0
-        self.attention = Attention(SCORES["scaled-dot"](1, 16), bias=self.bias, backend="reference").double()
+        self.attention = Attention(
+            SCORES["scaled-dot"](1, 16), bias=self.bias, backend="reference"
+        ).double()
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
@@ -67,20 +69,29 @@ def test_set_rate_updates_all_groups_in_place():
     )
     made = build_optimizers(build(settings, 9, 9), "muon", rate=0.1, decay=0.3)
     set_rate(made, 0.5)
-    assert [group["lr"] for one in made for group in one.param_groups] == pytest.approx([0.5, 0.5, 2.0, 0.5])
+    assert [group["lr"] for one in made for group in one.param_groups] == pytest.approx(
+        [0.5, 0.5, 2.0, 0.5]
+    )
     for group in (group for one in made for group in one.param_groups):
         group["lr"] = torch.zeros(())
     held = [group["lr"] for one in made for group in one.param_groups]
     set_rate(made, 0.25)
-    assert [math.isclose(x, y) for x, y in zip(map(float, held), (0.25, 0.25, 1.0, 0.25), strict=True)] == [True] * 4
-    assert all(group["lr"] is rate for rate, group in zip(held, (g for o in made for g in o.param_groups), strict=True))
+    assert [
+        math.isclose(x, y) for x, y in zip(map(float, held), (0.25, 0.25, 1.0, 0.25), strict=True)
+    ] == [True] * 4
+    assert all(
+        group["lr"] is rate
+        for rate, group in zip(held, (g for o in made for g in o.param_groups), strict=True)
+    )
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (4, 16), (16, 4), (3, 200)])
 def test_orthogonalize_keeps_directions(shape):
     matrix = torch.randn(shape, dtype=torch.float64) * torch.linspace(1, 3, shape[1])
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    turned = left.mT @ orthogonalize(matrix[None])[0] @ right.mT  # diagonal when the directions are the same
+    turned = (
+        left.mT @ orthogonalize(matrix[None])[0] @ right.mT
+    )  # diagonal when the directions are the same
     assert values.max() / values.min() > 1.2
     assert turned.diagonal().min() > 0.6
     assert turned.diagonal().max() < 1.3
@@ -154,5 +165,7 @@ def test_an_update_has_the_size_that_adamw_would_have():
     weight = nn.Parameter(torch.zeros(32, 64))
     weight.grad = torch.randn(32, 64)
     Muon([weight], lr=1.0).step()
-    assert 0.12 < weight.square().mean().sqrt() < 0.26  # 0.2 for a matrix exactly orthogonal (Liu et al. 2025, §2.2)
+    assert (
+        0.12 < weight.square().mean().sqrt() < 0.26
+    )  # 0.2 for a matrix exactly orthogonal (Liu et al. 2025, §2.2)
     assert math.isclose(0.2 * math.sqrt(64) * math.sqrt(32 / (32 * 64)), 0.2)

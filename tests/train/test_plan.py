@@ -59,7 +59,9 @@ def planned(tokens: int, world: World, kind: str = "characters", **train):
         (100_000_000, "bpe", CPU, {"rdrop": 2.5, "bpe_dropout": 0.3}, 2.5, 0.3),
     ],
 )
-def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(tokens, kind, world, given, read_twice, respelt):
+def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(
+    tokens, kind, world, given, read_twice, respelt
+):
     decided = planned(tokens, world, kind, **given)
     assert (decided.train.rdrop, decided.train.bpe_dropout) == (read_twice, respelt)
     said = " ".join(decided.decisions)
@@ -84,7 +86,9 @@ def test_epochs_by_the_tokens_and_the_machine(tokens, kind, world, epochs):
     assert planned(tokens, world, kind, steps=10).train.epochs is None
 
 
-@pytest.mark.parametrize(("tokens", "world", "dropout"), [(4e6, GPU, 0.3), (6e6, GPU, 0.1), (4e6, CPU, 0.1)])
+@pytest.mark.parametrize(
+    ("tokens", "world", "dropout"), [(4e6, GPU, 0.3), (6e6, GPU, 0.1), (4e6, CPU, 0.1)]
+)
 def test_dropout_depends_on_the_amount_of_data(tokens, world, dropout):
     assert planned(int(tokens), world).model.dropout == dropout
 
@@ -105,7 +109,9 @@ def test_settings_are_kept_on_another_machine(tmp_path):
     assert again.model.width > elsewhere.model.width
     assert again.train.rdrop != elsewhere.train.rdrop
     assert decide(CPU, size="small") == again
-    assert decide(CPU, checkpoint_seconds=1.0).train.checkpoint_seconds == 1.0  # may change on the way
+    assert (
+        decide(CPU, checkpoint_seconds=1.0).train.checkpoint_seconds == 1.0
+    )  # may change on the way
     for asked, named in (
         ({"size": "base"}, r"model\.width was 256 and is 512"),
         ({"model": {"dropout": 0.2}}, r"model\.dropout was 0\.3 and is 0\.2"),
@@ -120,7 +126,10 @@ def test_resolved_settings_override_presets_on_resume(tmp_path):
     """tiny says that nothing is tied, and one vocabulary for both sides that all is."""
     data = sized(1_000_000)
     data.held_out.target = data.held_out.source
-    first, second = (plan(data, RequestedSettings(size="tiny"), CPU, tmp_path / "settings.json") for _ in range(2))
+    first, second = (
+        plan(data, RequestedSettings(size="tiny"), CPU, tmp_path / "settings.json")
+        for _ in range(2)
+    )
     assert first == second
     assert first.model.tie_embeddings == "all"
 
@@ -129,14 +138,18 @@ def test_a_damaged_settings_file_is_an_error(tmp_path):
     path = tmp_path / "settings.json"
     for held in ('{"model": {"kind": "transformer"}, "train": {}, "text": {}}', "{", "[]", ""):
         path.write_text(held)
-        with pytest.raises(RegardError, match="is damaged or was written by another version of Regard"):
+        with pytest.raises(
+            RegardError, match="is damaged or was written by another version of Regard"
+        ):
             plan(sized(1_000_000), RequestedSettings(size="tiny"), CPU, path)
 
 
 def test_separate_vocabularies_cannot_be_tied():
     data = sized(1_000_000)
     data.held_out.target.__len__ = data.held_out.source.__len__
-    with pytest.raises(RegardError, match=r"model\.tie_embeddings = 'all' needs one vocabulary for both sides"):
+    with pytest.raises(
+        RegardError, match=r"model\.tie_embeddings = 'all' needs one vocabulary for both sides"
+    ):
         resolve_settings(RequestedSettings(size="tiny", model={"tie_embeddings": "all"}), data, CPU)
 
 
@@ -144,7 +157,9 @@ def test_separate_vocabularies_cannot_be_tied():
 def test_training_uses_the_resolved_rdrop(given, told, data, tmp_path, monkeypatch):
     heard = []
     objective = trainer.Objective
-    monkeypatch.setattr(trainer, "Objective", lambda *a, **k: heard.append(k["rdrop"]) or objective(*a, **k))
+    monkeypatch.setattr(
+        trainer, "Objective", lambda *a, **k: heard.append(k["rdrop"]) or objective(*a, **k)
+    )
     with open(tmp_path / "log", "w") as log:
         run(
             Job(
@@ -180,7 +195,9 @@ def test_out_of_memory_counts_as_too_large():
 
 @pytest.mark.parametrize("batch_tokens", [MIN_BATCH_TOKENS + 1, 3 * MIN_BATCH_TOKENS, 100])
 def test_batches_are_never_below_the_minimum(batch_tokens):
-    assert largest_fitting(batch_tokens, lambda batch_tokens: 10**9, memory=1) == min(batch_tokens, MIN_BATCH_TOKENS)
+    assert largest_fitting(batch_tokens, lambda batch_tokens: 10**9, memory=1) == min(
+        batch_tokens, MIN_BATCH_TOKENS
+    )
 
 
 def test_largest_batches_have_most_and_longest_pairs(tmp_path):
@@ -192,4 +209,6 @@ def test_largest_batches_have_most_and_longest_pairs(tmp_path):
     tried = largest_batches(batches)
     every = list(batches.epoch(0))
     assert max(len(batch) for batch in tried) == max(len(batch) for batch in every)
-    assert max(batch.source.longest for batch in tried) == max(batch.source.longest for batch in every)
+    assert max(batch.source.longest for batch in tried) == max(
+        batch.source.longest for batch in every
+    )

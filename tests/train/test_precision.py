@@ -42,7 +42,9 @@ def test_bfloat16_trains_without_warnings_in_a_new_process(tmp_path, data):
     assert done.returncode == 0, done.stderr
     supported = device.supports_bfloat16(CPU)
     assert ("float32 instead of bfloat16" in done.stdout + done.stderr) != supported
-    assert settings(tmp_path / "run")["train"]["precision"] == ("bfloat16" if supported else "float32")
+    assert settings(tmp_path / "run")["train"]["precision"] == (
+        "bfloat16" if supported else "float32"
+    )
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,10 @@ def test_changed_settings_are_refused_with_the_difference(data, whole, options, 
     before = left_by(whole)
     with pytest.raises(RegardError) as refused:
         run(job(data, whole, model=model, **options), Quiet())
-    assert str(refused.value) == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    assert (
+        str(refused.value)
+        == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    )
     assert left_by(whole) == before
 
 
@@ -168,7 +171,8 @@ def test_changed_text_settings_are_refused(data, whole):
     with pytest.raises(RegardError) as refused:
         run(replace(job(data, whole), text=TextSettings(max_tokens=9)), Quiet())
     said = (
-        "the data were prepared with other settings: text.max_tokens was 8 and is 9. Use the old ones, or another --out"
+        "the data were prepared with other settings: text.max_tokens was 8 and is 9. Use the "
+        "old ones, or another --out"
     )
     assert str(refused.value) == said
 
@@ -233,7 +237,9 @@ def test_timing_thread_counts_changes_no_bit(tmp_path, data, monkeypatch):
     monkeypatch.setattr(loop, "training_threads", lambda *_: tuner({1: 3.0, 2: 3.0}))
     probed = []
     gradients = Trainer._compute_gradients
-    monkeypatch.setattr(Trainer, "_compute_gradients", lambda *some: probed.append(1) or gradients(*some))
+    monkeypatch.setattr(
+        Trainer, "_compute_gradients", lambda *some: probed.append(1) or gradients(*some)
+    )
     run(job(data, tmp_path / "run"), Quiet())
     assert len(probed) > 8
     assert left_by(tmp_path / "run") == left_by(tmp_path / "fixed")
@@ -245,7 +251,9 @@ def test_a_resumed_run_starts_with_the_threads_it_had(tmp_path, data, monkeypatc
     with pytest.raises(Crash):
         run(job(data, tmp_path / "run"), view)
     (line,) = [line for line in view.lines if line.startswith("CPU threads")]
-    assert re.fullmatch(r"CPU threads: 1 from step 1 on; tokens/s: [\d,]+ with 2, [\d,]+ with 1", line)
+    assert re.fullmatch(
+        r"CPU threads: 1 from step 1 on; tokens/s: [\d,]+ with 2, [\d,]+ with 1", line
+    )
     assert read(tmp_path / "run/checkpoints").progress["threads"] == 1
     monkeypatch.setattr(loop, "training_threads", lambda *_: tuner({1: 1.0, 2: 1.0}))
     run(job(data, tmp_path / "run"), Quiet())

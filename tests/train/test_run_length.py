@@ -13,7 +13,9 @@ from regard.train.trainer import Trainer
 from tests.commands.small import Quiet, job, written
 
 
-@pytest.mark.parametrize(("total", "times"), [(20, 6), (100, 3), (7, 7), (1, 1), (5, 9), (1_937, 4), (10**7 + 1, 13)])
+@pytest.mark.parametrize(
+    ("total", "times"), [(20, 6), (100, 3), (7, 7), (1, 1), (5, 9), (1_937, 4), (10**7 + 1, 13)]
+)
 def test_without_moves_planned_steps_are_real_steps(total: int, times: int):
     length, some = RunLength(total, total), range(1, min(total, 3_000) + 1)
     assert [length.completed(step) for step in some] == list(some)
@@ -34,7 +36,9 @@ def test_a_moving_end_keeps_rate_and_evaluations_even(seed: int):
             length.move(step, step + round((1_000 - length.completed(step)) * draw.uniform(0.4, 2)))
     assert length.completed(step) == pytest.approx(1_000)
     slopes = [after - before for before, after in pairwise(rates)]
-    assert all(-2.6 / 950 <= slope <= 2.6 / 50 for slope in slopes)  # what is left, in 0.4 times as many steps
+    assert all(
+        -2.6 / 950 <= slope <= 2.6 / 50 for slope in slopes
+    )  # what is left, in 0.4 times as many steps
     assert due == pytest.approx([100 * (1 + number) for number in range(10)], abs=2.6)
 
 

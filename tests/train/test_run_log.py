@@ -94,7 +94,9 @@ def test_reading_skips_an_incomplete_line_and_names_bad_ones(path):
     path.write_bytes(good + b'{"event": "sec')
     assert kinds(path) == ["first"]
     path.write_bytes(good + b"scribble\n" + good)
-    with pytest.raises(RunLogError, match=r"log.jsonl', line 2, is not an event; fix or remove the line$"):
+    with pytest.raises(
+        RunLogError, match=r"log.jsonl', line 2, is not an event; fix or remove the line$"
+    ):
         list(read_log(path))
     with pytest.raises(RunLogError, match=r"^cannot read log '.*none': No such file or directory$"):
         list(read_log(path.parent / "none"))
@@ -123,20 +125,26 @@ def test_a_full_disk_leaves_no_incomplete_line(path):
     log.write("first")
     before = path.read_bytes()
     file, log._file = log._file, FullDisk(log._file)
-    with pytest.raises(RunLogError, match=rf"^cannot write log '.*': {os.strerror(errno.ENOSPC)}; fix this"):
+    with pytest.raises(
+        RunLogError, match=rf"^cannot write log '.*': {os.strerror(errno.ENOSPC)}; fix this"
+    ):
         log.write("second")
     assert path.read_bytes() == before
     file.close()
 
 
 def test_a_folder_in_place_of_the_log_is_an_error(tmp_path):
-    with pytest.raises(RunLogError, match=r"^cannot write log '.*': Is a directory; fix this and run again$"):
+    with pytest.raises(
+        RunLogError, match=r"^cannot write log '.*': Is a directory; fix this and run again$"
+    ):
         RunLog(tmp_path)
 
 
 def test_missing_tensorboard_is_an_error(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(RunLogError, match=r"^TensorBoard is not installed; pip install 'regard\[tensorboard\]', or"):
+    with pytest.raises(
+        RunLogError, match=r"^TensorBoard is not installed; pip install 'regard\[tensorboard\]', or"
+    ):
         RunLog(path, tensorboard=path.parent)
 
 
@@ -151,7 +159,9 @@ def test_tensorboard_gets_the_numbers_of_steps(path, monkeypatch):
         def close(self):
             self.closed = True
 
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
+    monkeypatch.setitem(
+        sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer)
+    )
     with RunLog(path, tensorboard=path.parent / "board") as log:
         log.write("step", step=7, loss=1.5, text="x", whole=True)
         log.write("evaluated", step=8, metrics={"ser": 9, "signature": "s"})

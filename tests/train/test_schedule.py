@@ -27,7 +27,9 @@ def test_schedules_fall_from_the_peak_to_zero(name, expected):
 
 
 def test_stable_falls_over_the_last_fifth():
-    assert [rate_factor("stable", step, 0, 100) for step in (80, 85, 90, 95)] == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert [rate_factor("stable", step, 0, 100) for step in (80, 85, 90, 95)] == pytest.approx(
+        [1, 0.75, 0.5, 0.25]
+    )
 
 
 def test_inverse_sqrt_halves_in_four_times_the_steps():

@@ -37,7 +37,9 @@ def test_ema_is_the_plain_mean_until_the_window_is_full():
         average.update(step)
         seen.append(averaged(average))
         assert model.number == value  # the weights that learn are back
-    assert seen == pytest.approx([6, 3, 3, 5, 10 / 3])  # means of 1, 2, 3; then a third of the way each time
+    assert seen == pytest.approx(
+        [6, 3, 3, 5, 10 / 3]
+    )  # means of 1, 2, 3; then a third of the way each time
 
 
 def test_last_averages_only_recent_evaluations():
@@ -75,7 +77,9 @@ def test_a_restored_average_continues_identically(kind):
         average.update(step)
         average.add_snapshot()
 
-    for step in range(1, 13):  # more than ten snapshots: they must come back in number order, not in text order
+    for step in range(
+        1, 13
+    ):  # more than ten snapshots: they must come back in number order, not in text order
         feed(first, step)
     second.restore({name: tensor.clone() for name, tensor in first.state().items()})
     assert second.state() == first.state()

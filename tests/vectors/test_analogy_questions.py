@@ -81,8 +81,12 @@ def test_accuracy_agrees_with_analogy(options, tmp_path, monkeypatch):
         [f"w{i}" for i in range(20)],
         torch.randn(20, 3, generator=generator) * torch.arange(1.0, 21)[:, None],
     )
-    asked = [[f"w{i}" for i in torch.randperm(20, generator=generator)[:3].tolist()] for _ in range(23)]
-    best = [vectors.analogy(*abc, n=2, **options)[i % 2][0] for i, abc in enumerate(asked)]  # the second best is wrong
+    asked = [
+        [f"w{i}" for i in torch.randperm(20, generator=generator)[:3].tolist()] for _ in range(23)
+    ]
+    best = [
+        vectors.analogy(*abc, n=2, **options)[i % 2][0] for i, abc in enumerate(asked)
+    ]  # the second best is wrong
     file = tmp_path / "questions.txt"
     file.write_text("\n".join(" ".join([*abc, d]) for abc, d in zip(asked, best, strict=True)))
     assert vectors.accuracy(file, **options).all == Section("all", right=12, wrong=11)
@@ -110,7 +114,9 @@ def test_question_words_may_win_without_exclusion(tmp_path):
 
 def test_question_with_a_zero_direction_is_wrong(vectors, tmp_path):
     file = tmp_path / "questions.txt"
-    file.write_text("Paris Paris nothing France\nRome Rome nothing Paris\nParis France Rome nothing\n")
+    file.write_text(
+        "Paris Paris nothing France\nRome Rome nothing Paris\nParis France Rome nothing\n"
+    )
     assert vectors.accuracy(file, excluding=False).all == Section("all", wrong=3)
     assert vectors.accuracy(file).all == Section("all", wrong=3)
 

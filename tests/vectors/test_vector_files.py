@@ -21,7 +21,9 @@ def record(word: str, row: list[float], end: bytes = b"\n") -> bytes:
 
 
 def binary(end: bytes = b"\n") -> bytes:
-    return b"3 3\n" + b"".join(record(word, row, end) for word, row in zip(WORDS, ROWS, strict=True))
+    return b"3 3\n" + b"".join(
+        record(word, row, end) for word, row in zip(WORDS, ROWS, strict=True)
+    )
 
 
 FILES = {
@@ -32,6 +34,10 @@ FILES = {
 
 
 BROKEN = ": broken gzip file: Compressed file ended before the end-of-stream marker was reached"
+HEADER = ":1: expected the header 'words dim', two whole numbers; got "
+TWICE = ": word 2: 'a' already occurs at {file}: word 1"
+INFINITE = ": word 1: the vector of 'a' contains NaN or infinity"
+WORDLESS = ": word 1: the word before the numbers is missing"
 UNKNOWN = ": unknown format; set format='word2vec' or 'word2vec-binary' or 'glove'"
 
 
@@ -54,7 +60,9 @@ def test_read_hand_written_files(file, format, packed, named):
 @pytest.mark.parametrize("name", ["vectors", "vectors.gz"])
 @pytest.mark.parametrize("format", FILES)
 def test_round_trip_is_exact(tmp_path, format, name):
-    table = torch.randn(40, 6, generator=torch.manual_seed(0)) * torch.logspace(-37, 37, 40)[:, None]
+    table = (
+        torch.randn(40, 6, generator=torch.manual_seed(0)) * torch.logspace(-37, 37, 40)[:, None]
+    )
     words = [f"w{i}" for i in range(37)] + ["naïve", "日本", "7"]
     path = tmp_path / name
     Vectors(words, table.double()).write(path, format=format)
@@ -86,7 +94,9 @@ def test_binary_with_an_early_newline_is_detected(file):
 
 
 def test_text_sample_may_end_inside_a_character(file):
-    file.write_text("2 2\na 1 2\n12€ 3 4\n", encoding="utf-8")  # the eighth byte after "a " is the second of three
+    file.write_text(
+        "2 2\na 1 2\n12€ 3 4\n", encoding="utf-8"
+    )  # the eighth byte after "a " is the second of three
     assert Vectors.read(file).words == ["a", "12€"]
 
 
@@ -126,10 +136,10 @@ def test_blank_lines_may_end_a_file(file):
         (b"", None, ": the file is empty"),
         (b"\n", None, ": the file is empty"),
         (b"", "glove", ":1: expected a word and its numbers; got ''"),
-        (b"", "word2vec", ":1: expected the header 'words dim', two whole numbers; got ''"),
+        (b"", "word2vec", HEADER + "''"),
         (b"0 3\n", None, ": the file has no words"),
-        (b"3 0\n", None, ":1: expected the header 'words dim', two whole numbers; got '3 0'"),
-        (LINES, "word2vec", ":1: expected the header 'words dim', two whole numbers; got 'the 1 -0.5 0.25'"),
+        (b"3 0\n", None, HEADER + "'3 0'"),
+        (LINES, "word2vec", HEADER + "'the 1 -0.5 0.25'"),
         (b"# a poem\nof two lines", None, UNKNOWN),
         (bytes(range(256)), None, UNKNOWN),
         (b"2 3\n" + LINES, None, ":1: the header says 2 words; the file has 3"),
@@ -147,9 +157,9 @@ def test_blank_lines_may_end_a_file(file):
         (binary()[:-2], None, ": truncated: the header says 3 words; the file ends in word 3"),
         (binary()[:-20], None, ": truncated: the header says 3 words; the file ends in word 2"),
         (binary() + record("more", [1, 2, 3]), None, ":1: the header says 3 words; more follow"),
-        (b"2 3\n" + record("a", [1, 2, 3]) * 2, None, ": word 2: 'a' already occurs at {file}: word 1"),
-        (b"1 3\n" + record("a", [1, np.inf, 3]), None, ": word 1: the vector of 'a' contains NaN or infinity"),
-        (b"1 3\n" + record("", [1, 2, 3]), None, ": word 1: the word before the numbers is missing"),
+        (b"2 3\n" + record("a", [1, 2, 3]) * 2, None, TWICE),
+        (b"1 3\n" + record("a", [1, np.inf, 3]), None, INFINITE),
+        (b"1 3\n" + record("", [1, 2, 3]), None, WORDLESS),
         (gzip.compress(binary(), mtime=0)[:-9], None, BROKEN),
     ],
 )  # fmt: skip
@@ -197,7 +207,9 @@ def test_invalid_word_leaves_the_old_file(tmp_path, word, format, message, exist
     with pytest.raises(RegardError) as error:
         Vectors(["first", word], torch.ones(2, 3)).write(path, format=format)
     assert str(error.value) == f"the word {word!r} {message}"
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("vectors.txt", "before")] * existing
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [
+        ("vectors.txt", "before")
+    ] * existing
 
 
 def test_numbers_over_float32_are_not_written(file):

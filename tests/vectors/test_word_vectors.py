@@ -35,7 +35,9 @@ def compass(**extra: list[float]) -> Vectors:
 
 
 def random_vectors(words: int = 50, dim: int = 7) -> Vectors:
-    return Vectors([f"word{i}" for i in range(words)], torch.randn(words, dim, generator=torch.manual_seed(0)))
+    return Vectors(
+        [f"word{i}" for i in range(words)], torch.randn(words, dim, generator=torch.manual_seed(0))
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,13 +62,17 @@ def test_cosine_of_tensors_broadcasts_and_agrees_with_scipy():
     assert table.shape == (2, 3)
     for i in range(2):
         for j in range(3):
-            assert table[i, j].item() == pytest.approx(1 - distance.cosine(a[i, 0], b[j]), abs=1e-12)
+            assert table[i, j].item() == pytest.approx(
+                1 - distance.cosine(a[i, 0], b[j]), abs=1e-12
+            )
 
 
 def test_cosine_of_tiny_and_huge_vectors():
     large, small = torch.tensor([3e30, 4e30]), torch.tensor([4e-30, 3e-30])
     assert cosine(large, small).item() == pytest.approx(0.96)
-    vectors = Vectors(["large", "small", "plain"], torch.stack([large, small, torch.tensor([1.0, 0.0])]))
+    vectors = Vectors(
+        ["large", "small", "plain"], torch.stack([large, small, torch.tensor([1.0, 0.0])])
+    )
     assert [(word, round(score, 6)) for word, score in vectors.neighbours("plain")] == [
         ("small", 0.8),
         ("large", 0.6),
@@ -82,7 +88,10 @@ def test_similarities_agree_with_scikit_learn():
 
 def test_similarities_of_words(royal):
     table = royal.similarities(["king", "man"], ["queen", "woman", "man"])
-    truth = [[royal.cosine(row, column) for column in ("queen", "woman", "man")] for row in ("king", "man")]
+    truth = [
+        [royal.cosine(row, column) for column in ("queen", "woman", "man")]
+        for row in ("king", "man")
+    ]
     torch.testing.assert_close(table, torch.tensor(truth))
     assert royal.similarities(royal).shape == (4, 4)
 
@@ -97,8 +106,12 @@ def test_pca_plane_agrees_with_scikit_learn():
     places, explained = pca_plane(table)
     truth = PCA(2).fit(table.double().numpy())
     assert explained == pytest.approx(truth.explained_variance_ratio_.tolist())
-    up = [1 if axis[abs(axis).argmax()] > 0 else -1 for axis in truth.components_]  # the greatest entry is positive
-    torch.testing.assert_close(places, torch.from_numpy(truth.transform(table.double().numpy()) * up))
+    up = [
+        1 if axis[abs(axis).argmax()] > 0 else -1 for axis in truth.components_
+    ]  # the greatest entry is positive
+    torch.testing.assert_close(
+        places, torch.from_numpy(truth.transform(table.double().numpy()) * up)
+    )
 
 
 def test_neighbours_by_hand():
@@ -120,7 +133,9 @@ def test_neighbours_agree_with_scikit_learn():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_tables_of_other_dtypes(dtype):
-    vectors = Vectors(["a", "b", "c"], torch.tensor([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.5]], dtype=dtype))
+    vectors = Vectors(
+        ["a", "b", "c"], torch.tensor([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.5]], dtype=dtype)
+    )
     assert vectors.neighbours("a", n=1) == [("b", pytest.approx(0.5**0.5))]
     assert vectors.table.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
 
@@ -140,7 +155,9 @@ def test_king_minus_man_plus_woman_is_queen(royal):
 
 
 def test_analogy_normalises_by_default(royal):
-    king, man, woman, queen = (torch.tensor(ROYAL[word]) for word in ("king", "man", "woman", "queen"))
+    king, man, woman, queen = (
+        torch.tensor(ROYAL[word]) for word in ("king", "man", "woman", "queen")
+    )
     unit_sum = king / king.norm() - man / man.norm() + woman / woman.norm()
     word, score = royal.analogy("man", "king", "woman")[0]
     assert (word, score) == ("queen", pytest.approx(1 - distance.cosine(unit_sum, queen), abs=1e-6))
@@ -148,7 +165,8 @@ def test_analogy_normalises_by_default(royal):
 
 
 def test_vector_lengths_can_change_the_answer():
-    # right − left + up: of length one, (2, 1), which is "flat"; as they are, (2, 10), which is "steep".
+    # right − left + up: of length one, (2, 1), which is "flat"; as they are, (2, 10), which is
+    # "steep".
     points = {
         "left": [-1.0, 0.0],
         "right": [1.0, 0.0],
@@ -158,7 +176,9 @@ def test_vector_lengths_can_change_the_answer():
     }
     vectors = Vectors(list(points), torch.tensor(list(points.values())))
     assert vectors.analogy("left", "right", "up", n=1) == [("flat", pytest.approx(1))]
-    assert vectors.analogy("left", "right", "up", n=1, normalised=False) == [("steep", pytest.approx(1))]
+    assert vectors.analogy("left", "right", "up", n=1, normalised=False) == [
+        ("steep", pytest.approx(1))
+    ]
 
 
 def test_without_exclusion_a_question_word_often_wins():
@@ -193,11 +213,17 @@ def test_zero_vector_has_no_neighbours():
     assert [word for word, _ in vectors.neighbours("east")] == ["northeast", "north", "west"]
     assert "nowhere" not in dict(vectors.analogy("east", "north", "west", n=9, excluding=False))
     assert not vectors.similarities(vectors).isnan().any()
-    with pytest.raises(RegardError, match=r"^the vector of 'nowhere' is zero and has no direction; use another"):
+    with pytest.raises(
+        RegardError, match=r"^the vector of 'nowhere' is zero and has no direction; use another"
+    ):
         vectors.neighbours("nowhere")
-    with pytest.raises(RegardError, match=r"^the vector of b − a \+ c is zero and has no direction"):
+    with pytest.raises(
+        RegardError, match=r"^the vector of b − a \+ c is zero and has no direction"
+    ):
         vectors.analogy("east", "east", "nowhere")
-    with pytest.raises(RegardError, match=r"^the vector of the query is not finite and has no direction"):
+    with pytest.raises(
+        RegardError, match=r"^the vector of the query is not finite and has no direction"
+    ):
         vectors.neighbours(torch.tensor([0.0, torch.nan]))
 
 
@@ -228,11 +254,17 @@ def test_unknown_word_suggests_a_similar_one(word, hint):
 
 
 def test_errors_name_the_mistake():
-    with pytest.raises(ShapeError, match=r"^a table needs one vector per word; got 2 words, shape \(3, 4\)$"):
+    with pytest.raises(
+        ShapeError, match=r"^a table needs one vector per word; got 2 words, shape \(3, 4\)$"
+    ):
         Vectors(["a", "b"], torch.ones(3, 4))
-    with pytest.raises(ShapeError, match=r"^a table needs one vector per word; got 0 words, shape \(0, 4\)$"):
+    with pytest.raises(
+        ShapeError, match=r"^a table needs one vector per word; got 0 words, shape \(0, 4\)$"
+    ):
         Vectors([], torch.ones(0, 4))
-    with pytest.raises(RegardError, match=r"^the word 'b' occurs more than once; each word has one vector$"):
+    with pytest.raises(
+        RegardError, match=r"^the word 'b' occurs more than once; each word has one vector$"
+    ):
         Vectors(["a", "b", "b"], torch.ones(3, 4))
     for wrong in (torch.nan, torch.inf):
         with pytest.raises(RegardError, match=r"^the vector of 'b' is not finite$"):

@@ -41,12 +41,18 @@ class Attention(nn.Module):
         if backend != "auto":
             backends.BACKENDS.choose(backend)
         if not isinstance(score, Score):
-            raise RegardError(f"score must be a Score instance such as ScaledDot(heads, dim); got {score!r:.40}")
+            raise RegardError(
+                f"score must be a Score instance such as ScaledDot(heads, dim); got {score!r:.40}"
+            )
         if bias is not None and not isinstance(bias, Bias):
-            raise RegardError(f"bias must be a BiasPosition instance such as Alibi(heads); got {bias!r:.40}")
+            raise RegardError(
+                f"bias must be a BiasPosition instance such as Alibi(heads); got {bias!r:.40}"
+            )
         if bias is not None and bias.heads not in (None, score.heads):
             name = type(bias).__name__
-            raise ShapeError(f"the bias {name} is for {bias.heads} heads, the score for {score.heads}")
+            raise ShapeError(
+                f"the bias {name} is for {bias.heads} heads, the score for {score.heads}"
+            )
         if not isinstance(normaliser, Normaliser):
             normaliser = NORMALISERS.choose(normaliser)()
         self.score = score
@@ -112,7 +118,9 @@ class Attention(nn.Module):
                 f"{self.score.dim}; got queries of {heads} heads of {dim}"
             )
 
-    def _raise_on_nan(self, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset) -> None:
+    def _raise_on_nan(
+        self, queries: Sequences, keys: Sequences, values: Sequences, mask: Mask, offset: Offset
+    ) -> None:
         results = self.intermediates(queries, keys, values, mask=mask, offset=offset)
         for stage in ("scores", "biased", "weights"):
             wrong = (getattr(results, stage).isnan() & results.allowed).nonzero()
@@ -152,7 +160,9 @@ def attend(
         score = kind(sizes["heads"], sizes["dim"])
         if next(score.parameters(), None) is not None:
             name = kind.__name__
-            raise RegardError(f"score {name} has parameters; create it once, {name}(heads, dim), and pass it")
+            raise RegardError(
+                f"score {name} has parameters; create it once, {name}(heads, dim), and pass it"
+            )
     parts = Attention(score, bias=bias, normaliser=normaliser, dropout=dropout, backend=backend)
     return parts(queries, keys, values, mask=mask, offset=offset)
 
@@ -186,13 +196,19 @@ def check_shapes(queries: Sequences, keys: Sequences, values: Sequences) -> None
     if isinstance(keys, Ragged) and isinstance(values, Ragged) and not keys.same_lengths(values):
         raise ShapeError("keys and values must have the same sequences; their offsets differ")
     if k["heads"] != v["heads"]:
-        raise ShapeError(f"keys have {k['heads']} heads but values have {v['heads']}; give both the same number")
+        raise ShapeError(
+            f"keys have {k['heads']} heads but values have {v['heads']}; give both the same number"
+        )
     if k["heads"] == 0 or q["heads"] % k["heads"]:
         raise ShapeError(
-            f"{q['heads']} query heads cannot share {k['heads']} key heads; heads must be a multiple of kv_heads"
+            f"{q['heads']} query heads cannot share {k['heads']} key heads; heads must be a "
+            "multiple of kv_heads"
         )
     if q["dim"] != k["dim"]:
-        raise ShapeError(f"queries have dim {q['dim']} but keys have dim {k['dim']}; project both to one dim first")
+        raise ShapeError(
+            f"queries have dim {q['dim']} but keys have dim {k['dim']}; project both to one dim "
+            "first"
+        )
 
 
 def _sizes(sequences: Sequences) -> tuple[str, dict[str, int]]:

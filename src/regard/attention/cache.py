@@ -65,7 +65,9 @@ class Cache:
         chosen.longest = self.longest
         if self._storage is not None:  # with its capacity, so that the next append need not copy
             old = self._storage
-            chosen._storage = _Storage(old.keys.index_select(0, rows), old.values.index_select(0, rows))
+            chosen._storage = _Storage(
+                old.keys.index_select(0, rows), old.values.index_select(0, rows)
+            )
         if self.lengths is not None:
             chosen.lengths = self.lengths[rows]
             chosen.longest = int(chosen.lengths.max()) if len(rows) else 0
@@ -118,7 +120,9 @@ class Cache:
         for stored, added in ((self._storage.keys, keys), (self._storage.values, values)):
             kinds = [(x.shape[1], x.shape[3], x.dtype) for x in (stored, added)]
             if kinds[0] != kinds[1]:
-                raise ShapeError(f"this cache stores (kv_heads, dim, dtype) {kinds[0]}; got {kinds[1]}")
+                raise ShapeError(
+                    f"this cache stores (kv_heads, dim, dtype) {kinds[0]}; got {kinds[1]}"
+                )
 
     def _new_lengths(self, new: Padded) -> tuple[Tensor | None, int]:
         """The rows' lengths after an append (None: all equal), and the longest."""

@@ -53,7 +53,9 @@ class MultiHead(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1 or (kv_heads is not None and kv_heads < 1):
-            raise ShapeError(f"heads and kv_heads must be at least 1; got heads={heads}, kv_heads={kv_heads}")
+            raise ShapeError(
+                f"heads and kv_heads must be at least 1; got heads={heads}, kv_heads={kv_heads}"
+            )
         attention, kv_heads = attention or width, kv_heads or heads
         values = values or attention
         for name, size, parts in (
@@ -71,7 +73,9 @@ class MultiHead(nn.Module):
         self.out = nn.Linear(values, out or width, biases)
         if isinstance(score, str):
             score = SCORES.choose(score)(heads, self.dim)
-        self.attention = Attention(score, bias=bias, normaliser=normaliser, dropout=dropout, backend=backend)
+        self.attention = Attention(
+            score, bias=bias, normaliser=normaliser, dropout=dropout, backend=backend
+        )
         self.rotation = rotation
 
     def forward(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> S:
@@ -81,7 +85,9 @@ class MultiHead(nn.Module):
         projected = self._queries_keys_values(queries, context, rotate=late is None)
         return self._merge(queries, self.attention(*projected, mask=mask, rotation=late))
 
-    def intermediates(self, queries: S, context: S | None = None, *, mask: Mask = everything) -> Intermediates:
+    def intermediates(
+        self, queries: S, context: S | None = None, *, mask: Mask = everything
+    ) -> Intermediates:
         """All intermediate results, for inspection: weights are (batch, head, query, key)."""
         projected = self._queries_keys_values(queries, context)
         return self.attention.intermediates(*projected, mask=mask)
@@ -91,7 +97,9 @@ class MultiHead(nn.Module):
         cache = cache or Cache()
         return cache.append(*self._project(context, "keys", "values", offset=cache.offset))
 
-    def attend_cached(self, queries: S, cache: Cache, *, mask: Mask = everything, offset: Offset = 0) -> S:
+    def attend_cached(
+        self, queries: S, cache: Cache, *, mask: Mask = everything, offset: Offset = 0
+    ) -> S:
         """Attend to the cached keys and values; each row's first query is at `offset`."""
         (projected,) = self._project(queries, "queries", offset=offset)
         context = self.attention(projected, cache.keys, cache.values, mask=mask, offset=offset)
@@ -102,7 +110,9 @@ class MultiHead(nn.Module):
         roles = "queries", "keys", "values"
         projected, *keys_values = self._project(queries, *roles, offset=cache.offset)
         grown = cache.append(*keys_values)
-        context = self.attention(projected, grown.keys, grown.values, mask=mask, offset=cache.offset)
+        context = self.attention(
+            projected, grown.keys, grown.values, mask=mask, offset=cache.offset
+        )
         return self._merge(queries, context), grown
 
     def _queries_keys_values(
@@ -113,11 +123,17 @@ class MultiHead(nn.Module):
         keys_values = self._project(context, "keys", "values", rotate=rotate)
         return [*self._project(queries, "queries", rotate=rotate), *keys_values]
 
-    def _project(self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, rotate: bool = True) -> list[Any]:
+    def _project(
+        self, sequences: Ragged | Tensor, *roles: str, offset: Offset = 0, rotate: bool = True
+    ) -> list[Any]:
         """Project to queries, keys or values, split into heads; queries and keys are rotated."""
         layers: list[nn.Linear] = [getattr(self, role) for role in roles]
         vectors = _vectors(sequences, *{layer.in_features for layer in layers})
-        compared = [layer.out_features for layer, role in zip(layers, roles, strict=True) if role != "values"]
+        compared = [
+            layer.out_features
+            for layer, role in zip(layers, roles, strict=True)
+            if role != "values"
+        ]
         flat = linear(vectors, *layers)
         queries_keys, values = flat.split([sum(compared), flat.shape[-1] - sum(compared)], -1)
         projected: list[Tensor] = []
@@ -142,11 +158,15 @@ class MultiHead(nn.Module):
 def _vectors(sequences: Ragged | Tensor, *widths: int) -> Tensor:
     """The vectors of the sequences, after checking their width against that of each layer."""
     if isinstance(sequences, Tensor) and sequences.ndim != 3:
-        raise ShapeError(f"dense sequences must be (batch, time, width); got shape {tuple(sequences.shape)}")
+        raise ShapeError(
+            f"dense sequences must be (batch, time, width); got shape {tuple(sequences.shape)}"
+        )
     vectors = sequences.values if isinstance(sequences, Ragged) else sequences
     for width in widths:
         if vectors.shape[-1] != width:
-            raise ShapeError(f"this attention takes vectors of width {width}; got width {vectors.shape[-1]}")
+            raise ShapeError(
+                f"this attention takes vectors of width {width}; got width {vectors.shape[-1]}"
+            )
     return vectors
 
 

@@ -30,7 +30,9 @@ class MaskBounds(NamedTuple):
         highs = [high for high in (self.high, other.high) if high is not None]
         stops = [stop for stop in (self.stop, other.stop) if stop is not None]
         stop = torch.minimum(*map(torch.as_tensor, stops)) if len(stops) == 2 else None
-        return MaskBounds(max(lows, default=None), min(highs, default=None), stops[0] if len(stops) == 1 else stop)
+        return MaskBounds(
+            max(lows, default=None), min(highs, default=None), stops[0] if len(stops) == 1 else stop
+        )
 
 
 class Mask:
@@ -60,7 +62,9 @@ class Mask:
 def check_mask(mask: object) -> None:
     """Raise if this is not a mask."""
     if not isinstance(mask, Mask):
-        raise RegardError(f"mask must be a Mask such as causal or window(8), joined by & and |; got {mask!r:.80}")
+        raise RegardError(
+            f"mask must be a Mask such as causal or window(8), joined by & and |; got {mask!r:.80}"
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,9 @@ class Window(Mask):
 
     def __post_init__(self) -> None:
         if self.width < 1:
-            raise RegardError(f"window width must be at least 1 (1 = only itself); got {self.width}")
+            raise RegardError(
+                f"window width must be at least 1 (1 = only itself); got {self.width}"
+            )
 
     def __call__(self, site: Site) -> Tensor:
         return (site.query - site.key).abs() < self.width
@@ -141,7 +147,8 @@ class Prefix(Mask):
             return site.key < self.length
         if site.batch.ndim and len(site.batch) != len(self.length):
             raise RegardError(
-                f"prefix has {len(self.length)} lengths for a batch of {len(site.batch)}; give one per sequence"
+                f"prefix has {len(self.length)} lengths for a batch of {len(site.batch)}; give "
+                "one per sequence"
             )
         return site.key < self.length[site.batch]
 

@@ -138,7 +138,10 @@ class Entmax(Normaliser):
     def __init__(self, alpha: float = 1.5) -> None:
         super().__init__()
         if not 1 < alpha <= 2:
-            raise RegardError(f"alpha must be above 1 and at most 2; got {alpha} (alpha 1 is normaliser 'softmax')")
+            raise RegardError(
+                f"alpha must be above 1 and at most 2; got {alpha} (alpha 1 is normaliser "
+                "'softmax')"
+            )
         self.alpha = alpha
 
     def forward(self, scores: Scores, allowed: Allowed) -> Weights:

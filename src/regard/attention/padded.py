@@ -41,7 +41,9 @@ def pad(sequences: Sequences) -> Padded:
 def unpad(dense: Float[Tensor, "batch head time dim"], layout: Layout) -> Ragged:
     """Dense rows as a ragged batch; the padding is dropped."""
     table = dense.transpose(1, 2).flatten(0, 1)
-    return Ragged.from_layout(table if layout.is_uniform else _gather(table, layout.padded_index), layout)
+    return Ragged.from_layout(
+        table if layout.is_uniform else _gather(table, layout.padded_index), layout
+    )
 
 
 class _Scatter(torch.autograd.Function):

@@ -78,7 +78,9 @@ def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         what = getattr(error, "strerror", None) or str(error)
-        raise BundleError(f"cannot write bundle {str(folder)!r}: {what}; fix the cause and save again") from None
+        raise BundleError(
+            f"cannot write bundle {str(folder)!r}: {what}; fix the cause and save again"
+        ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         if old.exists() and not home.exists():
@@ -137,7 +139,9 @@ def _write_files(folder: Path, bundle: Bundle) -> None:
     try:
         write_json(folder / CARD, bundle.card)
     except (TypeError, ValueError) as error:
-        raise BundleError(f"the card of this bundle is not JSON: {error}; use strings, numbers and lists") from None
+        raise BundleError(
+            f"the card of this bundle is not JSON: {error}; use strings, numbers and lists"
+        ) from None
     source.save(folder / (SHARED if shared else SOURCE))
     if not shared:
         target.save(folder / TARGET)

@@ -94,7 +94,9 @@ def check_destination(folder: str | os.PathLike[str]) -> None:
     if not home.exists():
         return
     if not home.is_dir():
-        raise BundleError(f"cannot save a bundle as {str(folder)!r}: it is a file; choose another name")
+        raise BundleError(
+            f"cannot save a bundle as {str(folder)!r}: it is a file; choose another name"
+        )
     own = {WEIGHTS, CONFIG, CARD, MANIFEST, SOURCE, TARGET, SHARED}
     others = sorted(path.name for path in home.iterdir() if path.name not in own)
     if others:

@@ -26,7 +26,8 @@ def read_manifest(home: Path) -> dict[str, Any]:
     """The manifest's entry for each file."""
     if not (home / MANIFEST).is_file():
         raise BundleError(
-            f"{str(home)!r} is not a bundle: it has no {MANIFEST}; give a folder written by `regard train`"
+            f"{str(home)!r} is not a bundle: it has no {MANIFEST}; give a folder written by "
+            "`regard train`"
         )
     files = read_json(home / MANIFEST).get("files")
     if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
@@ -45,14 +46,19 @@ def verify_file(home: Path, name: str, files: dict[str, Any]) -> None:
         raise unreadable_file(path, error) from None
     expected = entry.get("bytes")
     if size != expected:
-        raise BundleError(f"{str(path)!r} has {size} bytes instead of {expected}; copy the bundle again")
+        raise BundleError(
+            f"{str(path)!r} has {size} bytes instead of {expected}; copy the bundle again"
+        )
     if checksum != entry.get("sha256"):
         raise BundleError(f"{str(path)!r} was altered: its sha256 differs; copy the bundle again")
 
 
 def build_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of the files in a folder."""
-    files = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in sorted(folder.iterdir())}
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(folder.iterdir())
+    }
     return {"files": files}
 
 

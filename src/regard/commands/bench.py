@@ -83,10 +83,14 @@ def bench(
     for line in summary(found):
         console.print(line)
     if any(machine.share(one) > 1 for one in found):
-        console.print("above 100 % of the ceiling: data from cache, while the ceiling assumes memory")
+        console.print(
+            "above 100 % of the ceiling: data from cache, while the ceiling assumes memory"
+        )
 
 
-def measure_all(device: str, precision: str, grid: list[BenchCase]) -> tuple[Machine, list[BenchResult]]:
+def measure_all(
+    device: str, precision: str, grid: list[BenchCase]
+) -> tuple[Machine, list[BenchResult]]:
     """Time all cases, with a progress bar; limits are the best of those before and after."""
     dtype, clock = PRECISIONS[precision], timer(device)
     found: list[BenchResult] = []

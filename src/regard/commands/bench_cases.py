@@ -106,7 +106,9 @@ def cases(device: str, mask: Mask = everything) -> Iterator[BenchCase]:
                 yield BenchCase(score, length, rows, lengths, own_heads, dim, mask)
 
 
-def measure(case: BenchCase, device: str, dtype: torch.dtype, *, back: bool, clock: Timer) -> BenchResult:
+def measure(
+    case: BenchCase, device: str, dtype: torch.dtype, *, back: bool, clock: Timer
+) -> BenchResult:
     """Time every backend that can run a case: forward alone, or forward and backward."""
     sizes = sum(case.lengths), case.heads, case.dim
     leaves = [torch.randn(sizes, device=device, dtype=dtype, requires_grad=back) for _ in range(3)]
@@ -128,7 +130,9 @@ def measure(case: BenchCase, device: str, dtype: torch.dtype, *, back: bool, clo
     return found
 
 
-def _step(attention: Attention, sequences: list[Ragged], mask: Mask, wanted: list[Any]) -> Callable[[], object]:
+def _step(
+    attention: Attention, sequences: list[Ragged], mask: Mask, wanted: list[Any]
+) -> Callable[[], object]:
     """The call to time: forward, and backward if gradients are wanted."""
     gradient = torch.ones_like(sequences[2].values)
 

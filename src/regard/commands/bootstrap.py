@@ -36,7 +36,9 @@ def intervals(
     return bounds
 
 
-def resample(counts: Float[np.ndarray, "item statistic"], *, resamples: int = RESAMPLES, seed: int = SEED) -> Sums:
+def resample(
+    counts: Float[np.ndarray, "item statistic"], *, resamples: int = RESAMPLES, seed: int = SEED
+) -> Sums:
     """The sums of the statistics over items drawn with replacement, for each resample."""
     random, size = np.random.default_rng(seed), len(counts)
     rows = max(1, DRAWN_AT_ONCE // size)

@@ -142,10 +142,14 @@ def measure_predictions(
     signatures = {name: values.get(f"{name}_signature") for name in bounds}
     return {
         "task": task,
-        "metrics": {name: {"value": values[name], "low": low, "high": high} for name, (low, high) in bounds.items()},
+        "metrics": {
+            name: {"value": values[name], "low": low, "high": high}
+            for name, (low, high) in bounds.items()
+        },
         "signatures": {name: text for name, text in signatures.items() if text is not None},
         "by_length": [
-            {name: value for name, value in bucket.items() if not name.endswith("_signature")} for bucket in buckets
+            {name: value for name, value in bucket.items() if not name.endswith("_signature")}
+            for bucket in buckets
         ],
         "worst": mistakes[:WORST],
     }
@@ -207,7 +211,9 @@ class _PredictionTable:
             raise write_error(self._path, error) from None
         return self
 
-    def write(self, pipeline: Pipeline, references: dict[str, list[str]], predictions: Sequence[str]) -> None:
+    def write(
+        self, pipeline: Pipeline, references: dict[str, list[str]], predictions: Sequence[str]
+    ) -> None:
         """Write source and prediction (columns that every command reads), reference and edits."""
         kind = pipeline.bundle.target.kind
         compared = metrics.compare(predictions, list(references.values()), kind=kind)

@@ -23,7 +23,10 @@ def format_answers(
     """The answers to one input line, as output lines; `number` is that of the input line."""
     chosen = list(answers[:n_best])
     if form.alignments:
-        chosen = [pipeline.with_attention(answer, alignment=True) if answer.source else answer for answer in chosen]
+        chosen = [
+            pipeline.with_attention(answer, alignment=True) if answer.source else answer
+            for answer in chosen
+        ]
     if form.json:
         fields = _json_object(pipeline, chosen, form, n_best)
         return json.dumps(fields, ensure_ascii=False) + "\n"
@@ -46,7 +49,9 @@ def _columns(number: int, answer: Answer, form: OutputFormat, n_best: int) -> li
     return columns
 
 
-def _json_object(pipeline: Pipeline, answers: Sequence[Answer], form: OutputFormat, n_best: int) -> dict[str, Any]:
+def _json_object(
+    pipeline: Pipeline, answers: Sequence[Answer], form: OutputFormat, n_best: int
+) -> dict[str, Any]:
     best = answers[0]
     fields = {"source": best.source, **_json_fields(best, form)}
     if best.unknown:

@@ -64,7 +64,9 @@ class Inputs:
         self._files = [] if stream else [open_file(name) for name in files]
         self._column = column
         if column is not None:
-            self._tables = [detect_format(one, ColumnRequest(column, column))[0] for one in self._files]
+            self._tables = [
+                detect_format(one, ColumnRequest(column, column))[0] for one in self._files
+            ]
 
     @property
     def interactive(self) -> bool:
@@ -78,7 +80,9 @@ class Inputs:
         if self._texts:
             named = (InputLine(f"text {n}", text.strip()) for n, text in enumerate(self._texts, 1))
             return _growing_windows(named)
-        return _growing_windows(line for number in range(len(self._files)) for line in self._read(number))
+        return _growing_windows(
+            line for number in range(len(self._files)) for line in self._read(number)
+        )
 
     def count(self) -> int | None:
         """The number of lines, from a quick count of line ends; None if it cannot be known."""
@@ -126,7 +130,9 @@ def _stream_windows(stream: Any) -> Windows:
             del rest[:complete]
             while ready:
                 window = ready[:count]
-                yield [_decode_line(STANDARD_INPUT, number + n, raw) for n, raw in enumerate(window, 1)]
+                yield [
+                    _decode_line(STANDARD_INPUT, number + n, raw) for n, raw in enumerate(window, 1)
+                ]
                 ready = ready[count:]
                 number += len(window)
                 count = min(2 * count, MOST_LINES)

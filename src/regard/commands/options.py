@@ -44,7 +44,9 @@ def read_settings(config: Path | None, overrides: list[str]) -> dict[str, dict[s
 
     def update(group: str, values: Any, where: str) -> None:
         if group in groups and not isinstance(values, dict):
-            raise RegardError(f"{group!r} in {where} must be a group of settings, as [{group}]; got {values!r}")
+            raise RegardError(
+                f"{group!r} in {where} must be a group of settings, as [{group}]; got {values!r}"
+            )
         if group not in groups:
             raise RegardError(f"unknown setting {group!r} in {where}; {suggestion(group, groups)}")
         groups[group].update(values)
@@ -55,7 +57,9 @@ def read_settings(config: Path | None, overrides: list[str]) -> dict[str, dict[s
         name, _, value = override.partition("=")
         group, _, key = name.partition(".")
         if not key or "=" not in override:
-            raise RegardError(f"--set expects GROUP.NAME=VALUE, such as model.width=128; got {override!r}")
+            raise RegardError(
+                f"--set expects GROUP.NAME=VALUE, such as model.width=128; got {override!r}"
+            )
         try:
             update(group, {key: tomllib.loads(f"x = {value}")["x"]}, "--set")
         except tomllib.TOMLDecodeError:

@@ -269,7 +269,9 @@ def _add_to_hash(sources: Any, window: Sequence[InputLine]) -> Any:
     return more
 
 
-def open_output(path: Path | None, options: Mapping[str, Any], *, restart: bool = False) -> PredictOutput:
+def open_output(
+    path: Path | None, options: Mapping[str, Any], *, restart: bool = False
+) -> PredictOutput:
     """The output of a job: a file, or standard output without a path."""
     if path is None:
         return StreamOutput(sys.stdout.buffer)

@@ -63,7 +63,8 @@ def predict(job: PredictJob) -> None:
         except KeyboardInterrupt:
             if job.output is not None:
                 progress.say(
-                    f"{job.output}: interrupted after {out.done:,} lines; run the same command again to resume"
+                    f"{job.output}: interrupted after {out.done:,} lines; run the same command "
+                    "again to resume"
                 )
             raise
         out.finish()
@@ -74,4 +75,6 @@ def _warn_unknown(progress: Progress, line: InputLine, answers: Sequence[Answer]
     if unknown := answers[0].unknown:
         symbols = ", ".join(map(repr, dict.fromkeys(unknown)))
         hint = "; if the input is a table, name the --column" if "\t" in unknown else ""
-        progress.warn("more lines with unknown symbols", f"{line.place}: unknown symbols {symbols}{hint}")
+        progress.warn(
+            "more lines with unknown symbols", f"{line.place}: unknown symbols {symbols}{hint}"
+        )

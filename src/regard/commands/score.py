@@ -16,7 +16,9 @@ from regard.loading import load_pipeline
 from regard.text import UNKNOWN, Corpus, Pair
 
 
-def score(folder: Path, pairs: Iterable[Pair], *, device: str = "auto", as_json: bool = False) -> None:
+def score(
+    folder: Path, pairs: Iterable[Pair], *, device: str = "auto", as_json: bool = False
+) -> None:
     """Write log-probability, source and target of each pair as it is scored; perplexity last."""
     pipeline = load_pipeline(folder, device=device)
     reading = pairs.read() if isinstance(pairs, Corpus) else None  # counts the lines it skips

@@ -123,7 +123,9 @@ def head_statistics(stored: StoredTrace) -> dict[str, Any]:
     for one in stored.trace.attentions:
         weights = stored.trace[f"{one.name}.weights"].double()
         same_text = one.query == one.key
-        distances = attention_analysis.distance(weights).tolist() if same_text else [None] * one.heads
+        distances = (
+            attention_analysis.distance(weights).tolist() if same_text else [None] * one.heads
+        )
         for head, mean_entropy in enumerate(attention_analysis.entropy(weights).tolist()):
             place = {"attention": one.name, "kind": one.kind, "layer": one.layer, "head": head}
             measured = {"entropy": mean_entropy, "distance": distances[head], "effect": None}
@@ -140,7 +142,8 @@ def residual_stream(stored: StoredTrace, side: str, position: int) -> dict[str, 
     norms = residual_analysis.residual_norms(stored.trace, side, position)
     return {
         "contributions": [
-            {"tensor": one.name, "norm": one.norm, "cosine": one.cosine, "into": one.into} for one in added
+            {"tensor": one.name, "norm": one.norm, "cosine": one.cosine, "into": one.into}
+            for one in added
         ],
         "residuals": [{"tensor": name, "norm": norm} for name, norm in norms.items()],
     }
@@ -168,7 +171,9 @@ def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
         search = search_for(pipeline, beam)
         if not isinstance(search, Beam):
             search = Beam(1, constraints=search.constraints)
-        return _describe_tree(pipeline, beam_search_tree.beam_tree(pipeline, stored.request.source, search))
+        return _describe_tree(
+            pipeline, beam_search_tree.beam_tree(pipeline, stored.request.source, search)
+        )
 
 
 def check_position(stored: StoredTrace, side: str, position: int) -> None:

@@ -39,7 +39,9 @@ Count = Annotated[int, Query(ge=1, le=1_000)]
 BeamSize = Annotated[int, Query(ge=1, le=MAX_BEAM)]
 
 
-def create_app(models: ModelStore, traces: TraceStore | None = None, *, static: Path = STATIC) -> FastAPI:
+def create_app(
+    models: ModelStore, traces: TraceStore | None = None, *, static: Path = STATIC
+) -> FastAPI:
     """The explorer's application, without its guard."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     store = TraceStore(models) if traces is None else traces

@@ -55,7 +55,8 @@ def tensor_file(stored: StoredTrace, names: Sequence[str]) -> bytes:
 def arrays(stored: StoredTrace, names: Sequence[str]) -> Arrays:
     """The tensors with these names as arrays; all without names."""
     return {
-        name: np.asarray(stored.tensor(name).numpy(), np.float32, order="C") for name in names or stored.trace.names
+        name: np.asarray(stored.tensor(name).numpy(), np.float32, order="C")
+        for name in names or stored.trace.names
     }
 
 

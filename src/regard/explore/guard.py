@@ -39,9 +39,11 @@ YEAR = 365 * 24 * 3600
 
 
 class Guard:
-    """An ASGI application behind its checks: the host must be one of `hosts`, or the token match."""
+    """An ASGI application behind its checks: the host is one of `hosts`, or the token matches."""
 
-    def __init__(self, app: App, *, hosts: frozenset[str], port: int, token: str | None = None) -> None:
+    def __init__(
+        self, app: App, *, hosts: frozenset[str], port: int, token: str | None = None
+    ) -> None:
         self.app = app
         self.token = token
         self.port = port
@@ -92,7 +94,9 @@ class Guard:
 
     def _is_login(self, scope: Scope) -> bool:
         """Whether the printed address was opened: its token then moves into a cookie."""
-        return self.token is not None and scope["path"] == "/" and self._is_token(_query_token(scope))
+        return (
+            self.token is not None and scope["path"] == "/" and self._is_token(_query_token(scope))
+        )
 
     async def _set_cookie(self, send: Send) -> None:
         cookie = f"{self.cookie}={self.token}; Path=/; Max-Age={YEAR}; HttpOnly; SameSite=Lax"
@@ -154,6 +158,8 @@ async def _limited(scope: Scope, receive: Receive) -> Receive:
 async def _send_error(error: HttpError, send: Send) -> None:
     body = json.dumps(error.content()).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
-    pairs = [(name.encode(), value.encode()) for name, value in {**headers, **error.headers}.items()]
+    pairs = [
+        (name.encode(), value.encode()) for name, value in {**headers, **error.headers}.items()
+    ]
     await send({"type": "http.response.start", "status": error.status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})

@@ -33,7 +33,9 @@ Head = tuple[str, int]  # an attention and the index of its head
 
 
 @torch.no_grad()
-def ablate_heads(models: ModelStore, traces: TraceStore, request: HeadAblationRequest) -> dict[str, Any]:
+def ablate_heads(
+    models: ModelStore, traces: TraceStore, request: HeadAblationRequest
+) -> dict[str, Any]:
     """The output without each head, and its effect: log p(output) − log p(output | head ablated).
 
     All outputs come from greedy search, the full model's too, so a change is due to the head."""
@@ -51,7 +53,9 @@ def ablate_heads(models: ModelStore, traces: TraceStore, request: HeadAblationRe
             part = heads[start : start + batch]
             with ablated(pipeline.model, base.attentions, part):
                 logps = scored(pipeline.model, source, target, len(part)).sum(1)
-                outputs = decode_copies(pipeline.model, source, len(part), min(MAX_TOKENS, max_length))
+                outputs = decode_copies(
+                    pipeline.model, source, len(part), min(MAX_TOKENS, max_length)
+                )
             for (attention, head), without, ids in zip(part, logps.tolist(), outputs, strict=True):
                 text = pipeline.bundle.target.decode(ids)
                 place = {"attention": attention, "head": head, "text": text}
@@ -60,7 +64,9 @@ def ablate_heads(models: ModelStore, traces: TraceStore, request: HeadAblationRe
 
 
 @contextmanager
-def ablated(model: Model, attentions: Sequence[AttentionBlock], heads: Sequence[Head]) -> Iterator[None]:
+def ablated(
+    model: Model, attentions: Sequence[AttentionBlock], heads: Sequence[Head]
+) -> Iterator[None]:
     """Copy i of a batch of copies runs without head i: its context is zero before W_O."""
     hooks = []
     for one in attentions:
@@ -79,7 +85,9 @@ def ablated(model: Model, attentions: Sequence[AttentionBlock], heads: Sequence[
             hook.remove()
 
 
-def decode_copies(model: Model, source: Sequence[int], count: int, max_length: int) -> list[list[int]]:
+def decode_copies(
+    model: Model, source: Sequence[int], count: int, max_length: int
+) -> list[list[int]]:
     """The greedy output of each copy. No copy leaves early, so copy i stays in row i."""
     state = model.start(model.encode(copies(source, count)))
     tokens, outputs = torch.full((count,), BEGIN), torch.empty(count, 0, dtype=torch.long)

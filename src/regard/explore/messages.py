@@ -22,7 +22,9 @@ MAX_BEAM = 16
 class HttpError(RegardError):
     """A failed request: status, a code for programs, and a message with object, value and fix."""
 
-    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code

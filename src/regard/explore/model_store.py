@@ -151,7 +151,8 @@ def _bundle_folder(folder: Path) -> Path:
             message = f"{str(folder)!r} is the folder of a run; its bundle is {str(inner)!r}"
             raise RegardError(message)
         raise RegardError(
-            f"{str(folder)!r} is not a bundle: it has no manifest.json; give a folder written by `regard train`"
+            f"{str(folder)!r} is not a bundle: it has no manifest.json; give a folder written by "
+            "`regard train`"
         )
     return home
 

@@ -115,8 +115,14 @@ def _inline_icon(static: Path, match: re.Match[str]) -> str:
 
 def _policy(scripts: list[str], styles: list[str]) -> str:
     """A policy that allows only the inlined script and style, and loads nothing."""
-    script, style = (" ".join(f"'sha256-{_digest(text)}'" for text in texts) or "'none'" for texts in (scripts, styles))
-    return f"default-src 'none'; script-src {script}; style-src {style}; img-src data: blob:; base-uri 'none'"
+    script, style = (
+        " ".join(f"'sha256-{_digest(text)}'" for text in texts) or "'none'"
+        for texts in (scripts, styles)
+    )
+    return (
+        f"default-src 'none'; script-src {script}; style-src {style}; img-src data: blob:; "
+        "base-uri 'none'"
+    )
 
 
 def _digest(text: str) -> str:

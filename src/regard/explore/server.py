@@ -30,7 +30,9 @@ class ExplorerServer(uvicorn.Server):
         os._exit(0 if sig == signal.SIGINT else 128 + sig)
 
 
-def serve(models: ModelStore, *, host: str = "127.0.0.1", port: int | None = None, browser: bool = True) -> None:
+def serve(
+    models: ModelStore, *, host: str = "127.0.0.1", port: int | None = None, browser: bool = True
+) -> None:
     """Print the address, open it in a browser and serve until Ctrl-C.
 
     Beyond this machine the printed token is required."""

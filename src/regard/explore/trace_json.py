@@ -54,7 +54,10 @@ def tokenize(bundle: Bundle, request: TokenizeRequest) -> dict[str, Any]:
     tokenizer = bundle.source if request.side == "source" else bundle.target
     text = request.text.strip() if request.side == "source" else request.text
     shift = request.text.index(text)
-    pieces = [piece._replace(start=piece.start + shift, end=piece.end + shift) for piece in tokenizer.pieces(text)]
+    pieces = [
+        piece._replace(start=piece.start + shift, end=piece.end + shift)
+        for piece in tokenizer.pieces(text)
+    ]
     return {"tokens": describe_tokens(pieces), "unknown": tokenizer.unknown_symbols(text)}
 
 
@@ -77,7 +80,8 @@ def describe_attentions(trace: Trace) -> list[dict[str, Any]]:
     """Every attention of the model with its recorded stages."""
     fields = ("name", "kind", "layer", "heads", "query", "key")
     return [
-        {**{field: getattr(one, field) for field in fields}, "stages": list(one.stages)} for one in trace.attentions
+        {**{field: getattr(one, field) for field in fields}, "stages": list(one.stages)}
+        for one in trace.attentions
     ]
 
 

@@ -1,10 +1,10 @@
 """BatchScheduler: continuous batching on a GPU.
 
-Each slot decodes its own request; finished slots are refilled from the queue. One step is captured as
-a CUDA graph and replayed; the host reads the counters every few steps. The numbers of a request do not
-depend on the other slots, only on how many slots there are. Near-ties (see search/batch_invariance.py)
-found with another number of slots are therefore searched again with DEFAULT_SLOTS, so that the result
-depends on the source alone.
+Each slot decodes its own request; finished slots are refilled from the queue. One step is captured
+as a CUDA graph and replayed; the host reads the counters every few steps. The numbers of a request
+do not depend on the other slots, only on how many slots there are. Near-ties (see
+search/batch_invariance.py) found with another number of slots are therefore searched again with
+DEFAULT_SLOTS, so that the result depends on the source alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def power_of_two(size: int, least: int) -> int:
 
 
 class PrefillQueue:
-    """Waiting requests, longest first, so that no long request runs alone at the end. Sources of one
+    """Waiting requests, longest first, so that no long request runs alone at the end. Sources of
+    one
     capacity are encoded together, before there are slots for all of them."""
 
     def __init__(self, decoder: StaticDecoder, waiting: Sequence[Request]) -> None:
@@ -60,7 +61,9 @@ class PrefillQueue:
         order = sorted(waiting, key=lambda one: (len(one.ids), one.max_length), reverse=True)
         self.batches = self._batches(order)
 
-    def take(self, count: int) -> tuple[list[Request], Float[Tensor, "layer source 2 kv_head time dim"]]:
+    def take(
+        self, count: int
+    ) -> tuple[list[Request], Float[Tensor, "layer source 2 kv_head time dim"]]:
         """At most `count` requests with their encoded sources; none if the queue is empty."""
         if not self.ready and (batch := next(self.batches, None)):
             self.ready = batch
@@ -89,7 +92,9 @@ class BatchScheduler:
         kernels: Any = None,
     ) -> None:
         beams = search.size if isinstance(search, Beam) else 1
-        self.decoder = StaticDecoder(model, slots, beams, capacity=capacity, memory=memory, kernels=kernels)
+        self.decoder = StaticDecoder(
+            model, slots, beams, capacity=capacity, memory=memory, kernels=kernels
+        )
         self.state: DeviceState = DeviceGreedy(self.decoder)
         if isinstance(search, Beam):
             self.state = DeviceBeams(self.decoder, search)
@@ -111,7 +116,9 @@ class BatchScheduler:
                 self.step()
             counters = self.decoder.counts[:2].cpu().numpy()
             times = counters[0].astype(np.int64)
-            finished = [slot for slot, one in enumerate(slots) if one is not None and not counters[1, slot]]
+            finished = [
+                slot for slot, one in enumerate(slots) if one is not None and not counters[1, slot]
+            ]
             if finished:
                 places = torch.tensor(finished, device=self.decoder.device)
                 found = self.state.results(places, times[finished])
@@ -123,7 +130,9 @@ class BatchScheduler:
                 left -= len(finished)
         return results
 
-    def _refill(self, slots: list[Request | None], times: Int[np.ndarray, " slot"], queue: PrefillQueue) -> None:
+    def _refill(
+        self, slots: list[Request | None], times: Int[np.ndarray, " slot"], queue: PrefillQueue
+    ) -> None:
         """Assign waiting requests to free slots."""
         free = [slot for slot, one in enumerate(slots) if one is None]
         while free:
@@ -146,9 +155,11 @@ class BatchScheduler:
 
 
 def _steps_to_poll(slots: Sequence[Request | None], times: Int[np.ndarray, " slot"]) -> int:
-    """How many steps to run before reading the counters: a few, but none after all have finished."""
+    """How many steps to run before reading the counters: few, and none after all have finished."""
     active = [
-        (one.min_length - time, one.max_length - time) for one, time in zip(slots, times.tolist(), strict=True) if one
+        (one.min_length - time, one.max_length - time)
+        for one, time in zip(slots, times.tolist(), strict=True)
+        if one
     ]
     soonest, latest = min(least for least, _ in active), max(most for _, most in active)
     return min(max(POLL_STEPS, soonest + 1), latest + 1)

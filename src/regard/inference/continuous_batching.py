@@ -1,4 +1,6 @@
-"""Continuous batching: which searches it can run, how many slots they get, and how near-ties are settled."""
+"""Continuous batching: which searches it can run, how many slots they get, and how near-ties are
+settled.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,14 @@ MEMORY_SHARE = 0.25  # of the free GPU memory, for the KV caches
 _INSTALLED = find_spec("triton") is not None
 
 _LOCK = Lock()  # a scheduler serves one search at a time
-_SCHEDULERS: WeakKeyDictionary[Model, dict[tuple[object, int], BatchScheduler]] = WeakKeyDictionary()
+_SCHEDULERS: WeakKeyDictionary[Model, dict[tuple[object, int], BatchScheduler]] = (
+    WeakKeyDictionary()
+)
 
 
 def cannot(search: Search, model: Model, device: torch.device | str) -> str | None:
-    """Why this search cannot run on the device alone: it supports greedy and beam search with length
+    """Why this search cannot run on the device alone: it supports greedy and beam search with
+    length
     constraints on a FastTransformer."""
     if torch.device(device).type != "cuda" or not _INSTALLED:
         return "it needs a GPU and Triton"
@@ -54,23 +59,36 @@ def cannot(search: Search, model: Model, device: torch.device | str) -> str | No
     return static_decoder.cannot(model, beams=_beams(search))
 
 
-def run(search: Any, model: Any, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> Mapping[int, SearchResult]:
+def run(
+    search: Any, model: Any, sources: Sequence[Sequence[int]], limits: Sequence[int]
+) -> Mapping[int, SearchResult]:
     """The result of each source (END included) by its index, without those that do not fit."""
     waiting = requests(search, sources, limits)
     with _LOCK, torch.cuda.device(model.tables[0].device):
         return _run(search, model, waiting)
 
 
-def requests(search: Greedy | Beam, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Request]:
-    """The requests that fit. Excludes those that are too long, and those whose constraints contradict."""
+def requests(
+    search: Greedy | Beam, sources: Sequence[Sequence[int]], limits: Sequence[int]
+) -> list[Request]:
+    """The requests that fit.
+
+    Excludes those that are too long, and those whose constraints contradict.
+    """
     rules = search.constraints
     least = max((rule.count for rule in rules if isinstance(rule, min_length)), default=0)
     most = min((rule.count for rule in rules if isinstance(rule, max_length)), default=MAX_TOKENS)
-    every = [Request(index, ids, least, min(most, limits[index])) for index, ids in enumerate(sources)]
-    return [one for one in every if len(one.ids) <= MAX_TOKENS and least <= one.max_length < MAX_TOKENS]
+    every = [
+        Request(index, ids, least, min(most, limits[index])) for index, ids in enumerate(sources)
+    ]
+    return [
+        one for one in every if len(one.ids) <= MAX_TOKENS and least <= one.max_length < MAX_TOKENS
+    ]
 
 
-def _run(search: Greedy | Beam, model: FastTransformer, waiting: Sequence[Request]) -> Mapping[int, SearchResult]:
+def _run(
+    search: Greedy | Beam, model: FastTransformer, waiting: Sequence[Request]
+) -> Mapping[int, SearchResult]:
     if not waiting:
         return {}
     scheduler = _scheduler(search, model, waiting, _slots(len(waiting), model.tables[0].dtype))
@@ -92,7 +110,8 @@ def _beams(search: Greedy | Beam) -> int:
 
 
 def _slots(count: int, dtype: torch.dtype) -> int:
-    """How many slots pay for `count` requests: many slots pay only if they are filled. In half precision
+    """How many slots pay for `count` requests: many slots pay only if they are filled. In half
+    precision
     near-ties are frequent, and a step of DEFAULT_SLOTS takes no longer than one of 8 slots: 2 to 8
     requests go there at once instead of being searched twice."""
     fitting = SLOTS[-1]
@@ -133,7 +152,9 @@ def _scheduler(
     return None
 
 
-def _fits_memory(search: Greedy | Beam, model: FastTransformer, slots: int, capacity: int, memory: int) -> bool:
+def _fits_memory(
+    search: Greedy | Beam, model: FastTransformer, slots: int, capacity: int, memory: int
+) -> bool:
     """Whether the KV caches fit into the allowed share of the free memory."""
     table, beams = model.tables[1], _beams(search)
     each = 2 * len(model.decoder) * model.kv_heads * model.dim * table.element_size()

@@ -16,8 +16,8 @@ T = TypeVar("T")
 def capture(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
     """Capture the GPU work of the block into the graph, without running it.
 
-    Other threads may continue (one of them prefetches batches). Garbage collection is off: destroying
-    an old graph during a capture invalidates the capture (pytorch/pytorch#161037).
+    Other threads may continue (one of them prefetches batches). Garbage collection is off:
+    destroying an old graph during a capture invalidates the capture (pytorch/pytorch#161037).
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -30,11 +30,13 @@ def capture(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
 
 
 class GraphedFunction(Generic[T]):
-    """A function of tensors at fixed addresses. On a GPU it is captured as a CUDA graph, and each call
+    """A function of tensors at fixed addresses. On a GPU it is captured as a CUDA graph, and each
+    call
     overwrites its results; elsewhere it is called.
 
     It runs once before the capture as a warm-up, whose effects must not matter. Afterwards the
-    function is dropped: usually its owner holds this object, and the two would keep each other alive.
+    function is dropped: usually its owner holds this object, and the two would keep each other
+    alive.
     """
 
     def __init__(self, function: Callable[[], T], device: torch.device) -> None:

@@ -38,7 +38,9 @@ class DeviceState(ABC):
         """Start new requests in these slots."""
 
     @abstractmethod
-    def results(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[SearchResult]:
+    def results(
+        self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]
+    ) -> list[SearchResult]:
         """The results of finished slots, which took these numbers of steps."""
 
 
@@ -61,13 +63,18 @@ class DeviceGreedy(DeviceState):
         self.tokens.index_fill_(0, slots, BEGIN)
         self.margin.index_fill_(0, slots, INFINITY)
 
-    def results(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[SearchResult]:
+    def results(
+        self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]
+    ) -> list[SearchResult]:
         """One hypothesis each."""
         longest = int(steps.max())
         outputs, logps = (table[slots, :longest].tolist() for table in (self.outputs, self.logps))
         margins = self.margin[slots].tolist()
         rows = zip(outputs, logps, margins, steps.tolist(), strict=True)
-        return [SearchResult([Hypothesis(a[: n - 1], b[:n], sum(b[:n]))], margin) for a, b, margin, n in rows]
+        return [
+            SearchResult([Hypothesis(a[: n - 1], b[:n], sum(b[:n]))], margin)
+            for a, b, margin, n in rows
+        ]
 
 
 class DeviceBeams(DeviceState):
@@ -81,17 +88,24 @@ class DeviceBeams(DeviceState):
         self.integers = torch.zeros(3, slots, capacity, beams, dtype=torch.int32, **options)
         self.floats = torch.zeros(3, slots, capacity, beams, **options)
         self.tokens = torch.zeros(rows, dtype=torch.int32, **options)
-        self.scores, self.top = torch.zeros(slots, beams, **options), torch.zeros(slots, search.n_best, **options)
+        self.scores, self.top = (
+            torch.zeros(slots, beams, **options),
+            torch.zeros(slots, search.n_best, **options),
+        )
         self.margin = torch.zeros(slots, **options)
         self.ancestors = torch.zeros(2, rows, capacity, dtype=torch.int32, **options)
-        self.first = torch.full((beams,), NEG_INF, **options).index_fill_(0, torch.tensor([0], **options), 0.0)
-        self.penalties = np.array([search.length_penalty.divisor(length) for length in range(1, capacity + 2)])
+        self.first = torch.full((beams,), NEG_INF, **options).index_fill_(
+            0, torch.tensor([0], **options), 0.0
+        )
+        self.penalties = np.array(
+            [search.length_penalty.divisor(length) for length in range(1, capacity + 2)]
+        )
         self.divisors = torch.tensor([1.0, *self.penalties], dtype=torch.float32, **options)
         tokens, parents, enders = self.integers
         logps, ends, end_logps = self.floats
         self.buffers = BeamBuffers(
-            self.tokens, self.scores, tokens, parents, logps, ends, enders, end_logps, self.top, self.margin,
-            self.ancestors, self.divisors,
+            self.tokens, self.scores, tokens, parents, logps, ends, enders, end_logps,
+            self.top, self.margin, self.ancestors, self.divisors,
         )  # fmt: skip
 
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
@@ -105,7 +119,9 @@ class DeviceBeams(DeviceState):
         self.top.index_fill_(0, slots, NEG_INF)
         self.margin.index_fill_(0, slots, INFINITY)
 
-    def results(self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]) -> list[SearchResult]:
+    def results(
+        self, slots: Int[Tensor, " some"], steps: Int[np.ndarray, " some"]
+    ) -> list[SearchResult]:
         """The best hypotheses, best first, ranked as in search/beam_state.py."""
         longest, best = int(steps.max()), self.search.n_best
         tokens, parents, enders = self.integers[:, slots, :longest].cpu().numpy()
@@ -120,13 +136,23 @@ class DeviceBeams(DeviceState):
         when, rank = np.divmod(order[row, place], self.decoder.beams)
         ids, numbers = backtrack(tokens, parents, logps, row, when, enders[row, when, rank])
         hypotheses: list[list[Hypothesis]] = [[] for _ in margins]
-        final = end_logps[row, when, rank].tolist(), scores[row, place].tolist(), when.tolist(), row.tolist()
-        for some, those, last, score, end, who in zip(ids.tolist(), numbers.tolist(), *final, strict=True):
+        final = (
+            end_logps[row, when, rank].tolist(),
+            scores[row, place].tolist(),
+            when.tolist(),
+            row.tolist(),
+        )
+        for some, those, last, score, end, who in zip(
+            ids.tolist(), numbers.tolist(), *final, strict=True
+        ):
             hypotheses[who].append(Hypothesis(some[:end], [*those[:end], last], score))
         with np.errstate(invalid="ignore"):
             gaps = scores[:, :-1] - scores[:, 1:]
         gaps = np.fmin.reduce(gaps, axis=1, initial=INFINITY)  # −∞ − −∞ is no gap
-        return [SearchResult(some, min(*pair)) for some, *pair in zip(hypotheses, margins, gaps.tolist(), strict=True)]
+        return [
+            SearchResult(some, min(*pair))
+            for some, *pair in zip(hypotheses, margins, gaps.tolist(), strict=True)
+        ]
 
 
 def backtrack(
@@ -137,9 +163,15 @@ def backtrack(
     ends: Int[np.ndarray, " hypothesis"],
     beams: Int[np.ndarray, " hypothesis"],
 ) -> tuple[Int[np.ndarray, "hypothesis time"], Float[np.ndarray, "hypothesis time"]]:
-    """Tokens and log-probabilities of hypotheses, followed back from the beam and step where each ended."""
+    """Tokens and log-probabilities of hypotheses, followed back from the beam and step where each
+    ended.
+    """
     longest = int(ends.max()) if len(ends) else 0
-    ids, numbers, beams = np.zeros((len(rows), longest), np.int64), np.zeros((len(rows), longest)), beams.copy()
+    ids, numbers, beams = (
+        np.zeros((len(rows), longest), np.int64),
+        np.zeros((len(rows), longest)),
+        beams.copy(),
+    )
     for step in range(longest - 1, -1, -1):
         active = step < ends
         ids[:, step], numbers[:, step] = tokens[rows, step, beams], logps[rows, step, beams]

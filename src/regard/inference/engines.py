@@ -24,7 +24,9 @@ class EngineError(RegardError):
 
 @dataclass(frozen=True)
 class Engine:
-    """`cannot` returns why a model is unsupported, or None; `prepare` makes the model that is searched."""
+    """`cannot` returns why a model is unsupported, or None; `prepare` makes the model that is
+    searched.
+    """
 
     cannot: Callable[[Model], str | None]
     prepare: Callable[[Any], Model]
@@ -52,6 +54,9 @@ def inference_model(model: Model, engine: str = "auto") -> Model:
     if engine != "auto":
         chosen = choose(ENGINES, engine, "engine")
         if reason := chosen.cannot(model):
-            raise EngineError(f"engine {engine!r} cannot run this model: {reason}. Use engine='auto', or 'uncached'")
+            raise EngineError(
+                f"engine {engine!r} cannot run this model: {reason}. Use engine='auto', or "
+                "'uncached'"
+            )
         return chosen.prepare(model)
     return next(each.prepare(model) for each in ENGINES.values() if each.cannot(model) is None)

@@ -1,9 +1,10 @@
-"""FastTransformer: an inference copy of a Transformer that computes the same numbers with fewer operations.
+"""FastTransformer: an inference copy of a Transformer that computes the same numbers with fewer
+operations.
 
 Weights are packed once for products of few rows; projections that read the same vectors are one
 matrix; residuals are added by the product that makes them; all KV caches are one tensor; and the
-cross-attention to a single source is folded into the weights. In small models the number of operator
-calls decides the speed of a step.
+cross-attention to a single source is folded into the weights. In small models the number of
+operator calls decides the speed of a step.
 """
 
 from __future__ import annotations
@@ -68,8 +69,13 @@ class FastTransformer(InferenceModel[Transformer]):
         self.decoder = [PackedLayer(describe(layer)) for layer in model.decoder]
         cross = [layer.cross_attention for layer in model.decoder]
         self.kv_heads, self.dim = cross[0].kv_heads, cross[0].dim
-        self.memory_kv = PackedLinear.of(*(part for each in cross for part in (each.keys, each.values)))
-        self.encoder_norm, self.decoder_norm = norm_function(model.encoder_norm), norm_function(model.decoder_norm)
+        self.memory_kv = PackedLinear.of(
+            *(part for each in cross for part in (each.keys, each.values))
+        )
+        self.encoder_norm, self.decoder_norm = (
+            norm_function(model.encoder_norm),
+            norm_function(model.decoder_norm),
+        )
         foldable = all(block.cross is not None and block.cross.is_plain for block in self.decoder)
         self.folding = FoldedCrossAttention(cross) if foldable else None
         self.logits = PackedLinear.packed(model.output.table)
@@ -190,7 +196,7 @@ class FastTransformer(InferenceModel[Transformer]):
     def _attend_past(
         self, block: PackedLayer, x: Vectors, slot: Tensor, keys_values: Sequence[Tensor], time: int
     ) -> Vectors:
-        """Decoder self-attention: writes this position's key and value to the cache, then attends."""
+        """Decoder self-attention: writes the new key and value to the cache, then attends."""
         rows = x.size(0)
         parts = block.qkv(x).view(rows, -1, self.dim)
         if block.rotation is not None:
@@ -207,7 +213,9 @@ class FastTransformer(InferenceModel[Transformer]):
             context = _attend(block.self_attention, Padded(q), Padded(k), Padded(v), mask, time)
         return context.reshape(rows, -1)
 
-    def _attend_memory(self, layer: int, block: PackedLayer, x: Vectors, state: CachedState) -> Vectors:
+    def _attend_memory(
+        self, layer: int, block: PackedLayer, x: Vectors, state: CachedState
+    ) -> Vectors:
         """Cross-attention. Rows that share a source query it as positions of one sequence."""
         heads, cross = block.heads, block.cross
         assert cross is not None
@@ -215,18 +223,24 @@ class FastTransformer(InferenceModel[Transformer]):
         k, v = state.memory.layers[2 * layer : 2 * layer + 2]
         if cross.is_plain:
             grouped = self.kv_heads != heads
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=state.padding, enable_gqa=grouped)
+            context = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=state.padding, enable_gqa=grouped
+            )
         else:
             known = Padded(k, state.lengths), Padded(v, state.lengths)
             context = _attend(cross, Padded(q), *known, cross.mask, 0)
         return context.transpose(1, 2).reshape(x.size(0), -1)
 
-    def _added(self, position: AdditivePosition, start: int, count: int) -> Float[Tensor, "time width"]:
+    def _added(
+        self, position: AdditivePosition, start: int, count: int
+    ) -> Float[Tensor, "time width"]:
         """The vectors of `count` positions from `start`, from a table that doubles on demand."""
         table, end = self.position_tables.get(id(position)), start + count
         if table is None or len(table) < end:
             size = max(INITIAL_POSITIONS, 1 << (end - 1).bit_length())
-            if isinstance(position, Learned):  # past its table, the encoding itself raises the error
+            if isinstance(
+                position, Learned
+            ):  # past its table, the encoding itself raises the error
                 size = max(end, min(size, position.max_length))
             places = torch.arange(size, device=self.tables[0].device)
             table = position(places).detach().to(self.tables[0].dtype)
@@ -262,8 +276,11 @@ def _attend(
     return intermediates(attention.parts, *dense, visible, offset).context
 
 
-def _pad_tokens(tokens: Float[Tensor, "token ..."], layout: Layout) -> Float[Tensor, "source time ..."]:
-    """Tokens as rows of one length. Shorter rows continue with the next row's tokens, which the padding
+def _pad_tokens(
+    tokens: Float[Tensor, "token ..."], layout: Layout
+) -> Float[Tensor, "source time ..."]:
+    """Tokens as rows of one length. Shorter rows continue with the next row's tokens, which the
+    padding
     mask hides: gathering everywhere is faster than writing into zeros."""
     if not layout.is_uniform:
         times = torch.arange(layout.longest, device=tokens.device)

@@ -1,7 +1,8 @@
 """Folded cross-attention: with one fixed source, cross-attention is a softmax between two matrices.
 
-Scores (x W_Q + b_Q) Kᵀ / √d are x A + a, and weights · V W_O is weights · B. A, a and B are computed
-once per source. A step is then two products and a softmax, which are smaller for a short source.
+Scores (x W_Q + b_Q) Kᵀ / √d are x A + a, and weights · V W_O is weights · B. A, a and B are
+computed once per source. A step is then two products and a softmax, which are smaller for a short
+source.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 from regard.attention import MultiHead
 from regard.inference.packed_linear import PackedLinear, Vectors
 
-CALL_COST = 100_000  # multiply-adds that take as long on a CPU as the operator calls saved by folding
+CALL_COST = (
+    100_000  # multiply-adds that take as long on a CPU as the operator calls saved by folding
+)
 
 
 class FoldedLayer:
@@ -66,7 +69,10 @@ class FoldedCrossAttention:
         matrices = scores.narrow(1, 0, self.width).unbind()
         shifts = scores.narrow(1, self.width, 1).unbind()
         parts = zip(matrices, shifts, outputs.unbind(), strict=True)
-        return [FoldedLayer(PackedLinear(a, a, shift), PackedLinear(b, b, None), self.heads) for a, shift, b in parts]
+        return [
+            FoldedLayer(PackedLinear(a, a, shift), PackedLinear(b, b, None), self.heads)
+            for a, shift, b in parts
+        ]
 
 
 def _bias(layer: nn.Linear) -> Float[Tensor, " out"]:

@@ -1,4 +1,6 @@
-"""KV cache: the keys and values of all layers in one tensor, so that beams reorder in one operation."""
+"""KV cache: the keys and values of all layers in one tensor, so that beams reorder in one
+operation.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class BufferPool:
 
 
 class KVCache:
-    """Keys and values, written in place as positions arrive. `filled` counts the positions written; a
+    """Keys and values, written in place as positions arrive. `filled` counts the positions written;
+    a
     state that finds more than its own positions copies first."""
 
     def __init__(self, tensor: CacheTensor, filled: int, pool: BufferPool | None = None) -> None:
@@ -70,8 +73,8 @@ class KVCache:
 class CachedState(State):
     """The KV cache of `time` positions, and that of the sources, which `share` rows share.
 
-    `padding` is the additive mask of the sources and `lengths` their lengths (None: no padding). All
-    rows are at the same position. A single source may have folded cross-attention.
+    `padding` is the additive mask of the sources and `lengths` their lengths (None: no padding).
+    All rows are at the same position. A single source may have folded cross-attention.
     """
 
     past: KVCache
@@ -87,7 +90,9 @@ class CachedState(State):
         sources = rows if self.share == 1 else rows // self.share
         return replace(self._sources(sources), past=self._past(rows), share=1)
 
-    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> CachedState:
+    def branch(
+        self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
+    ) -> CachedState:
         """The chosen rows; the memory is copied only where sources leave."""
         kept = self if sources is None else self._sources(sources)
         share = rows.size(0) // max(1, kept.memory.tensor.size(0))
@@ -102,7 +107,9 @@ class CachedState(State):
             past = self.past.like(self.past.tensor.size(0), time)
             past.tensor.narrow(3, 0, time).copy_(self.past.tensor.narrow(3, 0, time))
             past.filled += 1
-        return CachedState(past, time + 1, self.memory, self.padding, self.lengths, self.folded, self.share)
+        return CachedState(
+            past, time + 1, self.memory, self.padding, self.lengths, self.folded, self.share
+        )
 
     def _past(self, rows: Int[Tensor, " chosen"]) -> KVCache:
         tensor, past = self.past.tensor, self.past.like(rows.size(0), self.time)

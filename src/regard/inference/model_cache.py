@@ -16,8 +16,8 @@ from regard.models.contract import Model
 class ModelCache:
     """The inference copy of a model, for an engine and a precision.
 
-    Detects weights that were changed, replaced or loaded, replaced modules, and hooks; but not writes
-    through `.data`, which torch does not count either: call `clear` after those.
+    Detects weights that were changed, replaced or loaded, replaced modules, and hooks; but not
+    writes through `.data`, which torch does not count either: call `clear` after those.
     """
 
     def __init__(self, precision: torch.dtype, engine: str = "auto") -> None:
@@ -43,8 +43,10 @@ class ModelCache:
 
 
 def _version(model: nn.Module) -> tuple[list[Any], list[Any]]:
-    """All modules and weights of a model (kept alive so that their ids stay unique), and a value that
-    changes with any of them. Walks the tree by hand: `modules()` and `parameters()` would take a tenth
+    """All modules and weights of a model (kept alive so that their ids stay unique), and a value
+    that
+    changes with any of them. Walks the tree by hand: `modules()` and `parameters()` would take a
+    tenth
     of the time of a short prediction."""
     modules: list[Any] = [model]
     weights: list[Any] = []
@@ -59,7 +61,8 @@ def _version(model: nn.Module) -> tuple[list[Any], list[Any]]:
             weights += own["_parameters"].values()
     version += map(id, modules)
     version += [
-        weight if weight is None else (id(weight), weight.data_ptr(), _write_count(weight)) for weight in weights
+        weight if weight is None else (id(weight), weight.data_ptr(), _write_count(weight))
+        for weight in weights
     ]
     return modules + weights, version
 

@@ -32,7 +32,9 @@ class PackedLayer:
             self.cross_queries = PackedLinear.of(self.cross.projections.queries)
             self.cross_out = PackedLinear.of(self.cross.projections.out)
 
-    def residual(self, place: int, x: Vectors, act: Callable[[Vectors], Vectors], out: PackedLinear) -> Vectors:
+    def residual(
+        self, place: int, x: Vectors, act: Callable[[Vectors], Vectors], out: PackedLinear
+    ) -> Vectors:
         """x + out(f(norm(x))), or norm(x + out(f(x))). Overwrites x."""
         norm = self.norms[place]
         return out.onto(x, act(norm(x))) if self.pre_norm else norm(out.onto(x, act(x)))

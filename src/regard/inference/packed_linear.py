@@ -30,7 +30,9 @@ class PackedLinear:
         return cls.packed(weight, torch.cat(biases).detach() if biases else None)
 
     @classmethod
-    def packed(cls, weight: Float[Tensor, "out width"], bias: Float[Tensor, " out"] | None = None) -> PackedLinear:
+    def packed(
+        cls, weight: Float[Tensor, "out width"], bias: Float[Tensor, " out"] | None = None
+    ) -> PackedLinear:
         """From a weight in the layout of nn.Linear."""
         single = weight.detach().t()
         batched = single.contiguous() if single.device.type == "cpu" else single

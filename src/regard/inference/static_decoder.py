@@ -1,8 +1,8 @@
 """StaticDecoder: a decoder with static shapes, so that its step can be captured as a CUDA graph.
 
-Each slot holds one source with its beams and its own position. Prefixes and memories lie in buffers of
-fixed capacity. No sum depends on the capacity or on other slots, so with the same number of slots a
-source gets the same numbers in any company.
+Each slot holds one source with its beams and its own position. Prefixes and memories lie in buffers
+of fixed capacity. No sum depends on the capacity or on other slots, so with the same number of
+slots a source gets the same numbers in any company.
 """
 
 from __future__ import annotations
@@ -98,34 +98,49 @@ class StaticDecoder:
         self.past = table.new_zeros(depth, rows, 2, model.kv_heads, capacity, model.dim)
         self.memory = table.new_zeros(depth, slots, 2, model.kv_heads, memory, model.dim)
         position, block = model.original.target.position, model.decoder[0]
-        self.positions = None if position is None else position_table(position, capacity, self.device)
+        self.positions = (
+            None if position is None else position_table(position, capacity, self.device)
+        )
         rotation, bias = block.rotation, block.self_attention.parts.bias
         self.rotations = None
         if rotation is not None:
             self.rotations = RotaryTable.of(rotation, model.dim, capacity, self.device)
         self.bias = None if bias is None else _bias_by_distance(block, capacity, self.device)
-        layers = [(layer.residual1, layer.residual2, layer.residual3) for layer in model.original.decoder]
+        layers = [
+            (layer.residual1, layer.residual2, layer.residual3) for layer in model.original.decoder
+        ]
         self.norms = norms(layers, model.original.decoder_norm)
         self.encoders: dict[int, StaticEncoder] = {}
 
-    def step(self, tokens: Int[Tensor, " row"], ancestors: Tensor | None) -> Float[Tensor, "row vocabulary"]:
+    def step(
+        self, tokens: Int[Tensor, " row"], ancestors: Tensor | None
+    ) -> Float[Tensor, "row vocabulary"]:
         """Logits after one more token in each active row, in float32."""
         model, kernels, clock, norms = self.model, self.kernels, self.clock, iter(self.norms)
         x, y = kernels.embed(tokens, model.tables[1], self.positions, clock.time, next(norms))
         for block, past, memory in zip(model.decoder, self.past, self.memory, strict=True):
             qkv = linear(kernels, block.qkv, y)
-            context = kernels.cached_attention(qkv, past, clock, ancestors, self.rotations, self.bias)
+            context = kernels.cached_attention(
+                qkv, past, clock, ancestors, self.rotations, self.bias
+            )
             y = kernels.linear_add_norm(x, context, block.out.batched, block.out.bias, next(norms))
-            context = kernels.cross_attention(linear(kernels, block.cross_queries, y), memory, clock)
-            y = kernels.linear_add_norm(x, context, block.cross_out.batched, block.cross_out.bias, next(norms))
+            context = kernels.cross_attention(
+                linear(kernels, block.cross_queries, y), memory, clock
+            )
+            y = kernels.linear_add_norm(
+                x, context, block.cross_out.batched, block.cross_out.bias, next(norms)
+            )
             inner = feed_forward(kernels, block, y)
-            y = kernels.linear_add_norm(x, inner, block.outer.batched, block.outer.bias, next(norms))
+            y = kernels.linear_add_norm(
+                x, inner, block.outer.batched, block.outer.bias, next(norms)
+            )
         return kernels.logits(y, model.logits.batched)
 
     def encode(
         self, sources: Sequence[Sequence[int]], capacity: int
     ) -> Float[Tensor, "layer source 2 kv_head time dim"]:
-        """Keys and values of at most `encoder_batch(capacity)` sources (END included), for all layers.
+        """Keys and values of at most `encoder_batch(capacity)` sources (END included), for all
+        layers.
         The next call may overwrite them."""
         if capacity not in self.encoders:
             batch = self.encoder_batch(capacity)
@@ -136,13 +151,17 @@ class StaticDecoder:
         """How many sources of such a capacity are encoded together."""
         return max(1, min(self.slots, ENCODER_TOKENS // capacity))
 
-    def fill(self, slots: Int[Tensor, " some"], memory: Tensor, counts: Int[Tensor, "5 some"]) -> None:
+    def fill(
+        self, slots: Int[Tensor, " some"], memory: Tensor, counts: Int[Tensor, "5 some"]
+    ) -> None:
         """Start new sources in some slots: their keys and values, and their counters."""
         self.memory.narrow(4, 0, memory.shape[4]).index_copy_(1, slots, memory)
         self.counts.index_copy_(1, slots, counts)
 
 
-def _bias_by_distance(block: PackedLayer, capacity: int, device: torch.device) -> Float[Tensor, "head distance"]:
+def _bias_by_distance(
+    block: PackedLayer, capacity: int, device: torch.device
+) -> Float[Tensor, "head distance"]:
     """What a bias adds to the score of a key at each distance before the query."""
     heads = torch.empty(0, block.heads, device=device)
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """StaticEncoder: a FastTransformer's encoder with static shapes, captured as a CUDA graph.
 
-The shape is always the same, so the order of every sum is too: the encoding of a source does not depend
-on the other sources of the batch.
+The shape is always the same, so the order of every sum is too: the encoding of a source does not
+depend on the other sources of the batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from regard.models.layers import Sublayer
 
 
 class StaticEncoder:
-    """Encodes `batch` sources of at most `capacity` tokens into the decoder's cross-attention keys and
+    """Encodes `batch` sources of at most `capacity` tokens into the decoder's cross-attention keys
+    and
     values."""
 
     def __init__(self, model: FastTransformer, batch: int, capacity: int, kernels: Any) -> None:
@@ -36,7 +37,9 @@ class StaticEncoder:
         self.inputs = torch.ones(batch, capacity + 1, dtype=torch.int32, device=self.device)
         self.times = torch.arange(capacity, dtype=torch.int32, device=self.device).repeat(batch)
         position = model.original.source.position
-        self.positions = None if position is None else position_table(position, capacity, self.device)
+        self.positions = (
+            None if position is None else position_table(position, capacity, self.device)
+        )
         self.rotations = None
         if block.rotation is not None:
             self.rotations = RotaryTable.of(block.rotation, model.dim, capacity, self.device)
@@ -46,7 +49,9 @@ class StaticEncoder:
         self.norms = norms(layers, model.original.encoder_norm)
         self.graph = GraphedFunction(self._encode, self.device)
 
-    def __call__(self, sources: Sequence[Sequence[int]]) -> Float[Tensor, "layer source 2 kv_head time dim"]:
+    def __call__(
+        self, sources: Sequence[Sequence[int]]
+    ) -> Float[Tensor, "layer source 2 kv_head time dim"]:
         """Keys and values of sources (END included) for all decoder layers, overwritten by the next
         call."""
         inputs = np.ones((self.batch, self.capacity + 1), np.int32)
@@ -68,7 +73,9 @@ class StaticEncoder:
             context = self._attend(block, y, mask)
             y = kernels.linear_add_norm(x, context, block.out.batched, block.out.bias, next(norms))
             inner = feed_forward(kernels, block, y)
-            y = kernels.linear_add_norm(x, inner, block.outer.batched, block.outer.bias, next(norms))
+            y = kernels.linear_add_norm(
+                x, inner, block.outer.batched, block.outer.bias, next(norms)
+            )
         depth, heads, dim = len(model.decoder), model.kv_heads, model.dim
         memory = linear(kernels, model.memory_kv, y).view(*shape, depth, 2, heads, dim)
         return memory.permute(2, 0, 3, 4, 1, 5)
@@ -83,7 +90,9 @@ class StaticEncoder:
             compared = (compared * cos[:, None]).addcmul_(mates, sin[:, None]).to(y.dtype)
         q, k = compared.transpose(1, 2).split((block.heads, kv_heads), 1)
         grouped = kv_heads != block.heads
-        context = F.scaled_dot_product_attention(q, k, values.transpose(1, 2), attn_mask=mask, enable_gqa=grouped)
+        context = F.scaled_dot_product_attention(
+            q, k, values.transpose(1, 2), attn_mask=mask, enable_gqa=grouped
+        )
         return context.transpose(1, 2).reshape(len(y), -1)
 
     def _dense_bias(self, block: PackedLayer) -> Float[Tensor, "1 head time time"]:
@@ -116,7 +125,8 @@ def feed_forward(kernels: Any, block: PackedLayer, y: Tensor) -> Tensor:
 
 
 def norms(layers: Sequence[Sequence[Sublayer]], last: nn.Module) -> list[NormWeights | None]:
-    """The norm after the embedding and after each residual sum. With pre-norm, that is the norm of the
+    """The norm after the embedding and after each residual sum. With pre-norm, that is the norm of
+    the
     next sublayer, and finally the stack's own."""
     own = [_norm(sublayer.norm, sublayer.pre_norm) for layer in layers for sublayer in layer]
     return [*own, _norm(last, pre_norm=True)] if layers[0][0].pre_norm else [None, *own]

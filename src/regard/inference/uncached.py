@@ -28,7 +28,9 @@ class PrefixState(State):
         """The chosen rows, each with its source."""
         return PrefixState(tuple(self.sources[row] for row in rows.tolist()), self.tokens[rows])
 
-    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> PrefixState:
+    def branch(
+        self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
+    ) -> PrefixState:
         """The chosen rows; every row holds its own source."""
         return self.select(rows)
 

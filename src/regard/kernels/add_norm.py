@@ -158,7 +158,9 @@ class AddNorm(torch.autograd.Function):
         d_x = torch.empty_like(total)
         d_y = d_x if y_dtype is None else torch.empty_like(total, dtype=y_dtype)
         programs = min(PROGRAMS, max(1, triton.cdiv(rows, ctx.arguments["ROWS"])))
-        sums = torch.empty(programs, 1 + (bias_dtype is not None), width, dtype=torch.float32, device=total.device)
+        sums = torch.empty(
+            programs, 1 + (bias_dtype is not None), width, dtype=torch.float32, device=total.device
+        )
         add_norm_backward[(programs,)](
             total, weight, seed, stats, total if d_total is None else d_total.contiguous(),
             d_normed.contiguous(), d_x, d_y, sums, rows, *ctx.dropout, SHIFT=bias_dtype is not None,

@@ -40,8 +40,12 @@ def sum_gradients(
         index = start + tl.arange(0, ROWS)
         token = tl.load(Order + index, mask=index < last, other=0)
         inside = (index < last)[:, None] & (column < WIDTH)[None, :]
-        sums += tl.load(Gradient + token[:, None] * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float32)
-    tl.store(Table + row.to(tl.int64) * WIDTH + column, tl.sum(sums, 0) * scale, mask=column < WIDTH)
+        sums += tl.load(
+            Gradient + token[:, None] * WIDTH + column[None, :], mask=inside, other=0.0
+        ).to(tl.float32)
+    tl.store(
+        Table + row.to(tl.int64) * WIDTH + column, tl.sum(sums, 0) * scale, mask=column < WIDTH
+    )
 
 
 class EmbeddingLookup(torch.autograd.Function):

@@ -59,7 +59,11 @@ class LinearFunction(torch.autograd.Function):
             [len(part) for part in weights],
             (x.dtype, weights[0].dtype, bool(biases)),
         )
-        return torch.addmm(cast_and_concat(biases, dtype), cast, weight.t()) if biases else cast @ weight.t()
+        return (
+            torch.addmm(cast_and_concat(biases, dtype), cast, weight.t())
+            if biases
+            else cast @ weight.t()
+        )
 
     @staticmethod
     @once_differentiable

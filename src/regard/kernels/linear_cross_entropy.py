@@ -47,7 +47,11 @@ def log_sum_exp(logits, VOCABULARY: tl.constexpr, COLUMNS: tl.constexpr):
 def cross_entropy(logits, target, log_total, logit_sum, label_smoothing, VOCABULARY: tl.constexpr):
     """The cross-entropy of a row with label smoothing."""
     target_logit = tl.load(logits + target).to(tl.float32)
-    return log_total - (1 - label_smoothing) * target_logit - label_smoothing * (logit_sum / VOCABULARY)
+    return (
+        log_total
+        - (1 - label_smoothing) * target_logit
+        - label_smoothing * (logit_sum / VOCABULARY)
+    )
 
 
 @triton.jit
@@ -62,19 +66,25 @@ def cross_entropy_rows(
     counted = target != IGNORE_INDEX
     scale = tl.where(counted, tl.load(Scale), 0.0)
     log_total, logit_sum = log_sum_exp(logits, VOCABULARY, COLUMNS)
-    loss = cross_entropy(logits, tl.where(counted, target, 0), log_total, logit_sum, label_smoothing, VOCABULARY)
+    loss = cross_entropy(
+        logits, tl.where(counted, target, 0), log_total, logit_sum, label_smoothing, VOCABULARY
+    )
     tl.store(Loss + row, tl.where(counted, loss, 0.0) * scale)
     if GRADIENT:
         tl.debug_barrier()  # all threads have read the target logit before it is overwritten
         for start in range(0, VOCABULARY, COLUMNS):
             column = start + tl.arange(0, COLUMNS)
-            z = tl.load(logits + column, mask=column < VOCABULARY, other=-float("inf")).to(tl.float32)
+            z = tl.load(logits + column, mask=column < VOCABULARY, other=-float("inf")).to(
+                tl.float32
+            )
             gradient = (
                 tl.exp(z - log_total)
                 - label_smoothing / VOCABULARY
                 - tl.where(column == target, 1 - label_smoothing, 0.0)
             )
-            tl.store(logits + column, tl.where(counted, gradient, 0.0) * scale, mask=column < VOCABULARY)
+            tl.store(
+                logits + column, tl.where(counted, gradient, 0.0) * scale, mask=column < VOCABULARY
+            )
 
 
 @triton.jit
@@ -119,7 +129,9 @@ def rdrop_rows(
             log_p = tl.load(first + column, mask=inside, other=0.0).to(tl.float32) - total1
             log_q = tl.load(second + column, mask=inside, other=0.0).to(tl.float32) - total2
             p, q, d = tl.exp(log_p), tl.exp(log_q), log_p - log_q
-            label = label_smoothing / VOCABULARY + tl.where(column == target, 1 - label_smoothing, 0.0)
+            label = label_smoothing / VOCABULARY + tl.where(
+                column == target, 1 - label_smoothing, 0.0
+            )
             gradient1 = (p - label) / 2 + rdrop / 4 * (p * (d - sum_p) + p - q)
             gradient2 = (q - label) / 2 + rdrop / 4 * (q * (sum_q - d) + q - p)
             tl.store(first + column, tl.where(counted, gradient1, 0.0) * scale, mask=inside)
@@ -175,7 +187,10 @@ class LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         d_table, *d_hidden = ctx.saved_tensors
         table_dtype, hidden_dtypes = ctx.dtypes
-        scaled = [(d_logits * gradients[0]).to(dtype) for d_logits, dtype in zip(d_hidden, hidden_dtypes, strict=True)]
+        scaled = [
+            (d_logits * gradients[0]).to(dtype)
+            for d_logits, dtype in zip(d_hidden, hidden_dtypes, strict=True)
+        ]
         return (d_table * gradients[0]).to(table_dtype), None, None, None, None, *scaled
 
 

@@ -52,7 +52,9 @@ class SwiGLU(torch.autograd.Function):
         rows, half = both.shape[0], both.shape[1] // 2
         out = both.new_empty(rows, half)
         if rows:
-            swiglu_forward[(rows, triton.cdiv(half, COLUMNS))](both, out, HALF=half, COLUMNS=COLUMNS)
+            swiglu_forward[(rows, triton.cdiv(half, COLUMNS))](
+                both, out, HALF=half, COLUMNS=COLUMNS
+            )
         return out
 
     @staticmethod

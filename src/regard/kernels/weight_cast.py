@@ -57,6 +57,10 @@ def cast_and_concat(weights: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
 
 
 def _cast_and_concat(weights: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
-    whole = torch.empty(sum(map(len, weights)), *weights[0].shape[1:], dtype=dtype, device=weights[0].device)
-    torch._foreach_copy_(whole.split([len(weight) for weight in weights]), [weight.detach() for weight in weights])
+    whole = torch.empty(
+        sum(map(len, weights)), *weights[0].shape[1:], dtype=dtype, device=weights[0].device
+    )
+    torch._foreach_copy_(
+        whole.split([len(weight) for weight in weights]), [weight.detach() for weight in weights]
+    )
     return whole

@@ -1,4 +1,6 @@
-"""The contract of a model: the verbs that training, search and the explorer know, and no architecture."""
+"""The contract of a model: the verbs that training, search and the explorer know, and no
+architecture.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,22 @@ class State(ABC):
 
     @abstractmethod
     def select(self, rows: Int[Tensor, " chosen"]) -> State:
-        """The chosen rows in that order, repeats allowed, each with a source of its own: finished rows leave."""
+        """The chosen rows in that order, repeats allowed, each with a source of its own: finished
+        rows leave.
+        """
 
     @abstractmethod
-    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> State:
-        """The chosen rows, as many for each source, side by side and sharing it: beams. Of the sources those in
+    def branch(
+        self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
+    ) -> State:
+        """The chosen rows, as many for each source, side by side and sharing it: beams. Of the
+        sources those in
         `sources` stay; without it, all."""
 
 
 class Model(nn.Module, ABC):
-    """A sequence-to-sequence model over ids. Source sequences end with END; prefixes begin with BEGIN.
+    """A sequence-to-sequence model over ids. Source sequences end with END; prefixes begin with
+    BEGIN.
 
     >>> logits = model(source, prefix)              # all positions at once: teacher forcing
     >>> state = model.start(model.encode(source))   # or one at a time
@@ -72,5 +80,7 @@ class Model(nn.Module, ABC):
         """The state before the first token."""
 
     @abstractmethod
-    def step(self, tokens: Int[Tensor, " row"], state: Any) -> tuple[Float[Tensor, "row vocabulary"], Any]:
+    def step(
+        self, tokens: Int[Tensor, " row"], state: Any
+    ) -> tuple[Float[Tensor, "row vocabulary"], Any]:
         """Logits for what follows one more token in each row, and the state after it."""

@@ -1,7 +1,7 @@
 """Descriptions of Transformer layers: what each layer computes, read by every engine.
 
-A description lists the projections, parts, mask, norms and norm order of a layer as the modules hold
-them now, so that a part replaced after construction is seen by all engines.
+A description lists the projections, parts, mask, norms and norm order of a layer as the modules
+hold them now, so that a part replaced after construction is seen by all engines.
 """
 
 from __future__ import annotations
@@ -92,7 +92,11 @@ def unknown_part(model: Model) -> str | None:
         inside = any(isinstance(model.get_submodule(up), PARTS) for up in _parents(name))
         if type(module) not in KNOWN and not isinstance(module, PARTS) and not inside:
             return f"{name} is a {type(module).__name__}, which it does not know"
-    sizes = {(part.heads, part.kv_heads, part.dim) for part in model.modules() if isinstance(part, MultiHead)}
+    sizes = {
+        (part.heads, part.kv_heads, part.dim)
+        for part in model.modules()
+        if isinstance(part, MultiHead)
+    }
     if len(sizes) > 1:
         return "its layers differ in their heads"
     orders = {part.pre_norm for part in model.modules() if isinstance(part, Sublayer)}

@@ -16,12 +16,16 @@ from regard.ragged import Ragged
 
 
 class Embedding(nn.Module):
-    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4). The table may be shared with the output layer.
+    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4). The table may be shared with the
+    output layer.
 
-    The table starts with variance 1/width: vectors then have variance 1, and so have the logits h · Eᵀ.
+    The table starts with variance 1/width: vectors then have variance 1, and so have the logits h ·
+    Eᵀ.
     """
 
-    def __init__(self, vocabulary: int, width: int, *, position: Position | None = None, dropout: float = 0.0) -> None:
+    def __init__(
+        self, vocabulary: int, width: int, *, position: Position | None = None, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
         self.position = position if isinstance(position, AdditivePosition) else None
@@ -36,7 +40,9 @@ class Embedding(nn.Module):
         return ids.like(self.dropout(vectors))
 
 
-def _looked_up(ids: Int[Tensor, " token"], table: nn.Parameter, scale: float) -> Float[Tensor, "token width"]:
+def _looked_up(
+    ids: Int[Tensor, " token"], table: nn.Parameter, scale: float
+) -> Float[Tensor, "token width"]:
     """The rows of a table, scaled."""
     if torch.is_grad_enabled() and can_fuse(table):
         from regard.kernels.embedding_lookup import embedding_lookup
@@ -45,8 +51,13 @@ def _looked_up(ids: Int[Tensor, " token"], table: nn.Parameter, scale: float) ->
     return nn.functional.embedding(ids, table) * scale
 
 
-def _placed(position: AdditivePosition, ids: Ragged, offset: Offset) -> Float[Tensor, "token width"]:
-    """What each token's position adds. Where all sequences start at one place, each position is computed once."""
+def _placed(
+    position: AdditivePosition, ids: Ragged, offset: Offset
+) -> Float[Tensor, "token width"]:
+    """What each token's position adds.
+
+    Where all sequences start at one place, each position is computed once.
+    """
     if isinstance(offset, Tensor):
         added: Tensor = position(ids.positions + offset[ids.layout.rows])
         return added
@@ -60,7 +71,11 @@ class Output(nn.Module):
 
     def __init__(self, vocabulary: int, width: int, *, tied: nn.Parameter | None = None) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width)) if tied is None else tied
+        self.table = (
+            nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
+            if tied is None
+            else tied
+        )
 
     def forward(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
         return nn.functional.linear(vectors, self.table)

@@ -29,7 +29,9 @@ class EnsembleState(State):
         """The chosen rows of every member."""
         return EnsembleState(tuple(state.select(rows) for state in self.members))
 
-    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> EnsembleState:
+    def branch(
+        self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
+    ) -> EnsembleState:
         """The chosen rows of every member, sharing its own memory of the source."""
         return EnsembleState(tuple(state.branch(rows, sources) for state in self.members))
 
@@ -37,8 +39,9 @@ class EnsembleState(State):
 class Ensemble(Model):
     """p(next | source, prefix) = mean over members of p, at every step; its logits are log p.
 
-    Members may be of different sizes and families: all they share are the vocabularies. Their vectors have no space in
-    common, so those of an ensemble, before the vocabulary, are its logits themselves.
+    Members may be of different sizes and families: all they share are the vocabularies. Their
+    vectors have no space in common, so those of an ensemble, before the vocabulary, are its logits
+    themselves.
     """
 
     def __init__(self, members: Sequence[Model]) -> None:
@@ -69,18 +72,26 @@ class Ensemble(Model):
 
     def start(self, memory: tuple[Any, ...]) -> EnsembleState:
         """Nothing said yet, by any of them."""
-        return EnsembleState(tuple(member.start(own) for member, own in zip(self, memory, strict=True)))
+        return EnsembleState(
+            tuple(member.start(own) for member, own in zip(self, memory, strict=True))
+        )
 
-    def step(self, tokens: Int[Tensor, " row"], state: EnsembleState) -> tuple[Logits, EnsembleState]:
+    def step(
+        self, tokens: Int[Tensor, " row"], state: EnsembleState
+    ) -> tuple[Logits, EnsembleState]:
         """One position in each row of every member."""
         said = [member.step(tokens, own) for member, own in zip(self, state.members, strict=True)]
-        return together([logits for logits, _ in said]), EnsembleState(tuple(after for _, after in said))
+        return together([logits for logits, _ in said]), EnsembleState(
+            tuple(after for _, after in said)
+        )
 
 
 def together(logits: Sequence[Logits]) -> Logits:
     """log of the mean of the probabilities, in float32: log Σ exp(log pᵢ) − log n."""
     if len({one.shape[-1] for one in logits}) > 1:
         sizes = ", ".join(f"{one.shape[-1]:,}" for one in logits)
-        raise RegardError(f"the models of an ensemble need one vocabulary; theirs have {sizes} tokens")
+        raise RegardError(
+            f"the models of an ensemble need one vocabulary; theirs have {sizes} tokens"
+        )
     each = torch.stack([one.float().log_softmax(-1) for one in logits])
     return each.logsumexp(0) - math.log(len(logits))

@@ -69,7 +69,9 @@ class Sublayer(nn.Module):
             x, normed = stream.normed(self.norm, self.dropout, compute_dtype(stream.x.values))
             return ResidualStream(x, act(normed).values)
         kind = compute_dtype(stream.x.values)
-        return ResidualStream(ResidualStream(stream.x, act(stream.x).values).normed(self.norm, self.dropout, kind)[1])
+        return ResidualStream(
+            ResidualStream(stream.x, act(stream.x).values).normed(self.norm, self.dropout, kind)[1]
+        )
 
 
 def multi_head(settings: TransformerSettings, position: Position | None = None) -> MultiHead:
@@ -118,7 +120,9 @@ class DecoderLayer(nn.Module):
         stream = self.residual2(stream, lambda y: self.cross_attention(y, memory))
         return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values)))
 
-    def step(self, stream: ResidualStream, past: Cache, memory: Cache) -> tuple[ResidualStream, Cache]:
+    def step(
+        self, stream: ResidualStream, past: Cache, memory: Cache
+    ) -> tuple[ResidualStream, Cache]:
         """The next position of each row, given the KV cache and the memory's keys and values.
 
         Rows that share a source query it together, as if they were positions of one sequence.
@@ -135,13 +139,16 @@ class DecoderLayer(nn.Module):
         return self.residual3(stream, lambda y: y.like(self.feed_forward(y.values))), grown
 
     def _attend_memory(self, queries: Ragged, memory: Cache) -> Ragged:
-        return self.cross_attention.attend_cached(Ragged.uniform(queries.values, memory.rows), memory)
+        return self.cross_attention.attend_cached(
+            Ragged.uniform(queries.values, memory.rows), memory
+        )
 
 
 def initialise(module: nn.Module, depth: int) -> None:
     """Xavier-initialise all linear layers; scale residual outputs down by √(2 · depth).
 
-    The scaling keeps the size of the residual stream independent of depth (Radford et al. 2019, §2.3).
+    The scaling keeps the size of the residual stream independent of depth (Radford et al. 2019,
+    §2.3).
     """
     for name, part in module.named_modules():
         if isinstance(part, nn.Linear):

@@ -1,4 +1,5 @@
-"""Attention parts from settings: a score, a normaliser or a position encoding by name, with options.
+"""Attention parts from settings: a score, a normaliser or a position encoding by name, with
+options.
 
 A setting is a name ("entmax") or a table with options ({kind = "entmax", alpha = 1.2}). Names are
 those of the registries, so parts that users register work like the built-in ones.
@@ -39,20 +40,26 @@ def self_attention_mask(width: int | None, *, is_causal: bool) -> Mask:
     return mask if width is None else mask & window(width)
 
 
-def _make(what: str, registry: Mapping[str, type], setting: PartSetting, sizes: dict[str, Any]) -> Any:
+def _make(
+    what: str, registry: Mapping[str, type], setting: PartSetting, sizes: dict[str, Any]
+) -> Any:
     options: dict[str, Any] = {} if isinstance(setting, str) else dict(setting)
     name = setting if isinstance(setting, str) else options.pop("kind", None)
     if name not in registry:
         raise UnknownName(
-            f"model.{what}: unknown {what} {name!r}; {suggestion(str(name), registry)}. A part of your "
-            "own must be registered before use: pass its file with --import FILE, or import it in Python"
+            f"model.{what}: unknown {what} {name!r}; {suggestion(str(name), registry)}. A part "
+            "of your "
+            "own must be registered before use: pass its file with --import FILE, or import it "
+            "in Python"
         )
     part = registry[name]
     accepted = inspect.signature(part).parameters
     for option in options:
         if option not in accepted or option in sizes:
             known = [known for known in accepted if known not in sizes]
-            raise UnknownName(f"model.{what}: {name!r} has no option {option!r}; {suggestion(option, known)}")
+            raise UnknownName(
+                f"model.{what}: {name!r} has no option {option!r}; {suggestion(option, known)}"
+            )
     try:
         return part(**{size: value for size, value in sizes.items() if size in accepted}, **options)
     except TypeError as error:

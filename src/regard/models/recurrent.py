@@ -1,4 +1,6 @@
-"""The recurrent encoder–decoder: through one vector (Cho 2014), or with attention (Bahdanau 2015, Luong 2015)."""
+"""The recurrent encoder–decoder: through one vector (Cho 2014), or with attention (Bahdanau 2015,
+Luong 2015).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class RecurrentState(State):
         share = len(self.summary) // max(1, self.memory.rows)
         return self._chosen(rows, self.memory.select(rows // max(1, share)))
 
-    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> RecurrentState:
+    def branch(
+        self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
+    ) -> RecurrentState:
         """The chosen rows; the memory is copied only where sources leave."""
         return self._chosen(rows, self.memory if sources is None else self.memory.select(sources))
 
@@ -87,7 +91,8 @@ class Recurrent(Model):
         super().__init__()
         if settings.tie_embeddings == "all" and source != target:
             raise RegardError(
-                f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} and {target}"
+                f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} "
+                f"and {target}"
             )
         self.settings, width = settings, settings.width
         self.source = Embedding(source, width, dropout=settings.dropout)
@@ -96,14 +101,18 @@ class Recurrent(Model):
             self.target.table = self.source.table
         cell = CELLS[settings.cell]
         self.attends_before = settings.attention == "bahdanau"
-        context = 0 if settings.attention == "luong" else width  # input of the cell beside the token
+        context = (
+            0 if settings.attention == "luong" else width
+        )  # input of the cell beside the token
         self.encoder = cell(width, width // 2, settings.encoder_layers, bidirectional=True)
         self.decoder = cell(width + context, width, settings.decoder_layers)
         self.initial = nn.Linear(width, settings.decoder_layers * width)
         self.attention = None if settings.attention == "none" else SourceAttention(settings)
         self.readout = nn.Linear(2 * width, width)
         self.dropout = Dropout(settings.dropout)
-        self.output = Output(target, width, tied=None if settings.tie_embeddings == "none" else self.target.table)
+        self.output = Output(
+            target, width, tied=None if settings.tie_embeddings == "none" else self.target.table
+        )
 
     def encode(self, source: Ragged) -> RecurrentMemory:
         """The states of both directions, and the final states as a summary."""
@@ -112,7 +121,9 @@ class Recurrent(Model):
         states, last = self.encoder(packed)
         final = last[0] if isinstance(last, tuple) else last
         values = torch.empty_like(states.data).index_copy(0, order, states.data)
-        return RecurrentMemory(embedded.like(self.dropout(values)), torch.cat([final[-2], final[-1]], -1))
+        return RecurrentMemory(
+            embedded.like(self.dropout(values)), torch.cat([final[-2], final[-1]], -1)
+        )
 
     def cross_attentions(self) -> list[Attention]:
         """The attention to the source, if there is one."""
@@ -120,11 +131,17 @@ class Recurrent(Model):
 
     def start(self, memory: RecurrentMemory) -> RecurrentState:
         """The initial hidden state, computed from the summary."""
-        cache = Cache() if self.attention is None else Cache().append(*self.attention.project_memory(memory.states))
+        cache = (
+            Cache()
+            if self.attention is None
+            else Cache().append(*self.attention.project_memory(memory.states))
+        )
         return RecurrentState(self._initial_state(memory), cache, memory.summary)
 
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
-        """The readouts of all positions; in parallel unless each step needs the attention before it."""
+        """The readouts of all positions; in parallel unless each step needs the attention before
+        it.
+        """
         memory = self.encode(source)
         embedded = self.target(prefix)
         start = self._initial_state(memory)
@@ -134,7 +151,9 @@ class Recurrent(Model):
         inputs = embedded.values if self.attention else torch.cat([embedded.values, summary], -1)
         packed, order, rows = pack(embedded.like(inputs))
         first = tuple(h.index_select(1, rows) for h in start)
-        states = self.decoder(PackedSequence(packed.data, packed.batch_sizes), _cell_state(first))[0].data
+        states = self.decoder(PackedSequence(packed.data, packed.batch_sizes), _cell_state(first))[
+            0
+        ].data
         states = torch.empty_like(states).index_copy(0, order, states)
         context = (
             summary
@@ -153,24 +172,38 @@ class Recurrent(Model):
         """One position in each row."""
         embedded = self.target(ids_of(tokens))
         source = (state.memory.keys, state.memory.values) if self.attention else None
-        context, states, hidden = self._cell_step(embedded.values, state.hidden, source, state.summary)
+        context, states, hidden = self._cell_step(
+            embedded.values, state.hidden, source, state.summary
+        )
         readout = self._readout(states, context)
         return self.project(readout), RecurrentState(hidden, state.memory, state.summary)
 
     def _initial_state(self, memory: RecurrentMemory) -> Hidden:
         first = (
-            torch.tanh(self.initial(memory.summary)).unflatten(-1, (self.settings.decoder_layers, -1)).transpose(0, 1)
+            torch.tanh(self.initial(memory.summary))
+            .unflatten(-1, (self.settings.decoder_layers, -1))
+            .transpose(0, 1)
         )
-        return (first.contiguous(), torch.zeros_like(first))[: 2 if self.settings.cell == "lstm" else 1]
+        return (first.contiguous(), torch.zeros_like(first))[
+            : 2 if self.settings.cell == "lstm" else 1
+        ]
 
     def _cell_step(
-        self, embedded: Tensor, hidden: Hidden, source: tuple[Padded, Padded] | None, summary: Tensor
+        self,
+        embedded: Tensor,
+        hidden: Hidden,
+        source: tuple[Padded, Padded] | None,
+        summary: Tensor,
     ) -> tuple[Tensor, Tensor, Hidden]:
-        """One cell step per row: the context vector, the new output state, and all hidden states."""
+        """One cell step per row: context vector, new output state and all hidden states."""
         context = summary
         if self.attends_before:
             context = self._context(hidden[0][-1], source)
-        inputs = torch.cat([embedded, context], -1) if self.attention is None or self.attends_before else embedded
+        inputs = (
+            torch.cat([embedded, context], -1)
+            if self.attention is None or self.attends_before
+            else embedded
+        )
         states, after = self.decoder(inputs[None], _cell_state(hidden))
         after = after if isinstance(after, tuple) else (after,)
         if self.attention is not None and not self.attends_before:
@@ -190,11 +223,16 @@ class Recurrent(Model):
         packed, order, rows = pack(embedded)
         hidden = tuple(h.index_select(1, rows) for h in hidden)
         source = [pad(part) for part in self.attention.project_memory(memory.states)]
-        source = [Padded(s.tensor[rows], None if s.lengths is None else s.lengths[rows]) for s in source]
+        source = [
+            Padded(s.tensor[rows], None if s.lengths is None else s.lengths[rows]) for s in source
+        ]
         out, start = [], 0
         for count in packed.batch_sizes.tolist():
             hidden = tuple(h[:, :count] for h in hidden)
-            here = tuple(Padded(s.tensor[:count], None if s.lengths is None else s.lengths[:count]) for s in source)
+            here = tuple(
+                Padded(s.tensor[:count], None if s.lengths is None else s.lengths[:count])
+                for s in source
+            )
             context, states, hidden = self._cell_step(
                 packed.data[start : start + count], hidden, (here[0], here[1]), memory.summary
             )
@@ -208,11 +246,14 @@ class Recurrent(Model):
 
 
 def pack(sequences: Ragged) -> tuple[PackedSequence, Int[Tensor, " token"], Int[Tensor, " row"]]:
-    """A ragged batch as a PackedSequence (time-major, longest row first), with the token and row that
+    """A ragged batch as a PackedSequence (time-major, longest row first), with the token and row
+    that
     each entry came from."""
     lengths = sequences.lengths
     if len(sequences) == 0 or int(lengths.min()) == 0:
-        raise ShapeError("a recurrent model cannot read an empty sequence; each needs at least END or BEGIN")
+        raise ShapeError(
+            "a recurrent model cannot read an empty sequence; each needs at least END or BEGIN"
+        )
     rows = lengths.argsort(descending=True, stable=True)
     rank = rows.argsort()
     order = (sequences.positions * len(sequences) + rank[sequences.layout.rows]).argsort()

@@ -22,7 +22,9 @@ class ResidualStream(NamedTuple):
     x: Ragged
     latest: Vectors | None = None
 
-    def normed(self, norm: nn.Module, dropout: Dropout, dtype: torch.dtype | None = None) -> tuple[Ragged, Ragged]:
+    def normed(
+        self, norm: nn.Module, dropout: Dropout, dtype: torch.dtype | None = None
+    ) -> tuple[Ragged, Ragged]:
         """x + dropout(latest), and the norm of that (in `dtype`, where a GPU can choose)."""
         total, found = _joined(self.x.values, self.latest, norm, dropout, dtype)
         return self.x.like(total), self.x.like(found)
@@ -43,7 +45,16 @@ def _joined(
         share = dropout.share if dropout.training else 0.0
         bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
         centre, eps = isinstance(norm, nn.LayerNorm), norm.eps or 0.0
-        return add_norm(x, latest, norm.weight, bias, eps=eps, dropout=share, centre=centre, dtype=dtype or x.dtype)
+        return add_norm(
+            x,
+            latest,
+            norm.weight,
+            bias,
+            eps=eps,
+            dropout=share,
+            centre=centre,
+            dtype=dtype or x.dtype,
+        )
     if latest is not None:
         x = x + dropout(latest)
     return x, norm(x)

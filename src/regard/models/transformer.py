@@ -34,10 +34,14 @@ class TransformerState(State):
         """The chosen rows of every cache."""
         return TransformerState(_chosen(self.past, rows), _chosen(self.memory, rows // self.share))
 
-    def branch(self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None) -> TransformerState:
+    def branch(
+        self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
+    ) -> TransformerState:
         """The chosen rows of the past; the memory is copied only where sources leave."""
         memory = self.memory if sources is None else _chosen(self.memory, sources)
-        return TransformerState(_chosen(self.past, rows), memory, len(rows) // max(1, memory[0].rows))
+        return TransformerState(
+            _chosen(self.past, rows), memory, len(rows) // max(1, memory[0].rows)
+        )
 
 
 def _chosen(caches: tuple[Cache, ...], rows: Int[Tensor, " chosen"]) -> tuple[Cache, ...]:
@@ -64,12 +68,20 @@ class Transformer(Model):
     def __init__(self, settings: TransformerSettings, source: int, target: int) -> None:
         super().__init__()
         self.settings = settings
-        sizes = {"width": settings.width, "heads": settings.heads, "dim": settings.width // settings.heads}
+        sizes = {
+            "width": settings.width,
+            "heads": settings.heads,
+            "dim": settings.width // settings.heads,
+        }
         if settings.width % settings.heads:
-            raise RegardError(f"model.width = {settings.width} cannot be split into model.heads = {settings.heads}")
+            raise RegardError(
+                f"model.width = {settings.width} cannot be split into model.heads = "
+                f"{settings.heads}"
+            )
         if settings.tie_embeddings == "all" and source != target:
             raise RegardError(
-                f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} and {target}"
+                f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} "
+                f"and {target}"
             )
         # All layers of a stack share one encoding, and so its relative tables, as in T5.
         encoder_position = make_position(settings.position, causal=False, **sizes)
@@ -89,7 +101,9 @@ class Transformer(Model):
         self.encoder_norm = norm(settings) if pre_norm else nn.Identity()
         self.decoder_norm = norm(settings) if pre_norm else nn.Identity()
         self.output = Output(
-            target, settings.width, tied=None if settings.tie_embeddings == "none" else self.target.table
+            target,
+            settings.width,
+            tied=None if settings.tie_embeddings == "none" else self.target.table,
         )
         initialise(self.encoder, settings.encoder_layers)
         initialise(self.decoder, settings.decoder_layers)

@@ -37,7 +37,9 @@ def alignment(
     matrix = alignment_matrix(trace, attention, head)
     words = texts(trace, "target"), texts(trace, "source")
     following = predicted(trace, "target")
-    figure = weights(matrix, *words, predicted=following, title=title or _named(attention, head), axes=axes)
+    figure = weights(
+        matrix, *words, predicted=following, title=title or _named(attention, head), axes=axes
+    )
     drawn = figure.axes[0] if axes is None else axes
     frame = {"fill": False, "edgecolor": LINK, "linewidth": 2.2, "zorder": 3}
     for i, j in links(matrix):
@@ -54,8 +56,11 @@ def alignment(
     return figure if axes is not None else trim(figure)
 
 
-def alignment_lines(trace: Trace, attention: str = MEAN, head: int | None = None, *, title: str = "") -> Figure:
-    """The same as lines from the source to the answer, as thick as the weight; links stand out. Less than 0.01 of
+def alignment_lines(
+    trace: Trace, attention: str = MEAN, head: int | None = None, *, title: str = ""
+) -> Figure:
+    """The same as lines from the source to the answer, as thick as the weight; links stand out.
+    Less than 0.01 of
     weight leaves no line."""
     matrix = numbers("weights", alignment_matrix(trace, attention, head), "target source")
     left, right = token_labels(texts(trace, "source")), row_labels(trace, "target")
@@ -70,12 +75,18 @@ def alignment_lines(trace: Trace, attention: str = MEAN, head: int | None = None
         (1.02, "left", right, heights[1]),
     ):
         for y, label in zip(places, labels, strict=True):
-            word = axes.text(x, y, label, ha=side, va="center", fontsize=min(10, 47 * line), color=INK)
+            word = axes.text(
+                x, y, label, ha=side, va="center", fontsize=min(10, 47 * line), color=INK
+            )
             word.set(parse_math=False, fontfamily=families())
     axes.set(xlim=(0, 1), ylim=(0, tall), xticks=[], yticks=[])
     axes.set_frame_on(False)
-    axes.annotate("key (is matched)", (0, 1), (-2, 6), "axes fraction", "offset points", ha="right", color=INK)
-    axes.annotate("query (attends)", (1, 1), (2, 6), "axes fraction", "offset points", ha="left", color=INK)
+    axes.annotate(
+        "key (is matched)", (0, 1), (-2, 6), "axes fraction", "offset points", ha="right", color=INK
+    )
+    axes.annotate(
+        "query (attends)", (1, 1), (2, 6), "axes fraction", "offset points", ha="left", color=INK
+    )
     axes.set_title(title or _named(attention, head), pad=26)
     return trim(owner(axes))
 

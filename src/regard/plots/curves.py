@@ -34,18 +34,23 @@ def regression(
     truth: Table | None = None,
     title: str = "",
 ) -> Figure:
-    """Points (keys, values), the curve weights · values over the queries, and below it the weights of one query.
+    """Points (keys, values), the curve weights · values over the queries, and below it the weights
+    of one query.
 
-    `weights` (query, key) come from `NadarayaWatson.weights` or any attention. `asked` is which query's weights are
-    shown (the middle one unless told); `truth`, if known, is the true curve at the queries. Where a query has no
-    weight on any key, the curve has a gap.
+    `weights` (query, key) come from `NadarayaWatson.weights` or any attention. `asked` is which
+    query's weights are shown (the middle one unless told); `truth`, if known, is the true curve at
+    the queries. Where a query has no weight on any key, the curve has a gap.
     """
     points, targets = numbers("keys", keys, "key"), numbers("values", values, "key")
     line, table = numbers("queries", queries, "query"), numbers("weights", weights, "query key")
     if len(points) != len(targets):
-        raise ShapeError(f"each key needs one value; got {len(points)} keys and {len(targets)} values")
+        raise ShapeError(
+            f"each key needs one value; got {len(points)} keys and {len(targets)} values"
+        )
     if table.shape != (len(line), len(points)):
-        raise ShapeError(f"weights must be {len(line)} queries × {len(points)} keys; got shape {table.shape}")
+        raise ShapeError(
+            f"weights must be {len(line)} queries × {len(points)} keys; got shape {table.shape}"
+        )
     check_weights(table, np.ones(table.shape, dtype=bool))
     asked = len(line) // 2 if asked is None else asked
     if not 0 <= asked < len(line):
@@ -60,7 +65,9 @@ def regression(
         panel.spines[["top", "right"]].set_visible(False)
     if truth is not None:
         _curve(above, line, _along(truth, line), ":", color=INK, linewidth=1.4, label="true curve")
-    above.axhline(targets.mean(), color=PALE, linestyle="--", linewidth=1.4, label="equal weights (the mean)")
+    above.axhline(
+        targets.mean(), color=PALE, linestyle="--", linewidth=1.4, label="equal weights (the mean)"
+    )
     pooled = np.where(table.sum(1) > 0, table @ targets, np.nan)
     _curve(above, line, pooled, "-", color=CURVE, linewidth=2.2, label="attention pooling")
     above.plot(
@@ -97,11 +104,15 @@ def _points(axes: Axes, places: Numbers, targets: Numbers, weights: Numbers) -> 
         label="key, value",
     )
     label = "its weight for this query (area)"
-    areas = axes.scatter(places, targets, s=110 * share, color=WEIGHT, alpha=0.75, linewidth=0, zorder=4, label=label)
+    areas = axes.scatter(
+        places, targets, s=110 * share, color=WEIGHT, alpha=0.75, linewidth=0, zorder=4, label=label
+    )
     legend = axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
         if text.get_text() == label and isinstance(handle, type(areas)):
-            handle.set_sizes([70])  # in the legend it is as large as a large weight, whatever the weights
+            handle.set_sizes(
+                [70]
+            )  # in the legend it is as large as a large weight, whatever the weights
 
 
 def _bars(axes: Axes, places: Numbers, weights: Numbers, query: float) -> None:
@@ -122,12 +133,16 @@ def _bars(axes: Axes, places: Numbers, weights: Numbers, query: float) -> None:
 def _along(truth: Table, line: Numbers) -> Numbers:
     values = numbers("truth", truth, "query")
     if len(values) != len(line):
-        raise ShapeError(f"truth needs one number for each query; got {len(values)} for {len(line)}")
+        raise ShapeError(
+            f"truth needs one number for each query; got {len(values)} for {len(line)}"
+        )
     return values
 
 
 _DASHES = ("-", "--", "-.", ":")
-_COLOURS = [colour for name, colour in HEADS.items() if name != "yellow"]  # a thin line of which is lost on white
+_COLOURS = [
+    colour for name, colour in HEADS.items() if name != "yellow"
+]  # a thin line of which is lost on white
 
 
 @torch.no_grad()
@@ -141,9 +156,10 @@ def mean_scores(
 ) -> Float[Tensor, " distance"]:
     """The mean score of a query with a key at each distance key − query from −reach to reach.
 
-    Query and key are the same content at two places, without projections, compared by scaled-dot; the mean is over
-    contents, heads and places. Without `contents` it is the mean over all directions, of length √dim. Shaw's term is
-    a dot product with the query, so over all directions it is 0 on average: give contents to see it.
+    Query and key are the same content at two places, without projections, compared by scaled-dot;
+    the mean is over contents, heads and places. Without `contents` it is the mean over all
+    directions, of length √dim. Shaw's term is a dot product with the query, so over all directions
+    it is 0 on average: give contents to see it.
     """
     if reach < 1:
         raise RegardError(f"reach must be at least 1; got {reach}")
@@ -153,11 +169,20 @@ def mean_scores(
         axis = torch.eye(dim, device=device) * dim**0.5
         contents = torch.cat([axis, -axis])
     elif contents.ndim != 2 or not len(contents) or contents.shape[1] != dim:
-        raise ShapeError(f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}")
-    places = torch.arange(2 * reach + 1, device=device)  # so each distance is met at least reach + 1 times
+        raise ShapeError(
+            f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}"
+        )
+    places = torch.arange(
+        2 * reach + 1, device=device
+    )  # so each distance is met at least reach + 1 times
     if isinstance(position, AdditivePosition) and (width := position(places[:1]).shape[-1]) != dim:
-        raise ShapeError(f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the same")
-    attention = Attention(ScaledDot(heads, dim), bias=position if isinstance(position, BiasPosition) else None)
+        raise ShapeError(
+            f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the "
+            "same"
+        )
+    attention = Attention(
+        ScaledDot(heads, dim), bias=position if isinstance(position, BiasPosition) else None
+    )
     total = torch.zeros(len(places), len(places), device=device)
     for content in contents.to(device):
         tokens = content.expand(1, heads, len(places), dim)
@@ -170,11 +195,15 @@ def mean_scores(
     return torch.stack([mean.diagonal(apart).mean() for apart in range(-reach, reach + 1)])
 
 
-def score_by_distance(curves: Mapping[str, Table], *, title: str = "", axes: Axes | None = None) -> Figure:
-    """Curves of score against distance, by name, on one pair of axes; the middle of each curve is distance 0.
+def score_by_distance(
+    curves: Mapping[str, Table], *, title: str = "", axes: Axes | None = None
+) -> Figure:
+    """Curves of score against distance, by name, on one pair of axes; the middle of each curve is
+    distance 0.
 
     >>> encodings = {"rotary": Rotary(dim=64), "alibi": Alibi(heads=8)}
-    >>> score_by_distance({name: mean_scores(encoding, dim=64, heads=8) for name, encoding in encodings.items()})
+    >>> curves = {name: mean_scores(one, dim=64, heads=8) for name, one in encodings.items()}
+    >>> score_by_distance(curves)
     """
     if not curves:
         raise RegardError("curves are empty; give at least one, by name")
@@ -185,12 +214,15 @@ def score_by_distance(curves: Mapping[str, Table], *, title: str = "", axes: Axe
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=0)
     for number, (name, curve) in enumerate(drawn.items()):
         reach = len(curve) // 2
-        # Seven colours and four dashes: no two of the first 28 are alike. Later lines are thinner, to lie on earlier.
+        # Seven colours and four dashes: no two of the first 28 are alike. Later lines are thinner,
+        # to lie on earlier.
         look: dict[str, Any] = {
             "color": _COLOURS[number % len(_COLOURS)],
             "linewidth": max(3.2 - 0.3 * number, 1.4),
         }
-        axes.plot(range(-reach, reach + 1), curve, _DASHES[number % len(_DASHES)], label=name, **look)
+        axes.plot(
+            range(-reach, reach + 1), curve, _DASHES[number % len(_DASHES)], label=name, **look
+        )
     axes.set(xlabel="distance (key − query)", ylabel="mean score", title=title)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.01)
@@ -201,5 +233,8 @@ def score_by_distance(curves: Mapping[str, Table], *, title: str = "", axes: Axe
 def _odd(name: str, curve: Table) -> Numbers:
     values = numbers(f"curve {name!r}", curve, "distance")
     if len(values) % 2 == 0:
-        raise ShapeError(f"curve {name!r} must run from −reach to reach, an odd number of scores; got {len(values)}")
+        raise ShapeError(
+            f"curve {name!r} must run from −reach to reach, an odd number of scores; got "
+            f"{len(values)}"
+        )
     return values

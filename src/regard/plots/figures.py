@@ -50,13 +50,22 @@ def numbers(name: str, table: Table, axes: str) -> Numbers:
     wanted = axes.split()
     if values.ndim != len(wanted):
         extra = values.ndim - len(wanted)
-        way_out = f"; choose one of them first, as in {name}[{', '.join('0' * extra)}]" if extra > 0 else ""
+        way_out = (
+            f"; choose one of them first, as in {name}[{', '.join('0' * extra)}]"
+            if extra > 0
+            else ""
+        )
         raise ShapeError(f"{name} must be ({', '.join(wanted)}); got shape {values.shape}{way_out}")
     if not values.size:
-        raise ShapeError(f"{name} are empty: got shape {values.shape}; a picture needs at least one number")
+        raise ShapeError(
+            f"{name} are empty: got shape {values.shape}; a picture needs at least one number"
+        )
     if not np.isfinite(values).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise RegardError(f"{name}[{', '.join(map(str, place))}] is {values[place]}; only finite numbers can be drawn")
+        raise RegardError(
+            f"{name}[{', '.join(map(str, place))}] is {values[place]}; only finite numbers can "
+            "be drawn"
+        )
     return values
 
 
@@ -66,11 +75,16 @@ def flags(name: str, table: Table | None, shape: Sequence[int]) -> Flags:
         return np.ones(shape, dtype=bool)
     values = tensor(table).cpu()
     if values.dtype != torch.bool:
-        raise RegardError(f"{name} must be boolean, True = may attend; got {str(values.dtype).removeprefix('torch.')}")
+        raise RegardError(
+            f"{name} must be boolean, True = may attend; got "
+            f"{str(values.dtype).removeprefix('torch.')}"
+        )
     try:
         return np.broadcast_to(values.numpy(), tuple(shape))
     except ValueError:
-        raise ShapeError(f"{name} has shape {tuple(values.shape)}, which does not spread to {tuple(shape)}") from None
+        raise ShapeError(
+            f"{name} has shape {tuple(values.shape)}, which does not spread to {tuple(shape)}"
+        ) from None
 
 
 def blank() -> Figure:
@@ -78,7 +92,9 @@ def blank() -> Figure:
     return Figure(figsize=(1, 1), dpi=120)
 
 
-def place(figure: Figure, left: float, bottom: float, width: float, height: float, **options: Any) -> Any:
+def place(
+    figure: Figure, left: float, bottom: float, width: float, height: float, **options: Any
+) -> Any:
     """New axes at a place in inches, wherever the figure's edges are now."""
     across, up = figure.get_size_inches()
     return figure.add_axes((left / across, bottom / up, width / across, height / up), **options)

@@ -42,8 +42,8 @@ def heads(
 ) -> Figure:
     """The weights (layer, head, query, key) of one attention, or (head, query, key) of one layer.
 
-    Each head wears its colour and its number, counted from 0 as everywhere in the code. Other arguments as for
-    `plots.weights`.
+    Each head wears its colour and its number, counted from 0 as everywhere in the code. Other
+    arguments as for `plots.weights`.
     """
     given = tensor(weights)
     layered = given.ndim == 4
@@ -53,7 +53,10 @@ def heads(
     check_weights(table, visible)
     keys = queries if keys is None else keys
     if (len(queries), len(keys)) != (height, width):
-        raise ShapeError(f"weights are {height} queries × {width} keys; got {len(queries)} and {len(keys)} tokens")
+        raise ShapeError(
+            f"weights are {height} queries × {width} keys; got {len(queries)} and {len(keys)} "
+            "tokens"
+        )
     rows = token_labels(queries) if predicted is None else step_labels(queries, predicted)
     columns = token_labels(keys)
 
@@ -96,7 +99,9 @@ def head_wall(trace: Trace, kind: str = "cross", *, title: str = "") -> Figure:
     alike = [one for one in trace.attentions if one.kind == kind]
     if not alike:
         kinds = sorted({one.kind for one in trace.attentions})
-        way_out = f"give one of {', '.join(map(repr, kinds))}" if kinds else "it has no attention at all"
+        way_out = (
+            f"give one of {', '.join(map(repr, kinds))}" if kinds else "it has no attention at all"
+        )
         raise RegardError(f"this model has no attention of kind {kind!r}; {way_out}")
     first = alike[0]
     return heads(
@@ -112,7 +117,9 @@ def head_wall(trace: Trace, kind: str = "cross", *, title: str = "") -> Figure:
 def _across(count: int) -> int:
     """The number of heads per row of a single layer; rows are full if possible."""
     fitting = range(min(count, _WIDEST), 0, -1)
-    return next((across for across in fitting if count % across == 0 and across >= count / across), _WIDEST)
+    return next(
+        (across for across in fitting if count % across == 0 and across >= count / across), _WIDEST
+    )
 
 
 def _finish(figure: Figure, image: AxesImage, masked: bool, title: str) -> None:
@@ -150,7 +157,9 @@ def _finish(figure: Figure, image: AxesImage, masked: bool, title: str) -> None:
 def _frame(axes: Axes, colour: str) -> None:
     """The head's colour around its map."""
     for spine in axes.spines.values():
-        spine.set(position=("outward", 1.1), color=colour, linewidth=2.2)  # outward by half, to cover no cell
+        spine.set(
+            position=("outward", 1.1), color=colour, linewidth=2.2
+        )  # outward by half, to cover no cell
 
 
 _ROOM = 3.8  # inches for the longer side of a map
@@ -158,10 +167,11 @@ _BESIDE = 1.15  # inches between two maps, for the scale
 
 
 def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> Figure:
-    """One head of one attention at each stage that the trace has: dots, scores, bias, biased, masked, weights.
+    """One head of one attention at each stage that the trace has: dots, scores, bias, biased,
+    masked, weights.
 
-    Scores have a scale of their own each, with zero in its middle; weights run from 0 to 1. What is −∞ is hatched, and
-    so is what gets no weight for it.
+    Scores have a scale of their own each, with zero in its middle; weights run from 0 to 1. What is
+    −∞ is hatched, and so is what gets no weight for it.
 
     >>> stages(regard.record(pipeline, "attention"), "dec.0.self", head=1)
     """
@@ -183,7 +193,9 @@ def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> F
         axes.set_title(name.removeprefix(f"{attention}."), fontsize=10.5, color=INK, pad=18)
         operation = trace.operation(name)
         formula = "nothing is hidden" if operation.kind == "copy" else operation.formula
-        says = axes.annotate(formula, (0.5, 1), (0, 3), "axes fraction", "offset points", ha="center", va="bottom")
+        says = axes.annotate(
+            formula, (0.5, 1), (0, 3), "axes fraction", "offset points", ha="center", va="bottom"
+        )
         says.set(fontsize=7.5, color=INK, parse_math=False)
         heat_map.name_columns(axes, columns, KEY_TITLE, cell)
         axes.set_yticks([])
@@ -194,16 +206,27 @@ def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> F
 
 
 def _stages(trace: Trace, attention: str) -> list[str]:
-    """The maps of an attention in the order in which they arise. What is called `….own` is no map of its own."""
+    """The maps of an attention in the order in which they arise.
+
+    What is called `….own` is no map of its own.
+    """
     shape = trace.axes(f"{attention}.weights")
-    return [name for name in trace.names if name.rpartition(".")[0] == attention and trace.axes(name) == shape]
+    return [
+        name
+        for name in trace.names
+        if name.rpartition(".")[0] == attention and trace.axes(name) == shape
+    ]
 
 
-def _panel(axes: Axes, table: Numbers, seen: np.ndarray, cell: float, *, weights: bool = False) -> None:
+def _panel(
+    axes: Axes, table: Numbers, seen: np.ndarray, cell: float, *, weights: bool = False
+) -> None:
     limit = largest(table[seen])
     ramp, limits = (WEIGHTS, (0.0, 1.0)) if weights else (SIGNED, (-limit, limit))
     letters = min(8.5, cell / 0.062)  # −12.34 is as wide as a cell
-    image = heat_map.draw(axes, table, ramp, limits, allowed=seen, printed=letters >= 6, letters=letters)
+    image = heat_map.draw(
+        axes, table, ramp, limits, allowed=seen, printed=letters >= 6, letters=letters
+    )
     bar = heat_map.scale_beside(axes, image, "weight" if weights else "")
     if weights and not seen.all():  # said once, at the end
         heat_map.add_mask_legend(bar)
@@ -213,7 +236,9 @@ def _entitle(figure: Figure, title: str, head: int) -> None:
     """The title over all maps, in the middle, underlined in the head's colour."""
     drawn, (across, up) = figure.get_tightbbox(), figure.get_size_inches()
     middle = (drawn.x0 + drawn.x1) / 2 / across
-    words = figure.text(middle, (drawn.y1 + 0.15) / up, title, ha="center", va="bottom", fontsize=12, color=INK)
+    words = figure.text(
+        middle, (drawn.y1 + 0.15) / up, title, ha="center", va="bottom", fontsize=12, color=INK
+    )
     words.set(
         parse_math=False,
         bbox={"facecolor": "#ffffff", "edgecolor": head_colour(head), "linewidth": 1.6},

@@ -45,7 +45,9 @@ def draw(
         axes.add_collection(_hatching(~allowed), autolim=False)
     if printed:
         for (row, column), value in np.ndenumerate(values):
-            share = min(max((value - low) / (high - low), 0), 1)  # weights set by hand may lie outside
+            share = min(
+                max((value - low) / (high - low), 0), 1
+            )  # weights set by hand may lie outside
             if allowed[row, column]:
                 words, ink, behind = _short(value), ink_on(colour(ramp, share)), None
             else:  # on white, for letters on hatching are hard to read
@@ -78,8 +80,13 @@ def _hatching(hidden: Flags) -> PolyCollection:
     runs = []
     for row, cells in enumerate(hidden):
         edges = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]]).astype(int)))
-        runs += [(row - 0.5, start - 0.5, end - 0.5) for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    corners = [[(left, top), (right, top), (right, top + 1), (left, top + 1)] for top, left, right in runs]
+        runs += [
+            (row - 0.5, start - 0.5, end - 0.5)
+            for start, end in zip(edges[::2], edges[1::2], strict=True)
+        ]
+    corners = [
+        [(left, top), (right, top), (right, top + 1), (left, top + 1)] for top, left, right in runs
+    ]
     return PolyCollection(
         corners,
         hatch=MASKED["hatch"],
@@ -94,7 +101,9 @@ def name_rows(axes: Axes, labels: Sequence[str], title: str, cell: float) -> Non
     every = _step(0.16 / cell)
     places = range(0, len(labels), every)
     named = [labels[i] for i in places]
-    for tick in axes.set_yticks(places, named, fontsize=_letters(cell * every), fontfamily=families()):
+    for tick in axes.set_yticks(
+        places, named, fontsize=_letters(cell * every), fontfamily=families()
+    ):
         tick.label1.set_parse_math(False)  # a token may hold a $
     axes.set_ylabel(title, color=INK)
     axes.tick_params(length=0)
@@ -107,8 +116,12 @@ def name_columns(axes: Axes, labels: Sequence[str], title: str, cell: float) -> 
     places = range(0, len(labels), every)
     named = [labels[i] for i in places]
     slanted = max(map(len, named)) * _LETTER + 0.05 > cell * every
-    turn: dict[str, Any] = {"rotation": 50, "ha": "right", "va": "top", "rotation_mode": "anchor"} if slanted else {}
-    for tick in axes.set_xticks(places, named, fontsize=_letters(cell * every), fontfamily=families(), **turn):
+    turn: dict[str, Any] = (
+        {"rotation": 50, "ha": "right", "va": "top", "rotation_mode": "anchor"} if slanted else {}
+    )
+    for tick in axes.set_xticks(
+        places, named, fontsize=_letters(cell * every), fontfamily=families(), **turn
+    ):
         tick.label1.set_parse_math(False)
     axes.set_xlabel(title, color=INK)
     axes.tick_params(length=0)
@@ -129,7 +142,9 @@ def scale_beside(axes: Axes, image: AxesImage, title: str) -> Axes:
     width = axes.get_window_extent().width / owner(axes).dpi
     beside = axes.inset_axes((1 + 0.2 / width, 0, 0.16 / width, 1))
     low, high = image.get_clim()
-    bar = owner(axes).colorbar(image, cax=beside, ticks=[low, (low + high) / 2, high], label=title, format=_tick)
+    bar = owner(axes).colorbar(
+        image, cax=beside, ticks=[low, (low + high) / 2, high], label=title, format=_tick
+    )
     bar.outline.set_visible(False)
     return beside
 

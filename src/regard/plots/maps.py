@@ -31,9 +31,10 @@ def weights(
 ) -> Figure:
     """The weights (query, key) of one head, from 0 to 1 on one scale for all pictures.
 
-    `queries` and `keys` are the tokens (keys default to the queries: self-attention); `predicted` what each row of a
-    decoder predicted, which makes rows read "after the → Hund". `allowed` is True where a query may attend (`Steps`
-    has it); the other cells are hatched. Up to 12 × 12 the numbers stand in the cells.
+    `queries` and `keys` are the tokens (keys default to the queries: self-attention); `predicted`
+    what each row of a decoder predicted, which makes rows read "after the → Hund". `allowed` is
+    True where a query may attend (`Steps` has it); the other cells are hatched. Up to 12 × 12 the
+    numbers stand in the cells.
     """
     table = numbers("weights", weights, "query key")
     visible = flags("allowed", allowed, table.shape)
@@ -62,7 +63,9 @@ def scores(
     title: str = "",
     axes: Axes | None = None,
 ) -> Figure:
-    """The scores (query, key) of one head, before they are normalised; zero is neutral. Arguments as for `weights`."""
+    """The scores (query, key) of one head, before they are normalised; zero is neutral. Arguments
+    as for `weights`.
+    """
     table = numbers("scores", scores, "query key")
     visible = flags("allowed", allowed, table.shape)
     rows, columns = _tokens("scores", table, queries, keys, predicted)
@@ -80,13 +83,18 @@ def scores(
     )
 
 
-def position_map(vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None) -> Figure:
-    """The vectors (position, dimension) of an added position encoding; `first` is the position of the first row.
+def position_map(
+    vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None
+) -> Figure:
+    """The vectors (position, dimension) of an added position encoding; `first` is the position of
+    the first row.
 
     >>> position_map(Sinusoidal(width=64)(torch.arange(50)))
     """
     table = numbers("vectors", vectors, "position dimension")
-    rows, columns = ([str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True))
+    rows, columns = (
+        [str(i + start) for i in range(n)] for n, start in zip(table.shape, (first, 0), strict=True)
+    )
     limit, everywhere = largest(table), flags("allowed", None, table.shape)
     named = (rows, "position"), (columns, "dimension")
     cell = min(0.62, 7.5 / max(table.shape))  # its labels are numbers, which may be left out
@@ -104,11 +112,15 @@ def similarity(
 ) -> Figure:
     """The cosines of vectors (vector, dimension) among themselves, or with `others`; −1 to 1."""
     if (others is None) != (other_labels is None):
-        raise RegardError("others and other_labels come together: the other vectors, and what they are called")
+        raise RegardError(
+            "others and other_labels come together: the other vectors, and what they are called"
+        )
     down = numbers("vectors", vectors, "vector dimension")
     across = down if others is None else numbers("others", others, "vector dimension")
     if down.shape[1] != across.shape[1]:
-        raise ShapeError(f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}")
+        raise ShapeError(
+            f"vectors have {down.shape[1]} dimensions but others have {across.shape[1]}"
+        )
     table = similarities(torch.tensor(down), torch.tensor(across)).numpy()
     rows, columns = _tokens("vectors", table, labels, other_labels, None)
     everywhere = flags("allowed", None, table.shape)
@@ -122,11 +134,14 @@ def check_weights(table: Numbers, allowed: Flags) -> None:
     if outside.any():
         place, value = _first(table, outside)
         raise RegardError(
-            f"weights lie between 0 and 1, but weights{place} is {value:.3g}; use plots.scores for scores"
+            f"weights lie between 0 and 1, but weights{place} is {value:.3g}; use plots.scores "
+            "for scores"
         )
     if (table[~allowed] != 0).any():
         place, value = _first(table, ~allowed & (table != 0))
-        raise RegardError(f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend")
+        raise RegardError(
+            f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend"
+        )
 
 
 def largest(values: Numbers) -> float:
@@ -150,7 +165,9 @@ def _tokens(
     keys = queries if keys is None else keys
     for side, size, labels in zip(("rows", "columns"), table.shape, (queries, keys), strict=True):
         if len(labels) != size:
-            raise ShapeError(f"{name} have {size} {side} but {len(labels)} labels; give one label for each")
+            raise ShapeError(
+                f"{name} have {size} {side} but {len(labels)} labels; give one label for each"
+            )
     rows = token_labels(queries) if predicted is None else step_labels(queries, predicted)
     return rows, token_labels(keys)
 
@@ -174,7 +191,9 @@ def _picture(
     else:
         room = axes.get_window_extent()
         cell = min(room.width / table.shape[1], room.height / table.shape[0]) / owner(axes).dpi
-    image = heat_map.draw(axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= heat_map.FEW)
+    image = heat_map.draw(
+        axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= heat_map.FEW
+    )
     heat_map.name_rows(axes, *rows, cell)
     heat_map.name_columns(axes, *columns, cell)
     bar = heat_map.scale_beside(axes, image, scale)

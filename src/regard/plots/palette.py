@@ -1,7 +1,8 @@
 """The colours of every picture, from palette.json: matplotlib and the web page read that one file.
 
-Safe for the colour-blind: cividis was made for them (Nuñez et al. 2018), the signed ramp runs from blue to orange
-through grey, and heads wear the colours of Okabe & Ito (2008) and always their number as well.
+Safe for the colour-blind: cividis was made for them (Nuñez et al. 2018), the signed ramp runs from
+blue to orange through grey, and heads wear the colours of Okabe & Ito (2008) and always their
+number as well.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import NamedTuple
 
 
 class Ramp(NamedTuple):
-    """Colours for the numbers from low to high: `stops` lie evenly, straight lines between, in `levels` equal steps."""
+    """Colours for the numbers from low to high: `stops` lie evenly, straight lines between, in
+    `levels` equal steps.
+    """
 
     stops: tuple[str, ...]
     levels: int
@@ -33,7 +36,8 @@ WEIGHTS = _ramp("weights")
 # A signed number, from −limit to limit. An odd number of levels gives zero a level of its own.
 SIGNED = _ramp("signed")
 
-# Heads in order; a ninth head wears the first colour again, and its own number. Yellow is last: it is faint on white.
+# Heads in order; a ninth head wears the first colour again, and its own number. Yellow is last: it
+# is faint on white.
 HEADS: dict[str, str] = _FILE["heads"]
 
 MASKED: dict[str, str] = _FILE["masked"]
@@ -58,9 +62,15 @@ def colour(ramp: Ramp, share: float) -> str:
 
 
 def ink_on(background: str) -> str:
-    """Black or white, whichever is read better on a background: their contrast is then at least 4.5 to 1."""
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels(background))
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # WCAG 2.2: black wins from √(1.05 · 0.05) − 0.05 on
+    """Black or white, whichever is read better on a background: their contrast is then at least 4.5
+    to 1.
+    """
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels(background)
+    )
+    luminance = (
+        0.2126 * red + 0.7152 * green + 0.0722 * blue
+    )  # WCAG 2.2: black wins from √(1.05 · 0.05) − 0.05 on
     return "#000000" if luminance > 0.179 else "#ffffff"
 
 
@@ -73,4 +83,6 @@ def channels(colour: str) -> tuple[float, float, float]:
 def as_json() -> str:
     """The palette of these pictures for a program that is not written in Python."""
     ramps = {"weights": WEIGHTS._asdict(), "signed": SIGNED._asdict()}
-    return json.dumps({**ramps, "heads": HEADS, "masked": MASKED, "ink": INK, "pale": PALE}, ensure_ascii=False)
+    return json.dumps(
+        {**ramps, "heads": HEADS, "masked": MASKED, "ink": INK, "pale": PALE}, ensure_ascii=False
+    )

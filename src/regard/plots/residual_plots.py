@@ -31,7 +31,8 @@ TITLES = {
 
 
 def block_walk(trace: Trace, side: str, position: int, *, title: str = "") -> Figure:
-    """The norm of what each block adds to one token, from top to bottom, and the norm of the sum after it.
+    """The norm of what each block adds to one token, from top to bottom, and the norm of the sum
+    after it.
 
     A recurrent model adds nothing up: there the norms of the token's states are drawn.
     """
@@ -65,7 +66,9 @@ def _additions(axes: Axes, added: list[Contribution]) -> None:
     for kind, colour in COLOURS.items():
         bars = {row: one.norm for row, one in enumerate(added, 1) if f".{kind}." in one.name}
         if bars:
-            axes.barh(list(bars), list(bars.values()), height=0.62, color=colour, label=TITLES[kind])
+            axes.barh(
+                list(bars), list(bars.values()), height=0.62, color=colour, label=TITLES[kind]
+            )
     for row, one in enumerate(added, 1):
         words = f"{one.cosine:.2f}".replace("-", "−")
         axes.annotate(
@@ -90,10 +93,11 @@ _LINE = 0.24  # inches of a row
 
 
 def output(trace: Trace, row: int, n: int = 20, *, title: str = "") -> Figure:
-    """The n likeliest tokens after a row of the target; beside them the rank of the token that follows, layer by layer.
+    """The n likeliest tokens after a row of the target; beside them the rank of the token that
+    follows, layer by layer.
 
-    The rank at a layer is what the output table would say if the model ended there (nostalgebraist 2020). A recurrent
-    model has no such layers.
+    The rank at a layer is what the output table would say if the model ended there (nostalgebraist
+    2020). A recurrent model has no such layers.
     """
     label = row_label(trace, "target", row)
     if n < 1:
@@ -117,8 +121,12 @@ def output(trace: Trace, row: int, n: int = 20, *, title: str = "") -> Figure:
     return trim(figure)
 
 
-def _bars(axes: Axes, ps: list[float], ids: list[int], followed: int, told: Callable[[int], str]) -> None:
-    axes.barh(range(len(ids)), ps, height=0.7, color=[CHOSEN if id == followed else OTHER for id in ids])
+def _bars(
+    axes: Axes, ps: list[float], ids: list[int], followed: int, told: Callable[[int], str]
+) -> None:
+    axes.barh(
+        range(len(ids)), ps, height=0.7, color=[CHOSEN if id == followed else OTHER for id in ids]
+    )
     for tick in axes.set_yticks(
         range(len(ids)),
         [visible(spelled(told(id))) for id in ids],
@@ -161,7 +169,9 @@ def _ranks(axes: Axes, layers: dict[str, Tensor], followed: int, word: str) -> N
                 fontsize=9,
             )
     for x, said in ((1.12, "rank"), (1.32, "p")):
-        axes.annotate(said, (x, 1), (0, 4), "axes fraction", "offset points", ha="right", fontsize=8)
+        axes.annotate(
+            said, (x, 1), (0, 4), "axes fraction", "offset points", ha="right", fontsize=8
+        )
     size = len(next(iter(layers.values())))
     axes.set_xscale("log")
     axes.set(
@@ -170,7 +180,9 @@ def _ranks(axes: Axes, layers: dict[str, Tensor], followed: int, word: str) -> N
         xlabel=f"rank of “{word}” among {size:,}",
     )
     axes.xaxis.label.set_parse_math(False)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else ""))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
+    )
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_yticks(range(len(ranks)), list(layers), fontsize=9)
     axes.set_title("rank through the layers", fontsize=10.5)

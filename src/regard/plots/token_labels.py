@@ -24,14 +24,18 @@ def token_labels(tokens: Sequence[str]) -> list[str]:
     texts = [visible(token) for token in tokens]
     count = Counter(texts)
     return [
-        text if count[text] == 1 else text + str(position).translate(_SUBSCRIPTS) for position, text in enumerate(texts)
+        text if count[text] == 1 else text + str(position).translate(_SUBSCRIPTS)
+        for position, text in enumerate(texts)
     ]
 
 
 def step_labels(prefix: Sequence[str], predicted: Sequence[str]) -> list[str]:
     """The rows of a decoder: the token fed in and the token it predicted, "after the → Hund"."""
     if len(prefix) != len(predicted):
-        raise ShapeError(f"each token fed in predicts one; got {len(prefix)} fed in and {len(predicted)} predicted")
+        raise ShapeError(
+            f"each token fed in predicts one; got {len(prefix)} fed in and {len(predicted)} "
+            "predicted"
+        )
     pairs = zip(token_labels(prefix), predicted, strict=True)
     return [f"after {before} → {visible(after)}" for before, after in pairs]
 
@@ -66,7 +70,11 @@ def predicted(trace: Trace, side: str) -> list[str] | None:
 def row_labels(trace: Trace, side: str) -> list[str]:
     """Each token of the source; of the target also what follows it, "after the → Hund"."""
     following = predicted(trace, side)
-    return token_labels(texts(trace, side)) if following is None else step_labels(texts(trace, side), following)
+    return (
+        token_labels(texts(trace, side))
+        if following is None
+        else step_labels(texts(trace, side), following)
+    )
 
 
 def row_label(trace: Trace, side: str, position: int) -> str:

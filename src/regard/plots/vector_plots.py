@@ -33,7 +33,11 @@ def embedding(trace: Trace, side: str = "source", *, title: str = "") -> Figure:
     Where no position is added the sum is the embedding, and one map is all.
     """
     labels, begin = token_labels(texts(trace, side)), STACKS[side][0]
-    found = [name for name in (f"{begin}.{part}" for part in ("embed", "position", "sum")) if name in trace.names]
+    found = [
+        name
+        for name in (f"{begin}.{part}" for part in ("embed", "position", "sum"))
+        if name in trace.names
+    ]
     if found[1:] == [f"{begin}.sum"] and torch.equal(*(trace[name] for name in found)):
         found = found[:1]
     tables = {name: numbers(name, trace[name], "token width") for name in found}
@@ -46,7 +50,9 @@ def embedding(trace: Trace, side: str = "source", *, title: str = "") -> Figure:
         seen = flags("allowed", None, table.shape)
         image = heat_map.draw(axes, table, SIGNED, (-limit, limit), allowed=seen, printed=False)
         axes.set_aspect("auto")
-        axes.set_title(name if len(found) > 1 else f"{name} (no position is added)", fontsize=10.5, color=INK)
+        axes.set_title(
+            name if len(found) > 1 else f"{name} (no position is added)", fontsize=10.5, color=INK
+        )
         heat_map.name_rows(axes, labels, "token", tall / len(labels))
         axes.set_xticks([])
         if number == len(found) - 1:
@@ -57,7 +63,9 @@ def embedding(trace: Trace, side: str = "source", *, title: str = "") -> Figure:
     return trim(figure)
 
 
-def embedding_plane(trace: Trace, side: str = "source", *, title: str = "", axes: Axes | None = None) -> Figure:
+def embedding_plane(
+    trace: Trace, side: str = "source", *, title: str = "", axes: Axes | None = None
+) -> Figure:
     """PCA projection of a side's embedding table; the tokens of the sentence are highlighted.
 
     Of a vocabulary of more than 2,000 the tokens and their nearest are drawn.
@@ -74,7 +82,9 @@ def embedding_plane(trace: Trace, side: str = "source", *, title: str = "", axes
         [visible(spelled(tokenizer.label(id))) for id in ids],
         [id in here for id in ids],
     )
-    for axis, number, share in zip((axes.xaxis, axes.yaxis), ("first", "second"), explained, strict=True):
+    for axis, number, share in zip(
+        (axes.xaxis, axes.yaxis), ("first", "second"), explained, strict=True
+    ):
         axis.set_label_text(f"{number} component ({100 * share:.1f} % of the variance)")
     axes.set_title(title or f"{len(ids):,} of {len(tokenizer):,} {side} embeddings")
     return trim(owner(axes)) if alone else owner(axes)
@@ -86,10 +96,14 @@ def _points(axes: Axes, points: np.ndarray, labels: list[str], here: list[bool])
     axes.axvline(0, color="#e4e4e4", linewidth=0.8, zorder=0)
     found, (x, y) = np.array(here), points.T
     axes.scatter(x[~found], y[~found], s=9, color=OTHERS, linewidth=0, label="others")
-    axes.scatter(x[found], y[found], s=36, color=HERE, linewidth=0, label="in this sentence", zorder=3)
+    axes.scatter(
+        x[found], y[found], s=36, color=HERE, linewidth=0, label="in this sentence", zorder=3
+    )
     for point, label, named in zip(points, labels, here, strict=True):
         if named or len(points) <= _NAMED:
-            word = axes.annotate(label, tuple(point), (4, 3), textcoords="offset points", fontsize=10 if named else 8)
+            word = axes.annotate(
+                label, tuple(point), (4, 3), textcoords="offset points", fontsize=10 if named else 8
+            )
             word.set(parse_math=False, fontfamily=families(), color=INK if named else OTHERS)
             word.set_fontweight("bold" if named else "normal")
             word.set(
@@ -109,20 +123,31 @@ def arrows(
     titles: tuple[str, str] = ("before attention", "after attention"),
     view: tuple[float, float] = (22, -55),
 ) -> Figure:
-    """Arrows from the origin to vectors (vector, 3), each with its label; with `after`, the same vectors afterwards
-    beside them, in the same colours and the same limits. `view` is the eye's elevation and azimuth in degrees.
+    """Arrows from the origin to vectors (vector, 3), each with its label; with `after`, the same
+    vectors afterwards
+    beside them, in the same colours and the same limits. `view` is the eye's elevation and azimuth
+    in degrees.
     """
     given = [vectors] if after is None else [vectors, after]
-    tables = [numbers(name, table, "vector 3") for name, table in zip(("vectors", "after"), given, strict=False)]
+    tables = [
+        numbers(name, table, "vector 3")
+        for name, table in zip(("vectors", "after"), given, strict=False)
+    ]
     for name, table in zip(("vectors", "after"), tables, strict=False):
         if table.shape[1] != 3:
-            raise ShapeError(f"{name} must have 3 dimensions to be drawn in space; got {table.shape[1]}")
+            raise ShapeError(
+                f"{name} must have 3 dimensions to be drawn in space; got {table.shape[1]}"
+            )
         if len(table) != len(labels):
-            raise ShapeError(f"{name} are {len(table)} but there are {len(labels)} labels; give one for each")
+            raise ShapeError(
+                f"{name} are {len(table)} but there are {len(labels)} labels; give one for each"
+            )
     limit = 1.05 * max(float(np.abs(table).max()) for table in tables) or 1.0
     figure = blank()
     for number, table in enumerate(tables):
-        with rc_context({"grid.color": "#e4e4e4", "grid.linewidth": 0.6}):  # axes in space take these when made
+        with rc_context(
+            {"grid.color": "#e4e4e4", "grid.linewidth": 0.6}
+        ):  # axes in space take these when made
             axes = place(figure, 4.7 * number, 0, 4.6, 4.4, projection="3d")
         _space(axes, limit, view)
         _draw(axes, table, token_labels(labels))
@@ -153,8 +178,12 @@ def _space(axes: Axes3D, limit: float, view: tuple[float, float]) -> None:
 
 def _draw(axes: Axes3D, table: Numbers, labels: Sequence[str]) -> None:
     for number, vector in enumerate(table):
-        axes.quiver(0, 0, 0, *vector, color=head_colour(number), linewidth=2.2, arrow_length_ratio=0.09)
-        axes.scatter(*vector, color=head_colour(number), s=6)  # a vector of length zero is still to be seen
+        axes.quiver(
+            0, 0, 0, *vector, color=head_colour(number), linewidth=2.2, arrow_length_ratio=0.09
+        )
+        axes.scatter(
+            *vector, color=head_colour(number), s=6
+        )  # a vector of length zero is still to be seen
     texts = []
     for number, (label, vector) in enumerate(zip(labels, table, strict=True)):
         frame = {
@@ -163,7 +192,9 @@ def _draw(axes: Axes3D, table: Numbers, labels: Sequence[str]) -> None:
             "edgecolor": head_colour(number),
             "linewidth": 1.4,
         }
-        text = axes.text(*vector, label, color=INK, fontsize=8.5, ha="center", va="center", bbox=frame, zorder=10)
+        text = axes.text(
+            *vector, label, color=INK, fontsize=8.5, ha="center", va="center", bbox=frame, zorder=10
+        )
         text.set(parse_math=False, fontfamily=families())
         texts.append(text)
     _move_apart(axes, texts)

@@ -37,7 +37,9 @@ POSITIONS: Registry[type[Position]] = Registry(
 )
 
 
-def position(name: str, *, width: int, heads: int, dim: int, causal: bool, **options: Any) -> Position:
+def position(
+    name: str, *, width: int, heads: int, dim: int, causal: bool, **options: Any
+) -> Position:
     """Build the position encoding `name`; it gets those model sizes that its constructor takes."""
     kind = POSITIONS.choose(name)
     accepted = inspect.signature(kind).parameters

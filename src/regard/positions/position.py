@@ -49,7 +49,9 @@ class RotaryPosition(Position):
     rotated_dims: int = 0
     pairs: str = "halves"
 
-    def rotate(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
+    def rotate(
+        self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]
+    ) -> Float[Tensor, "*time dim"]:
         """The rotated vectors; `positions` broadcast against all axes but the last."""
         raise NotImplementedError
 

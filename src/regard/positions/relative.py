@@ -78,12 +78,15 @@ class T5(BiasPosition):
     paper = "Raffel et al. 2020, §2.1"
     has_table = True
 
-    def __init__(self, heads: int, *, buckets: int = 32, max_distance: int = 128, causal: bool = False) -> None:
+    def __init__(
+        self, heads: int, *, buckets: int = 32, max_distance: int = 128, causal: bool = False
+    ) -> None:
         super().__init__()
         side = buckets if causal else buckets // 2
         if side < 2 or max_distance <= side // 2:
             raise RegardError(
-                f"max_distance must exceed the exact buckets; got buckets={buckets}, max_distance={max_distance}"
+                f"max_distance must exceed the exact buckets; got buckets={buckets}, "
+                f"max_distance={max_distance}"
             )
         self.heads, self.buckets = heads, buckets
         self.max_distance = self.constant_beyond = max_distance
@@ -120,7 +123,10 @@ class Shaw(BiasPosition):
     def vectors(self, queries: Tensor) -> Float[Tensor, "distance dim"]:
         """The vector of each distance from −max_distance on, after checking the queries' dim."""
         if queries.shape[-1] != self.table.shape[1]:
-            raise ShapeError(f"Shaw was built for dim {self.table.shape[1]}; got queries of dim {queries.shape[-1]}")
+            raise ShapeError(
+                f"Shaw was built for dim {self.table.shape[1]}; got queries of dim "
+                f"{queries.shape[-1]}"
+            )
         return self.table
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:

@@ -39,7 +39,8 @@ class Rotary(RotaryPosition):
         _check(pairs, scaling, factor, rotated)
         if not 0 < fraction <= 1 or rotated % 2 or not rotated:
             raise ShapeError(
-                f"rotary rotates pairs, so fraction · dim must be even and above 0; got {fraction} · {dim}"
+                "rotary rotates pairs, so fraction · dim must be even and above 0; got "
+                f"{fraction} · {dim}"
             )
         if scaling == "ntk" and factor > 1:
             base = base * factor ** (rotated / (rotated - 2))
@@ -48,10 +49,14 @@ class Rotary(RotaryPosition):
         divisor = factor if scaling == "linear" else 1.0
         self.frequencies = tuple(base ** (-i / rotated) / divisor for i in range(0, rotated, 2))
 
-    def rotate(self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]) -> Float[Tensor, "*time dim"]:
+    def rotate(
+        self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]
+    ) -> Float[Tensor, "*time dim"]:
         """The rotated vectors; `positions` broadcast against all axes but the last."""
         if vectors.shape[-1] != self.dim:
-            raise ShapeError(f"Rotary was built for dim {self.dim}; got vectors of dim {vectors.shape[-1]}")
+            raise ShapeError(
+                f"Rotary was built for dim {self.dim}; got vectors of dim {vectors.shape[-1]}"
+            )
         cos, sin = cos_sin(positions, self.frequencies, vectors.dtype)
         paired, rest = vectors.split((self.rotated_dims, self.dim - self.rotated_dims), -1)
         if self.pairs == "halves":
@@ -72,6 +77,10 @@ def _check(pairs: str, scaling: str, factor: float, rotated: int) -> None:
         if value not in known:
             raise RegardError(f"{name} must be one of {known}; got {value!r}")
     if factor < 1 or (scaling == "ntk" and rotated < 4 and factor > 1):
-        raise RegardError(f"factor must be at least 1 (and ntk needs at least 4 rotated dims); got {factor}")
+        raise RegardError(
+            f"factor must be at least 1 (and ntk needs at least 4 rotated dims); got {factor}"
+        )
     if scaling == "none" and factor != 1:
-        raise RegardError(f"factor = {factor} has no effect without scaling; use scaling='linear' or 'ntk'")
+        raise RegardError(
+            f"factor = {factor} has no effect without scaling; use scaling='linear' or 'ntk'"
+        )

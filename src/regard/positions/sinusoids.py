@@ -29,7 +29,9 @@ def cos_sin(
     return _compute(positions, frequencies, dtype)
 
 
-def _compute(positions: Tensor, frequencies: tuple[float, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _compute(
+    positions: Tensor, frequencies: tuple[float, ...], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     angles = positions[..., None] * _tensor(frequencies, positions.device)
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
@@ -40,5 +42,7 @@ def _tensor(frequencies: tuple[float, ...], device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=32)
-def _table(length: int, frequencies: tuple[float, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _table(
+    length: int, frequencies: tuple[float, ...], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     return _compute(torch.arange(length, device="cpu"), frequencies, dtype)

@@ -21,7 +21,9 @@ UNSATISFIABLE = "no output satisfies all constraints; relax one (--max-length, -
 COMPACT_SHARE = 0.25  # share of finished rows from which removing them pays
 
 # From log-probabilities, row indices and the step: a token for each row, and its margin.
-Choice = Callable[[Scores, Int[Tensor, " row"], int], tuple[Int[Tensor, " row"], Float[Tensor, " row"]]]
+Choice = Callable[
+    [Scores, Int[Tensor, " row"], int], tuple[Int[Tensor, " row"], Float[Tensor, " row"]]
+]
 
 
 @torch.inference_mode()
@@ -79,7 +81,9 @@ def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[H
     ids: list[list[int]] = [[] for _ in range(count)]
     logps: list[list[float]] = [[] for _ in range(count)]
     narrowest, over = [float("inf")] * count, [False] * count
-    for row, token, logp, margin in zip(*(torch.cat(part).tolist() for part in zip(*taken, strict=True)), strict=True):
+    for row, token, logp, margin in zip(
+        *(torch.cat(part).tolist() for part in zip(*taken, strict=True)), strict=True
+    ):
         if over[row]:
             continue
         if math.isnan(margin):  # −∞ − −∞: every token was forbidden

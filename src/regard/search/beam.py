@@ -1,4 +1,4 @@
-"""Beam search: keeps the `size` best hypotheses at each length, until none can improve the result."""
+"""Beam search: keeps the `size` best hypotheses at each length until none can improve."""
 
 from __future__ import annotations
 
@@ -44,9 +44,13 @@ class Beam:
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 1 <= self.n_best <= self.size:
-            raise RegardError(f"n_best must be between 1 and the beam size {self.size}; got {self.n_best}")
+            raise RegardError(
+                f"n_best must be between 1 and the beam size {self.size}; got {self.n_best}"
+            )
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
+    def __call__(
+        self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
+    ) -> list[SearchResult]:
         beams = BeamSearch(self, model, source, limits)
         for _ in beams:
             pass
@@ -54,14 +58,18 @@ class Beam:
 
 
 class BeamSearch:
-    """A running beam search; iterate to take its steps. Rows are (source, beam), best beam first."""
+    """A running beam search; iterate to take steps. Rows are (source, beam), best beam first."""
 
-    def __init__(self, settings: Beam, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> None:
+    def __init__(
+        self, settings: Beam, model: Model, source: Ragged, limits: Int[Tensor, " source"]
+    ) -> None:
         self.settings, self.model, self.source = settings, model, source
         required: tuple[Constraint, ...] = () if settings.required is None else (settings.required,)
         self.constraints = (*settings.constraints, *required)
         margin = INFINITY if settings.required is None else 0.0  # 0: always searched alone
-        self.state = BeamState(settings.size, settings.n_best, settings.length_penalty, limits.tolist(), margin)
+        self.state = BeamState(
+            settings.size, settings.n_best, settings.length_penalty, limits.tolist(), margin
+        )
 
     def __iter__(self) -> Iterator[BeamSearch]:
         state = None
@@ -93,15 +101,20 @@ class BeamSearch:
         parents, left = beam_state.advance(*self._candidates(logits.float().log_softmax(-1), beams))
         if len(left):
             rows = torch.from_numpy((parents + beams * left[:, None]).ravel()).to(device)
-            state = state.branch(rows, None if len(left) == sources else torch.from_numpy(left).to(device))
+            state = state.branch(
+                rows, None if len(left) == sources else torch.from_numpy(left).to(device)
+            )
         return state
 
     def _candidates(self, logps: Scores, beams: int) -> tuple[np.ndarray, ...]:
         """The best continuations of each source: totals, beams, tokens, log-probabilities."""
-        # Each beam ends at most once, so 2 · size candidates leave `size` to extend; one more for the margin.
+        # Each beam ends at most once, so 2 · size candidates leave `size` to extend; one more for
+        # the margin.
         size, vocabulary, count = self.settings.size, logps.shape[1], 2 * self.settings.size + 1
         allowed = self._allowed(logps, beams)
-        single = len(self.state.active) == 1 and self.settings.required is None and not logps.is_cuda
+        single = (
+            len(self.state.active) == 1 and self.settings.required is None and not logps.is_cuda
+        )
         if single and count <= logps.numel() <= SMALL:
             return top_candidates_numpy(allowed, logps, self.state.scores, count)
         scores = torch.from_numpy(self.state.scores.reshape(-1, 1)).to(logps)
@@ -118,7 +131,12 @@ class BeamSearch:
             places = places.clamp_(max=beams * vocabulary - 1)
         numbers = logps.view(-1, beams * vocabulary).gather(1, places)
         best, found, logp = (part.cpu().numpy() for part in (values, places, numbers))
-        return best.astype(np.float64), found // vocabulary, found % vocabulary, logp.astype(np.float64)
+        return (
+            best.astype(np.float64),
+            found // vocabulary,
+            found % vocabulary,
+            logp.astype(np.float64),
+        )
 
     def _allowed(self, logps: Scores, beams: int) -> Scores:
         """Log-probabilities under the constraints; at its limit a row may only end."""
@@ -127,17 +145,25 @@ class BeamSearch:
             return logps
         tokens_so_far = torch.from_numpy(self.state.tokens_so_far).flatten(0, 1).to(logps.device)
         return apply_constraints(
-            self.constraints, logps, tokens_so_far, torch.from_numpy(last.repeat(beams)).to(logps.device)
+            self.constraints,
+            logps,
+            tokens_so_far,
+            torch.from_numpy(last.repeat(beams)).to(logps.device),
         )
 
 
 def top_candidates_numpy(
     allowed: Scores, logps: Scores, scores: Float[np.ndarray, "1 beam"], count: int
 ) -> tuple[np.ndarray, ...]:
-    """The candidates of a single source, ranked by numpy: totals, beams, tokens, log-probabilities."""
+    """The candidates of one source, ranked by numpy: totals, beams, tokens, log-probabilities."""
     vocabulary = logps.shape[1]
     numbers = logps.numpy()
     totals = (allowed.numpy() + scores.reshape(-1, 1)).ravel()
     places = (-totals).argsort(kind="stable")[:count]
-    found = totals[places], places // vocabulary, places % vocabulary, numbers.ravel()[places].astype(np.float64)
+    found = (
+        totals[places],
+        places // vocabulary,
+        places % vocabulary,
+        numbers.ravel()[places].astype(np.float64),
+    )
     return tuple(part[None] for part in found)

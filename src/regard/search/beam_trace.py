@@ -29,7 +29,8 @@ class Candidate:
 
     `parent` is the number of the one it extends (None at the start), `logp` the log-probability of
     its last token, `total` the sum that ranks unfinished hypotheses, and `score` the total over the
-    length penalty. A pruned one is `margin` below `pruned_by`, the last one that stays in the beam."""
+    length penalty. A pruned one is `margin` below `pruned_by`, the last one that stays in the
+    beam."""
 
     number: int
     parent: int | None
@@ -47,7 +48,9 @@ class BeamTrace(BeamState):
     """The state of a search for one source, with all candidates."""
 
     def __init__(self, settings: Beam, limits: list[int]) -> None:
-        super().__init__(settings.size, settings.n_best, settings.length_penalty, limits, float("inf"))
+        super().__init__(
+            settings.size, settings.n_best, settings.length_penalty, limits, float("inf")
+        )
         self.candidates: list[Candidate] = []
         self._beams: list[int | None] = [None]  # the candidate number of each beam
 
@@ -57,7 +60,9 @@ class BeamTrace(BeamState):
         new = list(self._classify(*(each[0].tolist() for each in (totals, beams, tokens, logps))))
         parents, left = super().advance(totals, beams, tokens, logps)
         if not len(left):
-            new = [replace(one, status="stopped") if one.status == "expanded" else one for one in new]
+            new = [
+                replace(one, status="stopped") if one.status == "expanded" else one for one in new
+            ]
         self.candidates += new
         self._beams = [one.number for one in new if one.status == "expanded"]
         return parents, left
@@ -65,13 +70,16 @@ class BeamTrace(BeamState):
     def _classify(
         self, totals: list[float], beams: list[int], tokens: list[int], logps: list[float]
     ) -> Iterator[Candidate]:
-        """Candidates with their status, best first. END must be among the `size` best of all; of the
+        """Candidates with their status, best first. END must be among the `size` best of all; of
+        the
         others, the `size` best stay in the beam."""
         step, size = self.tokens_so_far.shape[2], self.size
         penalty = self.length_penalty.divisor(step + 1)
         first, others = len(self.candidates), 0
         last = latest = 0  # ranks of the last kept candidates: of all, and of those that do not end
-        for rank, (total, beam, token, logp) in enumerate(zip(totals, beams, tokens, logps, strict=True)):
+        for rank, (total, beam, token, logp) in enumerate(
+            zip(totals, beams, tokens, logps, strict=True)
+        ):
             if total <= NEG_INF:  # forbidden by a constraint
                 return
             number, ends = first + rank, token == END
@@ -96,7 +104,9 @@ class BeamTrace(BeamState):
                 others, latest = others + 1, rank
 
 
-def trace_beams(search: Beam, model: Model, source: Ragged, limit: int) -> tuple[list[Candidate], BeamSearch]:
+def trace_beams(
+    search: Beam, model: Model, source: Ragged, limit: int
+) -> tuple[list[Candidate], BeamSearch]:
     """All candidates of a search for one source, in order, and the search itself."""
     if search.required is not None:
         raise RegardError("a beam tree cannot show a search with required words; remove them")

@@ -12,7 +12,9 @@ from regard.search.sampling import Sampling
 from regard.text import Tokenizer
 
 
-def build_search(options: DecodingOptions, target: Tokenizer, *, length_penalty: float = 0.0) -> Search:
+def build_search(
+    options: DecodingOptions, target: Tokenizer, *, length_penalty: float = 0.0
+) -> Search:
     """The search that the options describe; `length_penalty` is used where they name none."""
     options.check()
     constraints = parse_constraints(

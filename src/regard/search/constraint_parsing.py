@@ -29,7 +29,9 @@ def parse_constraints(
     if prefix:
         found.append(constraints.prefix(spellings(target, prefix)[0]))
     if ban:
-        found.append(constraints.ban([ids for word in _words(ban) for ids in spellings(target, word)]))
+        found.append(
+            constraints.ban([ids for word in _words(ban) for ids in spellings(target, word)])
+        )
     if repetition_penalty != 1.0:
         found.append(constraints.repetition_penalty(repetition_penalty))
     if no_repeat_ngram:
@@ -40,7 +42,11 @@ def parse_constraints(
 def parse_required(target: Tokenizer, words: Sequence[str]) -> LexicalConstraints | None:
     """The lexical constraints for these words; None if there are none."""
     spelled = [spellings(target, word) for word in _words(words)]
-    return LexicalConstraints([forms[-1] for forms in spelled], [forms[0] for forms in spelled]) if spelled else None
+    return (
+        LexicalConstraints([forms[-1] for forms in spelled], [forms[0] for forms in spelled])
+        if spelled
+        else None
+    )
 
 
 def _words(words: Sequence[str]) -> Sequence[str]:
@@ -49,9 +55,13 @@ def _words(words: Sequence[str]) -> Sequence[str]:
 
 
 def spellings(target: Tokenizer, word: str) -> list[list[int]]:
-    """The ids of a word at the start of a text and, where pieces include the preceding space, inside it."""
+    """The ids of a word at the start of a text and, where pieces include the preceding space,
+    inside it.
+    """
     forms = [word, f" {word}"] if target.kind in ("bpe", "unigram") else [word]
     spelled = [target.encode(form) for form in forms]
     if not all(spelled) or UNKNOWN in spelled[0]:
-        raise RegardError(f"{word!r} contains symbols that the target vocabulary lacks; use known symbols")
+        raise RegardError(
+            f"{word!r} contains symbols that the target vocabulary lacks; use known symbols"
+        )
     return spelled

@@ -1,8 +1,8 @@
 """Constraints: functions on log-probabilities that restrict the next token.
 
-A constraint receives log-probabilities (row, vocabulary) and the tokens so far (row, time), and returns
-log-probabilities: −∞ forbids. Constraints steer the search; hypotheses report the model's own
-log-probabilities.
+A constraint receives log-probabilities (row, vocabulary) and the tokens so far (row, time), and
+returns log-probabilities: −∞ forbids. Constraints steer the search; hypotheses report the model's
+own log-probabilities.
 
 >>> Beam(4, constraints=(min_length(3), no_repeat_ngram(2)))
 """
@@ -72,7 +72,9 @@ def ban(sequences: Iterable[Sequence[int]]) -> Constraint:
         scores = scores.clone()
         for *start, last in known:
             if len(start) <= tokens_so_far.shape[1]:
-                begun = tokens_so_far[:, tokens_so_far.shape[1] - len(start) :] == tokens_so_far.new_tensor(start)
+                begun = tokens_so_far[
+                    :, tokens_so_far.shape[1] - len(start) :
+                ] == tokens_so_far.new_tensor(start)
                 scores[begun.all(1), last] = NEG_INF
         return scores
 
@@ -80,11 +82,16 @@ def ban(sequences: Iterable[Sequence[int]]) -> Constraint:
 
 
 def repetition_penalty(penalty: float) -> Constraint:
-    """Multiplies the log-probability of tokens already produced by `penalty` (Keskar et al. 2019, §4.1)."""
+    """Multiplies the log-probability of tokens already produced by `penalty` (Keskar et al.
+
+    2019, §4.1).
+    """
     if penalty <= 0:
         raise RegardError(f"repetition_penalty must be above 0 (1 = off); got {penalty}")
     if not LEAST <= penalty <= MOST:  # also rejects NaN
-        raise RegardError(f"repetition_penalty must be between {LEAST:f} and {MOST:.0f} (1 = off); got {penalty}")
+        raise RegardError(
+            f"repetition_penalty must be between {LEAST:f} and {MOST:.0f} (1 = off); got {penalty}"
+        )
 
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         if not tokens_so_far.shape[1]:
@@ -103,7 +110,9 @@ def no_repeat_ngram(count: int) -> Constraint:
         if tokens_so_far.shape[1] < count:
             return scores
         grams = tokens_so_far.unfold(1, count, 1)
-        again = (grams[..., :-1] == tokens_so_far[:, None, tokens_so_far.shape[1] - count + 1 :]).all(-1)
+        again = (
+            grams[..., :-1] == tokens_so_far[:, None, tokens_so_far.shape[1] - count + 1 :]
+        ).all(-1)
         rows, places = again.nonzero(as_tuple=True)
         return scores.index_put((rows, grams[rows, places, -1]), scores.new_tensor(NEG_INF))
 
@@ -111,7 +120,10 @@ def no_repeat_ngram(count: int) -> Constraint:
 
 
 def apply_constraints(
-    constraints: Sequence[Constraint], scores: Scores, tokens_so_far: Tokens, last: Bool[Tensor, " row"]
+    constraints: Sequence[Constraint],
+    scores: Scores,
+    tokens_so_far: Tokens,
+    last: Bool[Tensor, " row"],
 ) -> Scores:
     """Apply all constraints; rows at their length limit (`last`) may then only end."""
     for constraint in constraints:

@@ -26,12 +26,16 @@ class Greedy:
 
     constraints: tuple[Constraint, ...] = ()
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
+    def __call__(
+        self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
+    ) -> list[SearchResult]:
         if len(source) == 1 and not self.constraints and not source.values.is_cuda:
             return [greedy_single(model, source, int(limits[0]))]
         return [
             SearchResult([found], margin)
-            for found, margin in decode(model, source, limits, most_likely, constraints=self.constraints)
+            for found, margin in decode(
+                model, source, limits, most_likely, constraints=self.constraints
+            )
         ]
 
 
@@ -43,7 +47,9 @@ def most_likely(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor
 
 @torch.inference_mode()
 def greedy_single(model: Model, source: Ragged, limit: int) -> SearchResult:
-    """A single source: each step only takes the argmax; log-probabilities are computed once at the end."""
+    """A single source: each step only takes the argmax; log-probabilities are computed once at the
+    end.
+    """
     state, token = model.start(model.encode(source)), torch.full((1,), BEGIN)
     tokens_so_far: list[int] = []
     seen: list[Scores] = []
@@ -53,9 +59,13 @@ def greedy_single(model: Model, source: Ragged, limit: int) -> SearchResult:
             logits, state = model.step(token, state)
         seen.append(logits)
         token = logits.argmax(1)
-        tokens_so_far.append(int(token) if len(tokens_so_far) < limit else END)  # at the limit only END is allowed
+        tokens_so_far.append(
+            int(token) if len(tokens_so_far) < limit else END
+        )  # at the limit only END is allowed
     scores = torch.cat(seen).float().log_softmax(-1)
     best = scores.topk(2).values
     logps = scores.gather(1, torch.tensor(tokens_so_far)[:, None])[:, 0].tolist()
     margins = (best[:, 0] - best[:, 1])[:limit].tolist()  # a forced END was no decision
-    return SearchResult([Hypothesis(tokens_so_far[:-1], logps, sum(logps))], min(margins, default=float("inf")))
+    return SearchResult(
+        [Hypothesis(tokens_so_far[:-1], logps, sum(logps))], min(margins, default=float("inf"))
+    )

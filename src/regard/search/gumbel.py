@@ -9,8 +9,13 @@ from torch import Tensor
 _GOLDEN = -0x61C8864680B583EB  # 2⁶⁴ / golden ratio, as a signed integer
 
 
-def gumbel(seeds: Int[Tensor, " row"], step: int, tokens: Int[Tensor, "row token"]) -> Float[Tensor, "row token"]:
-    """Gumbel noise: −log of an exponential variate, from 32 bits of splitmix64 (Steele et al. 2014)."""
+def gumbel(
+    seeds: Int[Tensor, " row"], step: int, tokens: Int[Tensor, "row token"]
+) -> Float[Tensor, "row token"]:
+    """Gumbel noise: −log of an exponential variate, from 32 bits of splitmix64 (Steele et al.
+
+    2014).
+    """
     row_hash = _mix(seeds + torch.full_like(seeds, step + 1) * _GOLDEN)
     mixed = _mix(row_hash[:, None] + tokens * _GOLDEN)
     uniform = (_shift(mixed, 32).to(torch.float32) + 0.5) * 2**-32

@@ -17,7 +17,8 @@ NEAR_TIE = 1e-4  # differences below this may depend on the batch: float32 sums 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`ids` without BEGIN and END; `logps`, one per id and one for END; and the `score` it is ranked by:
+    """`ids` without BEGIN and END; `logps`, one per id and one for END; and the `score` it is
+    ranked by:
     the sum of `logps` over the length penalty, unless constraints change it."""
 
     ids: list[int]
@@ -47,4 +48,6 @@ class SearchResult:
 class Search(Protocol):
     """A search algorithm. `limits` is the maximum output length of each source, without END."""
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]: ...
+    def __call__(
+        self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
+    ) -> list[SearchResult]: ...

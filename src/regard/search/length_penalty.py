@@ -1,4 +1,4 @@
-"""Length penalties: divide log-probabilities so that outputs of different lengths are comparable."""
+"""Length penalties: make log-probabilities of outputs of different lengths comparable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ MAX_ALPHA = 10.0  # so that length ** α stays finite
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """score = log p / lengthᵅ, or ((5 + length) / 6)ᵅ with kind "gnmt". Length counts END; α = 0 divides by 1."""
+    """score = log p / lengthᵅ, or ((5 + length) / 6)ᵅ with kind "gnmt".
+
+    Length counts END; α = 0 divides by 1.
+    """
 
     alpha: float = 0.0
     kind: str = "power"
@@ -25,7 +28,8 @@ class LengthPenalty:
         choose(PENALTIES, self.kind, "length penalty")
         if not -MAX_ALPHA <= self.alpha <= MAX_ALPHA:  # also rejects NaN
             raise RegardError(
-                f"the length penalty α must be between {-MAX_ALPHA:g} and {MAX_ALPHA:g}; got {self.alpha}"
+                f"the length penalty α must be between {-MAX_ALPHA:g} and {MAX_ALPHA:g}; got "
+                f"{self.alpha}"
             )
 
     def divisor(self, length: int) -> float:

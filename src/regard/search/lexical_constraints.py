@@ -1,4 +1,6 @@
-"""Lexical constraints: token sequences that every output must contain, with a beam divided into banks."""
+"""Lexical constraints: token sequences that every output must contain, with a beam divided into
+banks.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ Scored = tuple[float, int]  # a total, and its place in (beam × vocabulary)
 
 
 class LexicalConstraints:
-    """Divides the beam into banks by the number of required tokens produced, so that hypotheses with
+    """Divides the beam into banks by the number of required tokens produced, so that hypotheses
+    with
     required words are not pruned by more likely ones without (Post & Vilar 2018).
 
-    `opening` is each sequence as tokenized at the start of a text, which differs where pieces include the
+    `opening` is each sequence as tokenized at the start of a text, which differs where pieces
+    include the
     preceding space."""
 
-    def __init__(self, sequences: Sequence[Sequence[int]], opening: Sequence[Sequence[int]] | None = None) -> None:
+    def __init__(
+        self, sequences: Sequence[Sequence[int]], opening: Sequence[Sequence[int]] | None = None
+    ) -> None:
         self.sequences = [list(sequence) for sequence in sequences]
         self.opening = [list(sequence) for sequence in opening or sequences]
         if not all(self.sequences):
@@ -31,7 +37,9 @@ class LexicalConstraints:
 
     def __call__(self, scores: Scores, tokens_so_far: Tokens) -> Scores:
         """As a constraint: no END before all required sequences are present."""
-        missing = torch.tensor([self.met(ids) < self.all for ids in tokens_so_far.tolist()], device=scores.device)
+        missing = torch.tensor(
+            [self.met(ids) < self.all for ids in tokens_so_far.tolist()], device=scores.device
+        )
         scores = scores.clone()
         scores[missing, END] = NEG_INF
         return scores
@@ -46,12 +54,20 @@ class LexicalConstraints:
         """The tokens that start or continue a missing sequence."""
         missing = self._missing(ids)
         opened = {opening[len(ids)] for _, opening in missing if _opens(ids, opening)}
-        return opened | {token for sequence, _ in missing for token in (sequence[_begun(ids, sequence)], sequence[0])}
+        return opened | {
+            token
+            for sequence, _ in missing
+            for token in (sequence[_begun(ids, sequence)], sequence[0])
+        }
 
     def _missing(self, ids: Sequence[int]) -> list[tuple[list[int], list[int]]]:
         """The missing sequences, each with its opening form."""
         both = zip(self.sequences, self.opening, strict=True)
-        return [(one, first) for one, first in both if not _contains(ids, one) and list(ids[: len(first)]) != first]
+        return [
+            (one, first)
+            for one, first in both
+            if not _contains(ids, one) and list(ids[: len(first)]) != first
+        ]
 
     @staticmethod
     def _of(ids: Sequence[int], sequence: list[int], opening: list[int]) -> int:
@@ -71,13 +87,26 @@ class LexicalConstraints:
             self._picked(line, ids, size, vocabulary)
             for line, ids in zip(totals.cpu(), tokens_so_far.tolist(), strict=True)
         ]
-        values, places = (torch.tensor([[pair[i] for pair in row] for row in picked]) for i in (0, 1))
+        values, places = (
+            torch.tensor([[pair[i] for pair in row] for row in picked]) for i in (0, 1)
+        )
         return values.to(totals), places.to(tokens_so_far)
 
-    def _picked(self, totals: Tensor, tokens_so_far: list[list[int]], size: int, vocabulary: int) -> list[Scored]:
-        wanted = {b * vocabulary + token for b, ids in enumerate(tokens_so_far) for token in self.needed(ids)}
+    def _picked(
+        self, totals: Tensor, tokens_so_far: list[list[int]], size: int, vocabulary: int
+    ) -> list[Scored]:
+        wanted = {
+            b * vocabulary + token
+            for b, ids in enumerate(tokens_so_far)
+            for token in self.needed(ids)
+        }
         # Include the most likely token of each beam, so that complete hypotheses can end.
-        most_likely = totals[: len(tokens_so_far) * vocabulary].view(len(tokens_so_far), vocabulary).argmax(1).tolist()
+        most_likely = (
+            totals[: len(tokens_so_far) * vocabulary]
+            .view(len(tokens_so_far), vocabulary)
+            .argmax(1)
+            .tolist()
+        )
         wanted |= {b * vocabulary + token for b, token in enumerate(most_likely)}
         places = sorted(wanted | set(totals.topk(min(2 * size, len(totals))).indices.tolist()))
         scored = [(float(totals[place]), place) for place in places if totals[place] > NEG_INF]
@@ -94,7 +123,9 @@ class LexicalConstraints:
 
 
 def _contains(ids: Sequence[int], sequence: list[int]) -> bool:
-    return any(list(ids[i : i + len(sequence)]) == sequence for i in range(len(ids) - len(sequence) + 1))
+    return any(
+        list(ids[i : i + len(sequence)]) == sequence for i in range(len(ids) - len(sequence) + 1)
+    )
 
 
 def _opens(ids: Sequence[int], opening: list[int]) -> bool:

@@ -25,7 +25,8 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6  # keep scaled log-probabilities fi
 
 @dataclass(frozen=True)
 class Sampling:
-    """`count` samples per source, with `temperature` (< 1 sharpens, > 1 flattens), `top_k` (Fan et al.
+    """`count` samples per source, with `temperature` (< 1 sharpens, > 1 flattens), `top_k` (Fan et
+    al.
     2018), nucleus `top_p` (Holtzman et al. 2020) and `min_p` (Nguyen et al. 2024).
 
     Samples depend on the seed, the source and the sample's index alone, not on the batch.
@@ -42,7 +43,11 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, good, wanted in (
             ("count", self.count >= 1, "at least 1"),
-            ("temperature", self.temperature > 0, "above 0; use greedy search for the most likely output"),
+            (
+                "temperature",
+                self.temperature > 0,
+                "above 0; use greedy search for the most likely output",
+            ),
             (
                 "temperature",
                 MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE,
@@ -51,12 +56,18 @@ class Sampling:
             ("top_k", self.top_k is None or self.top_k >= 1, "at least 1"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
-            ("seed", isinstance(self.seed, SupportsIndex) and abs(self.seed) < 2**127, "a whole number below 2¹²⁷"),
+            (
+                "seed",
+                isinstance(self.seed, SupportsIndex) and abs(self.seed) < 2**127,
+                "a whole number below 2¹²⁷",
+            ),
         ):
             if not good:
                 raise RegardError(f"{name} must be {wanted}; got {getattr(self, name)}")
 
-    def __call__(self, model: Model, source: Ragged, limits: Int[Tensor, " source"]) -> list[SearchResult]:
+    def __call__(
+        self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
+    ) -> list[SearchResult]:
         if not len(source):
             return []
         seeds = self._seeds(source)
@@ -64,17 +75,22 @@ class Sampling:
         def choose(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor]:
             return self.draw(scores, seeds[rows], step)
 
-        samples = decode(model, source, limits, choose, copies=self.count, constraints=self.constraints)
+        samples = decode(
+            model, source, limits, choose, copies=self.count, constraints=self.constraints
+        )
         groups = [samples[i : i + self.count] for i in range(0, len(samples), self.count)]
-        return [SearchResult([found for found, _ in group], min(margin for _, margin in group)) for group in groups]
+        return [
+            SearchResult([found for found, _ in group], min(margin for _, margin in group))
+            for group in groups
+        ]
 
     def draw(
         self, scores: Scores, seeds: Int[Tensor, " row"], step: int
     ) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
         """The Gumbel-max sample of each row and its margin: argmax(log p + Gumbel noise).
 
-        Inverse-CDF sampling would compare a number with cumulative sums, which lie too close together in a
-        large vocabulary to be the same in every batch.
+        Inverse-CDF sampling would compare a number with cumulative sums, which lie too close
+        together in a large vocabulary to be the same in every batch.
         """
         sharp = (scores / self.temperature).log_softmax(-1)
         if self.top_k is None and self.top_p == 1 and not self.min_p:
@@ -83,12 +99,16 @@ class Sampling:
         most = sharp.shape[1] if self.top_k is None else min(self.top_k + 1, sharp.shape[1])
         sharp, tokens = sharp.topk(most)
         stay, before = self._stay(sharp)
-        widest = min(int(stay.max()) + 1, sharp.shape[1])  # including the first excluded one, for the margin
+        widest = min(
+            int(stay.max()) + 1, sharp.shape[1]
+        )  # including the first excluded one, for the margin
         sharp, tokens, before = (part[:, :widest] for part in (sharp, tokens, before))
         race = sharp + gumbel(seeds, step, tokens)
         place = torch.arange(widest, device=race.device)
         winners, margins = _winners(race.masked_fill(place >= stay[:, None], NEG_INF))
-        doubtful = self._doubtful(sharp, before, stay) & (race > race.gather(1, winners[:, None]) - NEAR_TIE)
+        doubtful = self._doubtful(sharp, before, stay) & (
+            race > race.gather(1, winners[:, None]) - NEAR_TIE
+        )
         return tokens.gather(1, winners[:, None])[:, 0], margins.masked_fill(doubtful.any(-1), 0.0)
 
     def _stay(self, sharp: Scores) -> tuple[Int[Tensor, " row"], Scores]:
@@ -102,8 +122,12 @@ class Sampling:
             stays[:, self.top_k :] = False
         return stays.sum(-1).clamp(min=1), before
 
-    def _doubtful(self, sharp: Scores, before: Scores, stay: Int[Tensor, " row"]) -> Bool[Tensor, "row token"]:
-        """Tokens whose inclusion depends on rounding: those next to the cut-off, where the cut is close."""
+    def _doubtful(
+        self, sharp: Scores, before: Scores, stay: Int[Tensor, " row"]
+    ) -> Bool[Tensor, "row token"]:
+        """Tokens whose inclusion depends on rounding: those next to the cut-off, where the cut is
+        close.
+        """
         last = stay[:, None] - 1
         beside = torch.cat([last, (last + 1).clamp(max=sharp.shape[1] - 1)], 1)
         edge = sharp.gather(1, beside)

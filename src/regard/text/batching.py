@@ -138,7 +138,9 @@ def split_batch(batch: Batch) -> tuple[Batch, Batch]:
     """Two halves with about as many tokens, for a batch that does not fit in memory."""
     if len(batch) < 2:
         tokens = len(batch.source.values) + len(batch.target.values)
-        raise BatchError(f"a batch of one pair ({tokens:,} tokens) cannot be split; lower text.max_tokens")
+        raise BatchError(
+            f"a batch of one pair ({tokens:,} tokens) cannot be split; lower text.max_tokens"
+        )
     first, second = (
         replace(
             batch,

@@ -123,7 +123,9 @@ def _batch_ends(tokens: Int64[np.ndarray, " pair"], batch_tokens: int, start: in
     return ends
 
 
-def permute(indices: UInt64[np.ndarray, " index"], count: int, key: np.uint64) -> UInt64[np.ndarray, " index"]:
+def permute(
+    indices: UInt64[np.ndarray, " index"], count: int, key: np.uint64
+) -> UInt64[np.ndarray, " index"]:
     """The images of indices under a permutation of 0 … count − 1 selected by `key`.
 
     A Feistel network on the next power of four (Luby and Rackoff 1988); results outside the range

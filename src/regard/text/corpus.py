@@ -62,16 +62,20 @@ class Corpus:
         names, counterparts = _as_list(files), None if targets is None else _as_list(targets)
         if not names:
             raise CorpusError(
-                "no files of pairs given; put them first, because --targets and --held-out take all names that follow"
+                "no files of pairs given; put them first, because --targets and --held-out take "
+                "all names that follow"
             )
         if (names + (counterparts or [])).count("-") > 1:
             raise CorpusError("standard input ('-') can be given only once")
         if counterparts is not None and len(names) != len(counterparts):
             raise CorpusError(
-                f"{len(names)} source files but {len(counterparts)} target files; each needs a counterpart"
+                f"{len(names)} source files but {len(counterparts)} target files; each needs a "
+                "counterpart"
             )
         if counterparts is not None and (source or target or header or format):
-            raise CorpusError("parallel files do not have columns, a header or a format; omit these options")
+            raise CorpusError(
+                "parallel files do not have columns, a header or a format; omit these options"
+            )
         self.files = [open_file(name) for name in names]
         self.decisions: list[str] = []
         self._descriptions: list[str] = []
@@ -115,7 +119,9 @@ class Corpus:
         return fingerprint
 
 
-def detect_format(file: File, request: ColumnRequest, format: str | None = None) -> tuple[RowFormat, str]:
+def detect_format(
+    file: File, request: ColumnRequest, format: str | None = None
+) -> tuple[RowFormat, str]:
     """The requested or detected format of a file, and a description that says how it was chosen."""
     head = read_head(file)
     if not head:
@@ -167,7 +173,9 @@ def _format_by_content(name: str, head: Sequence[Line]) -> str:
     )
 
 
-def _parse_file(parse: Callable[[Iterator[Line]], Iterator[ParsedRow]], file: File) -> Iterator[ParsedRow]:
+def _parse_file(
+    parse: Callable[[Iterator[Line]], Iterator[ParsedRow]], file: File
+) -> Iterator[ParsedRow]:
     return parse(read_lines(file))
 
 

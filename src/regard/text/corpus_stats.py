@@ -74,13 +74,17 @@ def collect_stats(pairs: Iterable[Pair], *, seed: int, hold_out: bool = True) ->
     """Read all pairs once in bounded memory. The samples, which exclude held-out text, are for
     `choose_tokenizer` and `train_tokenizer`.
     """
-    sample: SystematicSample[Pair] = SystematicSample(lambda pair: len(pair.source) + len(pair.target))
+    sample: SystematicSample[Pair] = SystematicSample(
+        lambda pair: len(pair.source) + len(pair.target)
+    )
     chooser = SplitChooser(seed)
     for pair in pairs:
         sample.add(pair)
         if hold_out:
             chooser.add(pair.source)
     split = chooser.choose() if hold_out else None
-    training = [pair for pair in sample.items if split is None or not split.is_held_out(pair.source)]
+    training = [
+        pair for pair in sample.items if split is None or not split.is_held_out(pair.source)
+    ]
     sources = [pair.source for pair in training]
     return CorpusStats(sample.total, split, sources, [pair.target for pair in training])

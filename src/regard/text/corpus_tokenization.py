@@ -59,7 +59,9 @@ def tokenize_corpus(
         partial.rename(folder)
         fsync_path(folder.parent)
     except OSError as error:
-        raise IdsError(f"cannot write ids to {str(folder)!r}: {error.strerror}; partial files were removed") from None
+        raise IdsError(
+            f"cannot write ids to {str(folder)!r}: {error.strerror}; partial files were removed"
+        ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return TokenizedPairs.open(folder)

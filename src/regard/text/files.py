@@ -132,7 +132,8 @@ def read_lines(file: File) -> Iterator[tuple[int, bytes]]:
                 line = line.removeprefix(UTF8_BOM)
                 if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
                     raise CorpusError(
-                        f"{file.name} uses bare carriage returns as line ends; convert it: tr '\\r' '\\n'"
+                        f"{file.name} uses bare carriage returns as line ends; convert it: tr "
+                        "'\\r' '\\n'"
                     )
             yield number, line.removesuffix(b"\n").removesuffix(b"\r")
 
@@ -143,11 +144,17 @@ def report_damage(name: str, last_line: Callable[[], int]) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise DamagedFile(f"{name} is truncated after line {last_line():,}; copy it again") from None
+        raise DamagedFile(
+            f"{name} is truncated after line {last_line():,}; copy it again"
+        ) from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise DamagedFile(f"{name} is damaged after line {last_line():,} ({error}); copy it again") from None
+        raise DamagedFile(
+            f"{name} is damaged after line {last_line():,} ({error}); copy it again"
+        ) from None
     except OSError as error:
-        raise CorpusError(f"cannot read {name!r} after line {last_line():,}: {error.strerror}") from None
+        raise CorpusError(
+            f"cannot read {name!r} after line {last_line():,}: {error.strerror}"
+        ) from None
 
 
 class _PositionalReader(io.RawIOBase):

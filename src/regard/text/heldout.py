@@ -67,7 +67,9 @@ class SplitChooser:
         total = sum(self._counts)
         if self._lowest >= self._highest:
             sources = "one source" if total else "an empty corpus"
-            raise CorpusError(f"cannot hold out pairs of {sources}; give a held-out file, or more pairs")
+            raise CorpusError(
+                f"cannot hold out pairs of {sources}; give a held-out file, or more pairs"
+            )
         wanted = max(1, min(MAX_PAIRS, max(total * SHARE, min(MIN_PAIRS, total / 20))))
         for halvings in range(BITS, 1, -1):
             held_out = sum(self._counts[halvings:])

@@ -113,7 +113,9 @@ class JsonLinesFormat(RowFormat):
             first = json.loads(head[0][1])
         except (ValueError, RecursionError):
             if head[0][1].strip() in (b"[", b"{") or len(head) == 1:
-                raise CorpusError(f"{name} is not JSON lines; write one object per line (jq -c)") from None
+                raise CorpusError(
+                    f"{name} is not JSON lines; write one object per line (jq -c)"
+                ) from None
             return cls("source", "target")  # only the first line is bad; the reader reports it
         if isinstance(first, list) and first and not isinstance(first[0], str):
             raise CorpusError(f"{name} is one JSON array; write one pair per line (jq -c '.[]')")
@@ -156,7 +158,9 @@ class JsonLinesFormat(RowFormat):
         return make_row(number, raw, *values)
 
 
-def row_from_cells(number: int, raw: bytes, cells: Sequence[str], columns: ColumnLayout) -> ParsedRow:
+def row_from_cells(
+    number: int, raw: bytes, cells: Sequence[str], columns: ColumnLayout
+) -> ParsedRow:
     """The pair in the cells of a table row."""
     if len(cells) <= max(columns.source, columns.target):
         if not raw.strip():

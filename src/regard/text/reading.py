@@ -77,14 +77,17 @@ class CorpusReader:
         if not self.problems:
             return ""
         reasons = (
-            f"{count:,} {reason} (first at {self.first[reason]})" for reason, count in self.problems.most_common()
+            f"{count:,} {reason} (first at {self.first[reason]})"
+            for reason, count in self.problems.most_common()
         )
         count = self.problems.total()
         return f"skipped {count:,} bad line{'s' * (count != 1)}: {', '.join(reasons)}"
 
     def _reject(self, name: str, row: ParsedRow, bad_lines: _BadLinesFile | None) -> None:
         if not self._skip:
-            raise CorpusError(f"{name}:{row.line}: {row.detail}; fix the line, or skip it with --bad-lines skip")
+            raise CorpusError(
+                f"{name}:{row.line}: {row.detail}; fix the line, or skip it with --bad-lines skip"
+            )
         self._count(name, row, bad_lines)
 
     def _count(self, name: str, row: ParsedRow, bad_lines: _BadLinesFile | None) -> None:
@@ -108,7 +111,9 @@ class _BadLinesFile:
         try:
             self._file = open(self._partial, "wb")
         except OSError as error:
-            raise CorpusError(f"cannot write bad lines to {str(self._path)!r}: {error.strerror}") from None
+            raise CorpusError(
+                f"cannot write bad lines to {str(self._path)!r}: {error.strerror}"
+            ) from None
         return self
 
     def write(self, location: str, row: ParsedRow) -> None:

@@ -62,7 +62,8 @@ class ColumnRequest:
             missing = "target" if self.target is None else "source"
             column = _parse_column(getattr(self, given))
             raise CorpusError(
-                f"the {given} column is {column!r} but the {missing} column is not set; set both or neither"
+                f"the {given} column is {column!r} but the {missing} column is not set; set both "
+                "or neither"
             )
 
     @property
@@ -90,7 +91,9 @@ class ColumnLayout:
         return f"{header}; {columns} of {self.width}"
 
 
-def resolve_columns(name: str, format: str, first: Sequence[str], width: int, request: ColumnRequest) -> ColumnLayout:
+def resolve_columns(
+    name: str, format: str, first: Sequence[str], width: int, request: ColumnRequest
+) -> ColumnLayout:
     """The columns of a file, from its first row and the most common number of columns (`width`)."""
     cells = [cell.strip() for cell in first]
     columns = request.columns
@@ -102,7 +105,9 @@ def resolve_columns(name: str, format: str, first: Sequence[str], width: int, re
         columns = 1, 2
     by_name = any(isinstance(column, str) for column in columns)
     if request.header is False and by_name:
-        raise CorpusError(f"{name}: columns are named {columns!r} but header is False; number them from 1 instead")
+        raise CorpusError(
+            f"{name}: columns are named {columns!r} but header is False; number them from 1 instead"
+        )
     source, target = (_column_index(name, format, cells, width, column) for column in columns)
     if by_name:
         return ColumnLayout(source, target, width, True)
@@ -139,14 +144,20 @@ def make_row(number: int, raw: bytes, source: str, target: str) -> ParsedRow:
     return ParsedRow(number, raw, problem="empty side", detail=detail)
 
 
-def _column_index(name: str, format: str, cells: Sequence[str], width: int, column: str | int) -> int:
+def _column_index(
+    name: str, format: str, cells: Sequence[str], width: int, column: str | int
+) -> int:
     if isinstance(column, str):
         if column not in cells:
-            raise CorpusError(f"{name}: the first line has no column {column!r}; {suggestion(column, cells)}")
+            raise CorpusError(
+                f"{name}: the first line has no column {column!r}; {suggestion(column, cells)}"
+            )
         return cells.index(column)
     if not 1 <= column <= width:
         count = f"{width} column{'s' * (width != 1)}"
-        raise CorpusError(f"{name}, read as {format}, has {count}; there is no column {column} (counted from 1)")
+        raise CorpusError(
+            f"{name}, read as {format}, has {count}; there is no column {column} (counted from 1)"
+        )
     return column - 1
 
 

@@ -62,7 +62,10 @@ class StaticShape(NamedTuple):
             return None
         tokens = [len(side.values) + pairs for side in sides]
         sizes = [-(-count // multiple) * multiple for count in tokens]
-        padding = max(-(-(size - count) // length) for size, count, length in zip(sizes, tokens, longest, strict=True))
+        padding = max(
+            -(-(size - count) // length)
+            for size, count, length in zip(sizes, tokens, longest, strict=True)
+        )
         return cls(sizes[0], sizes[1], _round_rows(pairs + padding), *longest)
 
     @property
@@ -71,7 +74,9 @@ class StaticShape(NamedTuple):
         return self.source + 2 * self.target + 2 * (self.pairs + 1)
 
 
-def pack_batch(batch: Batch, shape: StaticShape, *, pinned: bool = False) -> Int64[Tensor, " number"]:
+def pack_batch(
+    batch: Batch, shape: StaticShape, *, pinned: bool = False
+) -> Int64[Tensor, " number"]:
     """A batch as one flat tensor, padded with sequences that do not contribute to the loss.
 
     `unpack_batch` is the inverse.
@@ -96,7 +101,9 @@ def pack_batch(batch: Batch, shape: StaticShape, *, pinned: bool = False) -> Int
     return flat
 
 
-def unpack_batch(flat: Int64[Tensor, " number"], shape: StaticShape, token_weight: Float[Tensor, ""]) -> TrainingBatch:
+def unpack_batch(
+    flat: Int64[Tensor, " number"], shape: StaticShape, token_weight: Float[Tensor, ""]
+) -> TrainingBatch:
     """The training batch in a packed tensor (views, no copies)."""
     source, prefix, labels, source_offsets, target_offsets = flat.split(_section_sizes(shape))
     source_layout = Layout(source_offsets, shape.source_longest, shape.source)

@@ -43,7 +43,9 @@ class TokenizedPairs:
         self._sides = [_Side(folder, name, counts) for name in SIDES]
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], *, fingerprint: Mapping[str, str] | None = None) -> TokenizedPairs:
+    def open(
+        cls, folder: str | os.PathLike[str], *, fingerprint: Mapping[str, str] | None = None
+    ) -> TokenizedPairs:
         """Open a folder; raises if its data do not match `fingerprint`, naming the differences."""
         folder = Path(folder)
         try:
@@ -51,11 +53,13 @@ class TokenizedPairs:
             version = counts["version"]
         except (OSError, ValueError, KeyError, TypeError):
             raise IdsError(
-                f"{str(folder)!r} is not a folder of ids: ids.json is missing or incomplete; tokenize again"
+                f"{str(folder)!r} is not a folder of ids: ids.json is missing or incomplete; "
+                "tokenize again"
             ) from None
         if version != VERSION:
             raise IdsError(
-                f"{str(folder)!r} has format version {version}, expected {VERSION}; remove it and tokenize again"
+                f"{str(folder)!r} has format version {version}, expected {VERSION}; remove it "
+                "and tokenize again"
             )
         if fingerprint is not None and fingerprint != counts["fingerprint"]:
             stored, names = counts["fingerprint"], {*counts["fingerprint"], *fingerprint}
@@ -138,7 +142,9 @@ class _MappedArray:
         except OSError as error:
             raise IdsError(f"cannot read {str(path)!r}: {error.strerror}; tokenize again") from None
         if size != expected:
-            raise IdsError(f"{str(path)!r} has {size:,} bytes instead of {expected:,}; tokenize again")
+            raise IdsError(
+                f"{str(path)!r} has {size:,} bytes instead of {expected:,}; tokenize again"
+            )
         self._map: mmap.mmap | None = None
         self._resident = 0
         if not size:  # an empty file cannot be mapped

@@ -47,7 +47,9 @@ def choose_tokenizer(lines: Iterable[str], *, total: int | None = None) -> Token
     return _choose_words(side) or _choose_characters(side) or _choose_subwords(side)
 
 
-def default_vocabulary_size(kind: str, lines: Iterable[str], *, total: int | None = None) -> int | None:
+def default_vocabulary_size(
+    kind: str, lines: Iterable[str], *, total: int | None = None
+) -> int | None:
     """The vocabulary size of a given kind: by the amount of text for subwords, else None."""
     choose(TOKENIZERS, kind, "tokenizer")
     if kind not in ("bpe", "unigram"):
@@ -84,7 +86,9 @@ class SideStats:
     def unspaced(self) -> bool:
         """Whether the script does not separate words by spaces."""
         letters = {c: n for c, n in self.characters.items() if c.isalpha()}
-        unspaced = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(UNSPACED_SCRIPTS))
+        unspaced = sum(
+            n for c, n in letters.items() if unicodedata.name(c, "").startswith(UNSPACED_SCRIPTS)
+        )
         return unspaced > 0.3 * max(1, sum(letters.values()))
 
     @property
@@ -101,7 +105,9 @@ def _choose_words(side: SideStats) -> TokenizerChoice | None:
     if side.symbols_per_line < 1.5 or distinct < 2:
         return None
     mean_length = sum(len(symbol) * count for symbol, count in side.symbols.items()) / used
-    numbers = sum(count for symbol, count in side.symbols.items() if symbol.isdecimal() and len(symbol) > 1)
+    numbers = sum(
+        count for symbol, count in side.symbols.items() if symbol.isdecimal() and len(symbol) > 1
+    )
     closed = distinct <= 2_000 and side.unseen <= 0.01
     short = distinct <= 500 and side.unseen <= 0.1 and mean_length <= 2.5
     spelled = mean_length <= 1.2 and distinct <= 20_000

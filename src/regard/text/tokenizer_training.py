@@ -34,7 +34,9 @@ def train_tokenizer(kind: str, lines: Iterable[str], *, size: int | None = None)
     """Train a tokenizer of a kind in TOKENIZERS with at most `size` ids, in one pass."""
     train = choose(TOKENIZERS, kind, "tokenizer")
     if isinstance(lines, str):
-        raise TokenizerError(f"lines must be an iterable of lines, such as a list or an open file; got {lines!r:.40}")
+        raise TokenizerError(
+            f"lines must be an iterable of lines, such as a list or an open file; got {lines!r:.40}"
+        )
     minimum = len(SPECIAL_TOKENS) + MIN_TOKENS[kind]
     if size is not None and size < minimum:
         raise TokenizerError(f"a {kind} tokenizer needs a size of at least {minimum}; got {size}")

@@ -87,7 +87,9 @@ class Tokenizer:
         else:
             spans = self._spans(self._spell(ids))
         return [
-            Piece(normal[a:b] if id == UNKNOWN else self.label(id), id, origin[a][0], origin[b - 1][1])
+            Piece(
+                normal[a:b] if id == UNKNOWN else self.label(id), id, origin[a][0], origin[b - 1][1]
+            )
             for id, (a, b) in zip(ids, spans, strict=True)
         ]
 
@@ -148,7 +150,9 @@ class Tokenizer:
             raise TokenizerError(f"cannot read tokenizer {name}: {error.strerror}") from None
         except Exception as error:  # the library raises plain Exceptions for broken files
             what = str(error).splitlines()[0]
-            raise TokenizerError(f"{name} is not a valid tokenizer.json ({what}); copy it again") from None
+            raise TokenizerError(
+                f"{name} is not a valid tokenizer.json ({what}); copy it again"
+            ) from None
         for id, token in enumerate(SPECIAL_TOKENS):
             if library.token_to_id(token) != id:
                 raise TokenizerError(
@@ -173,7 +177,9 @@ class Tokenizer:
         ids = list(ids)
         if ids and not 0 <= min(ids) <= max(ids) < len(self):
             wrong = next(id for id in ids if not 0 <= id < len(self))
-            raise TokenizerError(f"id {wrong} is not in this vocabulary of {len(self):,} (0 to {len(self) - 1:,})")
+            raise TokenizerError(
+                f"id {wrong} is not in this vocabulary of {len(self):,} (0 to {len(self) - 1:,})"
+            )
         return [self._spellings[id] for id in ids]
 
     @staticmethod

@@ -44,10 +44,14 @@ def alignment_matrix(trace: Trace, attention: str = MEAN, head: int | None = Non
         raise RegardError("this model has no attention to its source; it reads one summary vector")
     if attention == MEAN:
         if head is not None:
-            raise RegardError(f"the mean is over all heads; name an attention to see its head {head}")
+            raise RegardError(
+                f"the mean is over all heads; name an attention to see its head {head}"
+            )
         return torch.stack([trace[f"{name}.weights"].mean(0) for name in crossing]).mean(0)
     if attention not in crossing:
-        raise UnknownName(f"unknown cross-attention {attention!r}; {suggestion(attention, [*crossing, MEAN])}")
+        raise UnknownName(
+            f"unknown cross-attention {attention!r}; {suggestion(attention, [*crossing, MEAN])}"
+        )
     weights = trace[f"{attention}.weights"]
     if head is None:
         return weights.mean(0)
@@ -95,7 +99,8 @@ def occlusion(pipeline: Pipeline, trace: Trace) -> Matrix:
     hidden, each = [NONE, *range(len(source))], len(said) * len(pipeline.bundle.target)
     count = max(1, min(TOGETHER // (len(source) + len(said)), LOGITS // each))
     found = [
-        _hidden_logps(model, attentions, source, said, hidden[i : i + count]) for i in range(0, len(hidden), count)
+        _hidden_logps(model, attentions, source, said, hidden[i : i + count])
+        for i in range(0, len(hidden), count)
     ]
     whole, *without = torch.cat(found)
     return torch.stack([whole - one for one in without], 1)
@@ -104,7 +109,9 @@ def occlusion(pipeline: Pipeline, trace: Trace) -> Matrix:
 def agreement(weights: Tensor, effects: Tensor) -> float | None:
     """Spearman's rank correlation of two matrices over all cells; None if one is constant."""
     if weights.shape != effects.shape:
-        raise RegardError(f"both need one shape; got {tuple(weights.shape)} and {tuple(effects.shape)}")
+        raise RegardError(
+            f"both need one shape; got {tuple(weights.shape)} and {tuple(effects.shape)}"
+        )
     one, other = (_ranks(matrix.flatten()) for matrix in (weights, effects))
     if min(one.min() - one.max(), other.min() - other.max(), key=abs) == 0:
         return None
@@ -138,12 +145,18 @@ def _hidden_logps(
         return scored(model, source, said, len(hidden))
 
 
-def scored(model: Model, source: Sequence[int], said: Sequence[int], count: int) -> Float[Tensor, "copy target"]:
+def scored(
+    model: Model, source: Sequence[int], said: Sequence[int], count: int
+) -> Float[Tensor, "copy target"]:
     """The log-probability of each token of an output, its end included, in `count` copies."""
     device = next(model.parameters()).device
-    logits = model(copies(source, count).to(device), copies([BEGIN, *said[:-1]], count).to(device)).values.float()
+    logits = model(
+        copies(source, count).to(device), copies([BEGIN, *said[:-1]], count).to(device)
+    ).values.float()
     logits = logits.unflatten(0, (count, -1))
-    chosen = logits.gather(2, torch.tensor(said, device=device).expand(count, -1)[..., None])[..., 0]
+    chosen = logits.gather(2, torch.tensor(said, device=device).expand(count, -1)[..., None])[
+        ..., 0
+    ]
     return (chosen - logits.logsumexp(-1)).cpu()
 
 
@@ -168,7 +181,9 @@ class HiddenKey(Mask):
 def _hide_keys(attentions: Sequence[nn.Module], keys: Int[Tensor, " copy"]) -> Iterator[None]:
     """Inside this context, copy i of a batch cannot attend to source position keys[i]."""
 
-    def narrow(_: Any, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def narrow(
+        _: Any, given: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return given, {**options, "mask": options.get("mask", everything) & HiddenKey(keys)}
 
     hooks = [one.register_forward_pre_hook(narrow, with_kwargs=True) for one in attentions]

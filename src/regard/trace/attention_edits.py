@@ -15,7 +15,9 @@ from regard.trace.operations import (
 )
 from regard.trace.program import Program
 
-Weight = Annotated[float, Field(ge=-1e6, le=1e6)]  # more of it would be no number in 32 bits a few layers later
+Weight = Annotated[
+    float, Field(ge=-1e6, le=1e6)
+]  # more of it would be no number in 32 bits a few layers later
 
 
 class Change(SettingsGroup):
@@ -32,7 +34,7 @@ class Change(SettingsGroup):
 
 
 class AblateHead(Change):
-    """One head ablated before W_O: its context set to zero or to its mean, or its weights uniform."""
+    """One head ablated before W_O: its context zero or its mean, or its weights uniform."""
 
     kind: Literal["ablate"] = "ablate"
     attention: str
@@ -49,11 +51,14 @@ class AblateHead(Change):
             )
         if self.by == "mean" and program.walks(f"{self.attention}.context"):
             raise RegardError(
-                f"{self.attention} is computed step by step, so it has no mean before the last step; "
+                f"{self.attention} is computed step by step, so it has no mean before the last "
+                "step; "
                 "use zero or uniform"
             )
         silence = interventions.ZeroedHead if self.by == "zero" else interventions.MeanAblatedHead
-        return program.overlaid(f"{self.attention}.context", lambda own: silence((own,), (), self.head))
+        return program.overlaid(
+            f"{self.attention}.context", lambda own: silence((own,), (), self.head)
+        )
 
     @property
     def label(self) -> str:
@@ -73,7 +78,9 @@ class SetAttentionRow(Change):
         program.attention(self.attention).check_head(self.head)
         return program.overlaid(
             f"{self.attention}.weights",
-            lambda own: interventions.RowReplacement((own,), (), self.head, self.query, self.weights),
+            lambda own: interventions.RowReplacement(
+                (own,), (), self.head, self.query, self.weights
+            ),
         )
 
     @property
@@ -92,7 +99,9 @@ class Unscaled(Change):
             step
             for step in program.steps
             if isinstance(step.operation, score_operations.ScoreScaling)
-            and step.name.startswith(tuple(f"{one}." for one in _attentions(program, self.attention)))
+            and step.name.startswith(
+                tuple(f"{one}." for one in _attentions(program, self.attention))
+            )
         ]
         if not scaled:
             whole = self.attention or "this model"
@@ -122,7 +131,9 @@ class Unmasked(Change):
         wanted = [program.own(f"{name}.masked") for name in _attentions(program, self.attention)]
         found = [name for name in wanted if name in masks]
         if not found:
-            raise RegardError(f"{self.attention or 'this model'} has no mask; nothing to switch off")
+            raise RegardError(
+                f"{self.attention or 'this model'} has no mask; nothing to switch off"
+            )
         for name in found:
             program = program.renewed(name, element_wise.CopyHeads(masks[name].inputs))
         return program
@@ -133,7 +144,9 @@ class Unmasked(Change):
 
 
 def _attentions(program: Program, name: str | None) -> list[str]:
-    return [one.name for one in program.attentions] if name is None else [program.attention(name).name]
+    return (
+        [one.name for one in program.attentions] if name is None else [program.attention(name).name]
+    )
 
 
 def _into_softmax(program: Program, attention: str) -> str:

@@ -94,7 +94,9 @@ class ProgramBuilder:
             operation = scores.ComputedScore(inputs, self.parameters(part), in_float32(part))
         yield Step(last, grid, operation)
 
-    def bias(self, part: Any, name: str, query: str, sides: tuple[str, str], scored: str) -> Iterator[Step]:
+    def bias(
+        self, part: Any, name: str, query: str, sides: tuple[str, str], scored: str
+    ) -> Iterator[Step]:
         """The steps that apply a bias to the scores; none without a bias."""
         grid, kind = ("head", *sides), type(part)
         where = (f"{SIDES[sides[0]]}.positions", f"{SIDES[sides[1]]}.positions")

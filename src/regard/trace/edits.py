@@ -49,7 +49,9 @@ class Unpositioned(Change):
             if step.name.endswith((".position", ".bias")):
                 program = program.overlaid(step.name, lambda own: interventions.ZeroTensor((own,)))
             elif isinstance(step.operation, POSITIONAL):
-                program = program.renewed(step.name, element_wise.CopyHeads(step.operation.inputs[:1]))
+                program = program.renewed(
+                    step.name, element_wise.CopyHeads(step.operation.inputs[:1])
+                )
             else:
                 continue
             found = True
@@ -69,7 +71,9 @@ class ShufflePositions(Change):
     seed: int = Field(1, ge=0, lt=2**63)
 
     def apply(self, program: Program) -> Program:
-        if not any(name.endswith(".positions") for step in program.steps for name in step.operation.inputs):
+        if not any(
+            name.endswith(".positions") for step in program.steps for name in step.operation.inputs
+        ):
             raise RegardError("this model has no position encoding to shuffle")
         return program
 
@@ -79,7 +83,9 @@ class ShufflePositions(Change):
 
 
 class Temperature(Change):
-    """Scores or logits divided before softmax: below 1 sharper, above 1 flatter. `at` an attention, or "out"."""
+    """Scores or logits divided before softmax: below 1 sharper, above 1 flatter. `at` an attention,
+    or "out".
+    """
 
     kind: Literal["temperature"] = "temperature"
     at: str = "out"
@@ -87,7 +93,9 @@ class Temperature(Change):
 
     def apply(self, program: Program) -> Program:
         if self.at == "out":
-            return _tempered(program, "out.logprobs", "out.tempered", row_wise.TemperatureScaling, self.value)
+            return _tempered(
+                program, "out.logprobs", "out.tempered", row_wise.TemperatureScaling, self.value
+            )
         program.attention(self.at)
         return _tempered(
             program,
@@ -133,17 +141,21 @@ class Patch(Change):
             finite = bool(given.isfinite().all())
         except (ValueError, TypeError, RuntimeError, OverflowError):
             raise RegardError(
-                f"the values of a patch must be a full grid of numbers; those for {self.name} are not"
+                f"the values of a patch must be a full grid of numbers; those for {self.name} "
+                "are not"
             ) from None
         if not finite:
             raise RegardError(
-                f"the values of a patch must be numbers that 32 bits can hold; those for {self.name} are not"
+                "the values of a patch must be numbers that 32 bits can hold; those for "
+                f"{self.name} are not"
             )
         step = next((step for step in program.steps if step.name == self.name), None)
         if step is not None and not step.axes:
             raise RegardError(f"{self.name} is one number, made of others; patch those")
         kind = (
-            interventions.PatchedHeadTensor if step is not None and step.operation.time else interventions.PatchedTensor
+            interventions.PatchedHeadTensor
+            if step is not None and step.operation.time
+            else interventions.PatchedTensor
         )
         square = step is not None and step.axes[-2:] == ("target", "target")
         return program.overlaid(self.name, lambda own: kind((own,), (), given, square))
@@ -170,7 +182,10 @@ Edit = Annotated[
 def edit(values: Mapping[str, Any] | Change) -> Change:
     """An edit from plain values, or one line that says what is wrong with them."""
     if not isinstance(values, Mapping | Change):
-        raise RegardError(f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got {values!r}")
+        raise RegardError(
+            f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got "
+            f"{values!r}"
+        )
     return values if isinstance(values, Change) else parse(Edit, dict(values), "edit")
 
 

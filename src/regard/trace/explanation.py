@@ -1,4 +1,4 @@
-"""Explanation: where one number of a trace comes from, with the real operands, redone in float64."""
+"""Explanation: how one number of a trace is computed, with its operands, in float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A number that went in: the name and index of the tensor or weight it stands in; a constant has no index."""
+    """A number that went in: the name and index of the tensor or weight it stands in; a constant
+    has no index.
+    """
 
     name: str
     index: Index
@@ -20,7 +22,8 @@ class Operand:
 
 
 class Term(NamedTuple):
-    """One line of a sum: what went in, the numbers made of it, and the sum so far. `here` marks the line of the number
+    """One line of a sum: what went in, the numbers made of it, and the sum so far. `here` marks the
+    line of the number
     that is explained, where all terms are of its kind (softmax, norms)."""
 
     operands: tuple[Operand, ...]
@@ -30,7 +33,9 @@ class Term(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A number on the way to the result, after the terms; with the operand it brings in, if there is one."""
+    """A number on the way to the result, after the terms; with the operand it brings in, if there
+    is one.
+    """
 
     label: str
     value: float
@@ -48,10 +53,14 @@ class Computation:
 
     @property
     def largest(self) -> float:
-        """The largest number on the way: what float32 can lose is a share of this, not of the result."""
+        """The largest number on the way: what float32 can lose is a share of this, not of the
+        result.
+        """
         inside = [number for term in self.terms for number in term.numbers if math.isfinite(number)]
         inside += [stage.value for stage in self.stages if math.isfinite(stage.value)]
-        return max(map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0)
+        return max(
+            map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0
+        )
 
 
 def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Term], float]:
@@ -76,7 +85,7 @@ def copied(operand: Operand) -> Computation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` gives: the computation, and how far the model's own float32 number is from it."""
+    """Result of `explain`: the computation, and its deviation from the model's float32 number."""
 
     name: str
     index: Index
@@ -86,7 +95,9 @@ class Explanation:
     paper: str | None
     computation: Computation
     value: float
-    kinds: dict[str, str]  # of the operands' names: tensor (has an explanation of its own), parameter or constant
+    kinds: dict[
+        str, str
+    ]  # of the operands' names: tensor (has an explanation of its own), parameter or constant
 
     @property
     def result(self) -> float:
@@ -143,10 +154,16 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        head = f"{self.name}[{', '.join(map(str, self.index))}] = {self.value:.6g}   ({self.place})\n{self.formula}"
+        head = (
+            f"{self.name}[{', '.join(map(str, self.index))}] = {self.value:.6g}   "
+            f"({self.place})\n{self.formula}"
+        )
         shown = [
             "  "
-            + " · ".join(f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}" for one in term.operands)
+            + " · ".join(
+                f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}"
+                for one in term.operands
+            )
             + ("" if term.running is None else f"   Σ {term.running:.6g}")
             for term in self.computation.terms
         ]

@@ -1,7 +1,9 @@
-"""A program: the named steps by which a model makes its numbers for one sentence, and how they are run.
+"""A program: the named steps by which a model makes its numbers for one sentence, and how they are
+run.
 
-A model is traced by writing it down as such a list and running it; the result is held to the model's own fast path.
-Edits are changes to the list, so that edited numbers explain themselves like all others.
+A model is traced by writing it down as such a list and running it; the result is held to the
+model's own fast path. Edits are changes to the list, so that edited numbers explain themselves like
+all others.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Steps that wait for each other from one position to the next: run row by row along an axis of `length_of`."""
+    """Steps that wait for each other from one position to the next: run row by row along an axis of
+    `length_of`.
+    """
 
     steps: tuple[Step, ...]
     length_of: str
@@ -35,7 +39,9 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class AttentionBlock:
-    """One attention of a model: where its tensors begin in name, who asks and who answers, and its stages in order."""
+    """One attention of a model: where its tensors begin in name, who asks and who answers, and its
+    stages in order.
+    """
 
     name: str
     kind: str
@@ -54,7 +60,9 @@ class AttentionBlock:
 
 @dataclass(frozen=True)
 class Program:
-    """All steps in order. Those before `decoding` do not depend on the target, and are run once for any prefix."""
+    """All steps in order. Those before `decoding` do not depend on the target, and are run once for
+    any prefix.
+    """
 
     parts: tuple[Step | Recurrence, ...]
     decoding: int
@@ -81,7 +89,9 @@ class Program:
         decoding = self.decoding
         for place, part in enumerate(self.parts):
             old = part.steps if isinstance(part, Recurrence) else (part,)
-            new = tuple(made for step in old for made in (change(step) if step.name == name else (step,)))
+            new = tuple(
+                made for step in old for made in (change(step) if step.name == name else (step,))
+            )
             done = done or any(step.name == name for step in old)
             if isinstance(part, Recurrence):
                 parts.append(replace(part, steps=new))
@@ -89,7 +99,9 @@ class Program:
                 parts += new
                 decoding += (len(new) - 1) * (place < self.decoding)
         if not done:
-            raise UnknownName(f"unknown tensor {name!r}; {suggestion(name, [step.name for step in self.steps])}")
+            raise UnknownName(
+                f"unknown tensor {name!r}; {suggestion(name, [step.name for step in self.steps])}"
+            )
         return replace(self, parts=tuple(parts), decoding=decoding)
 
     def renewed(self, name: str, operation: Operation) -> Program:
@@ -97,11 +109,15 @@ class Program:
         return self.changed(name, lambda step: (replace(step, operation=operation),))
 
     def overlaid(self, name: str, over: Callable[[str], Operation]) -> Program:
-        """The program with a tensor replaced by what `over` makes of it; the model's own stays as `<name>.own`."""
+        """The program with a tensor replaced by what `over` makes of it; the model's own stays as
+        `<name>.own`.
+        """
         own = f"{name}.own"
         while any(step.name == own for step in self.steps):
             own += ".own"
-        return self.changed(name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own))))
+        return self.changed(
+            name, lambda step: (replace(step, name=own), Step(name, step.axes, over(own)))
+        )
 
     def own(self, name: str) -> str:
         """Where the model's own numbers of a tensor are made, under all edits."""
@@ -110,7 +126,12 @@ class Program:
 
     def walks(self, name: str) -> bool:
         """Whether a tensor is made position by position."""
-        return any(step.name == name for part in self.parts if isinstance(part, Recurrence) for step in part.steps)
+        return any(
+            step.name == name
+            for part in self.parts
+            if isinstance(part, Recurrence)
+            for step in part.steps
+        )
 
     def run(self, store: TensorStore, *, start: int = 0) -> None:
         """Make every tensor from part `start` on, in place."""

@@ -46,10 +46,11 @@ def record(
     edits: Iterable[Mapping[str, Any] | Change] = (),
     longest: int | None = None,
 ) -> Trace:
-    """Every number of a sentence's way through the model, for a given target or for the model's own answer.
+    """Every number of a sentence's way through the model, for a given target or for the model's own
+    answer.
 
-    HiddenKey a target the answer is searched for as usual (or by `search`). An edited model answers greedily, with at
-    most `longest` tokens if that is given.
+    HiddenKey a target the answer is searched for as usual (or by `search`). An edited model answers
+    greedily, with at most `longest` tokens if that is given.
     """
     for text in (source, "" if target is None else target):
         if not isinstance(text, str):
@@ -62,17 +63,23 @@ def record(
     vocabulary = len(pipeline.bundle.target)
     for step, token in forced.items():
         if token >= vocabulary:
-            raise RegardError(f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}")
+            raise RegardError(
+                f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}"
+            )
     if target is not None:
         said = pipeline.bundle.target.encode(target.strip())
         if any(step >= len(said) for step in forced):
-            raise RegardError(f"a token is forced at step {max(forced)}; the target has steps 0 to {len(said) - 1}")
+            raise RegardError(
+                f"a token is forced at step {max(forced)}; the target has steps 0 to "
+                f"{len(said) - 1}"
+            )
         said = [forced.get(step, token) for step, token in enumerate(said)]
     elif changes:
         said = recording.decode(forced, longest)
         if late := [step for step, token in forced.items() if step > len(said) - (token != END)]:
             raise RegardError(
-                f"a token is forced at step {min(late)}, and the edited answer ends at step {len(said)}; force an "
+                f"a token is forced at step {min(late)}, and the edited answer ends at step "
+                f"{len(said)}; force an "
                 f"earlier step"
             )
     else:
@@ -99,7 +106,8 @@ def program_of(model: Model) -> Program:
     if type(model) not in PROGRAMS:
         known = ", ".join(one.__name__ for one in PROGRAMS)
         raise RegardError(
-            f"cannot trace a {type(model).__name__}; there are programs for {known}, and regard.trace.register adds one"
+            f"cannot trace a {type(model).__name__}; there are programs for {known}, and "
+            "regard.trace.register adds one"
         )
     return PROGRAMS[type(model)](model)
 
@@ -107,14 +115,19 @@ def program_of(model: Model) -> Program:
 class Recording:
     """A program under way on one source."""
 
-    def __init__(self, pipeline: Pipeline, program: Program, changes: Sequence[Change], asked: Sequence[int]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, program: Program, changes: Sequence[Change], asked: Sequence[int]
+    ) -> None:
         self.pipeline, self.program, self.changes, self.asked = (
             pipeline,
             program,
             tuple(changes),
             list(asked),
         )
-        weights = {name: weight.detach().float().cpu() for name, weight in pipeline.model.named_parameters()}
+        weights = {
+            name: weight.detach().float().cpu()
+            for name, weight in pipeline.model.named_parameters()
+        }
         self.store = TensorStore(weights)
         self.store.tensors["src.ids"] = torch.tensor(self.asked)
         self.store.tensors["src.positions"] = self.positions(len(self.asked))
@@ -126,7 +139,9 @@ class Recording:
         tensors["tgt.ids"] = torch.tensor([BEGIN, *said])
         tensors["tgt.following"] = torch.tensor([*said, END])
         tensors["tgt.positions"] = self.target_positions(len(said) + 1)
-        self.program = self.program.renewed("out.score", LengthPenalised(("out.total",), (), penalty))
+        self.program = self.program.renewed(
+            "out.score", LengthPenalised(("out.total",), (), penalty)
+        )
         self.program.run(self.store, start=self.program.decoding)
         return tensors["out.logprobs"]
 
@@ -149,14 +164,21 @@ class Recording:
         return torch.arange(length)
 
     def target_positions(self, length: int) -> Tensor:
-        """Shuffled positions of a growing target: one order for all its lengths, up to the longest trained on."""
+        """Shuffled positions of a growing target: one order for all its lengths, up to the longest
+        trained on.
+        """
         longest = int(self.pipeline.bundle.card.get("longest", {}).get("target", length)) + 1
-        return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[:length]
+        return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[
+            :length
+        ]
 
     def trace(self, source: str, said: list[int]) -> Trace:
         """What was seen, with its words."""
         bundle, shift = self.pipeline.bundle, len(source) - len(source.lstrip())
-        read = [Piece(p.text, p.id, p.start + shift, p.end + shift) for p in bundle.source.pieces(source.strip())]
+        read = [
+            Piece(p.text, p.id, p.start + shift, p.end + shift)
+            for p in bundle.source.pieces(source.strip())
+        ]
         text, end = bundle.target.decode(said), len(source.rstrip())
         told = bundle.target.decode_pieces(said)
         logps = self.store["out.chosen"].tolist()
@@ -218,6 +240,11 @@ def _fits(changes: Iterable[Change], store: TensorStore) -> None:
         if isinstance(change, SetAttentionRow):
             _, queries, keys = store[f"{change.attention}.weights"].shape
             if change.query >= queries:
-                raise RegardError(f"{change.attention} has rows 0 to {queries - 1}; got {change.query}")
+                raise RegardError(
+                    f"{change.attention} has rows 0 to {queries - 1}; got {change.query}"
+                )
             if len(change.weights) != keys:
-                raise RegardError(f"a row of {change.attention} has {keys} weights here; got {len(change.weights)}")
+                raise RegardError(
+                    f"a row of {change.attention} has {keys} weights here; got "
+                    f"{len(change.weights)}"
+                )

@@ -61,7 +61,8 @@ class RecurrentBuilder(ProgramBuilder):
         for name, cell in (("the encoder", model.encoder), ("the decoder", model.decoder)):
             if type(cell) not in GATES:
                 raise RegardError(
-                    f"cannot trace {name}: it is a {type(cell).__name__}, and the tracer knows GRU and LSTM"
+                    f"cannot trace {name}: it is a {type(cell).__name__}, and the tracer knows "
+                    "GRU and LSTM"
                 )
         if model.attention is not None:
             self.require(model.attention, SourceAttention, "attn")
@@ -148,8 +149,12 @@ class RecurrentBuilder(ProgramBuilder):
         look = self.model.attention
         assert look is not None
         part, sides = look.attention, ("target", "source")
-        query = Step("attn.query", ("head", "target", "width"), self.head(look.queries, "attn.query", state))
-        scores = list(self.score(part.score, "attn", "attn.energy", ("attn.query", "attn.key"), sides))
+        query = Step(
+            "attn.query", ("head", "target", "width"), self.head(look.queries, "attn.query", state)
+        )
+        scores = list(
+            self.score(part.score, "attn", "attn.energy", ("attn.query", "attn.key"), sides)
+        )
         weights = self.normaliser(part.normaliser, "attn.energy")
         grid, module = ("head", *sides), self.module_names[id(part)]
         stages = (*(s.name.removeprefix("attn.") for s in scores if s.axes == grid), "weights")
@@ -171,7 +176,9 @@ class RecurrentBuilder(ProgramBuilder):
         operation = gates.PreviousState(inputs, (), width, False, layer * width)
         return Step(name, ("target", "width"), operation)
 
-    def cell(self, module: nn.RNNBase, suffix: str, name: str, side: str, *, layer: int | None = None) -> list[Step]:
+    def cell(
+        self, module: nn.RNNBase, suffix: str, name: str, side: str, *, layer: int | None = None
+    ) -> list[Step]:
         """One layer of a cell at one position, given its input gates (`<name>.ih`)."""
         backward, width = suffix.endswith("_reverse"), module.hidden_size
         axes, letters = (side, "width"), GATES[type(module)]
@@ -205,6 +212,7 @@ class RecurrentBuilder(ProgramBuilder):
     def stacked(self, module: nn.RNNBase, kind: str, suffix: str) -> tuple[str, str]:
         """The names of the weight and the bias in which torch stacks the gates."""
         weight, bias = (
-            self.parameter_names[id(getattr(module, f"{what}_{kind}_{suffix}"))] for what in ("weight", "bias")
+            self.parameter_names[id(getattr(module, f"{what}_{kind}_{suffix}"))]
+            for what in ("weight", "bias")
         )
         return weight, bias

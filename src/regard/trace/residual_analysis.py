@@ -25,7 +25,7 @@ STATES = {
 
 
 class Contribution(NamedTuple):
-    """A vector added to the residual stream: norm, cosine with the sum before, and name of the sum."""
+    """A vector added to the residual stream: norm, cosine with the sum before, name of the sum."""
 
     name: str
     norm: float
@@ -41,7 +41,9 @@ def residual_contributions(trace: Trace, side: str, position: int) -> list[Contr
         before, *parts = trace.origin(name).inputs
         for part in parts:
             vector, whole = trace[part][position], trace[before][position]
-            found.append(Contribution(part, float(vector.norm()), float(cosine(vector, whole)), name))
+            found.append(
+                Contribution(part, float(vector.norm()), float(cosine(vector, whole)), name)
+            )
     return found
 
 
@@ -54,7 +56,9 @@ def residual_norms(trace: Trace, side: str, position: int) -> dict[str, float]:
 
 def _sums(trace: Trace, side: str) -> list[str]:
     begin, stack = STACKS[side]
-    return [name for name in trace.names if re.fullmatch(rf"{begin}\.sum|{stack}\.\d+\.resid\d", name)]
+    return [
+        name for name in trace.names if re.fullmatch(rf"{begin}\.sum|{stack}\.\d+\.resid\d", name)
+    ]
 
 
 Row = Float[Tensor, " vocabulary"]

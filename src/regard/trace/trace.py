@@ -21,11 +21,13 @@ from regard.trace.program import AttentionBlock, Program, Step
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What `record` saw. `trace["dec.0.cross.weights"]` is a tensor (head, query, key); `trace.explain(name, index)`
+    """What `record` saw. `trace["dec.0.cross.weights"]` is a tensor (head, query, key);
+    `trace.explain(name, index)`
     says where one of its numbers comes from.
 
-    Rows of the target are the tokens fed in: the first is BEGIN, and `following` is what comes after each. `check` is
-    the largest difference of the logits from the model's fast path; None where edits make them differ.
+    Rows of the target are the tokens fed in: the first is BEGIN, and `following` is what comes
+    after each. `check` is the largest difference of the logits from the model's fast path; None
+    where edits make them differ.
     """
 
     pipeline: Pipeline
@@ -84,20 +86,28 @@ class Trace:
         """One token of a side, or a line that says which positions there are."""
         pieces = self.pieces(side)
         if not 0 <= position < len(pieces):
-            raise RegardError(f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}")
+            raise RegardError(
+                f"position {position} is not one of the {side}'s 0 to {len(pieces) - 1}"
+            )
         return pieces[position]
 
     def explain(self, name: str, index: int | Sequence[int]) -> Explanation:
         """Where one number comes from."""
         tensor, operation = self[name], self.operation(name)
         index = (index,) if isinstance(index, int) else tuple(index)  # a list would gather
-        if len(index) != tensor.ndim or not all(0 <= i < size for i, size in zip(index, tensor.shape, strict=True)):
+        if len(index) != tensor.ndim or not all(
+            0 <= i < size for i, size in zip(index, tensor.shape, strict=True)
+        ):
             shape = tuple(tensor.shape)
             raise RegardError(f"{name} has shape {shape}; there is no number at {index}")
         computation = operation.explain(self.numbers, index)
         known = {one.name for term in computation.terms for one in term.operands}
         known |= {stage.operand.name for stage in computation.stages if stage.operand}
-        kinds = {one: "tensor" if one in self._steps else "parameter" for one in known if one in self.numbers}
+        kinds = {
+            one: "tensor" if one in self._steps else "parameter"
+            for one in known
+            if one in self.numbers
+        }
         value = float(tensor[index])
         return Explanation(
             name,
@@ -112,8 +122,11 @@ class Trace:
         )
 
     def show(self, *, height: int = 720) -> Any:
-        """The explorer's pages of this trace in a frame, for a notebook: an object with `_repr_html_` and `save`."""
-        import regard  # here: the explorer stands above the trace, and is loaded when it is asked for
+        """The explorer's pages of this trace in a frame, for a notebook: an object with
+        `_repr_html_` and `save`.
+        """
+        # here: the explorer stands above the trace, and is loaded when it is asked for
+        import regard
 
         return regard.show(self, height=height)
 
@@ -140,4 +153,7 @@ class Trace:
 
     def __repr__(self) -> str:
         count = sum(self[name].numel() for name in self.names)
-        return f"Trace({self.answer.source!r} → {self.answer.text!r}: {len(self.names)} tensors, {count:,} numbers)"
+        return (
+            f"Trace({self.answer.source!r} → {self.answer.text!r}: {len(self.names)} tensors, "
+            f"{count:,} numbers)"
+        )

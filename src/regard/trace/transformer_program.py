@@ -94,10 +94,14 @@ class TransformerBuilder(ProgramBuilder):
             return element_wise.EmbeddingLookup(where, weights)
         return positional.ComputedPosition(where, weights, in_float32(part))
 
-    def layer(self, layer: EncoderLayer | DecoderLayer, name: str, x: str, memory: str | None = None) -> list[Step]:
+    def layer(
+        self, layer: EncoderLayer | DecoderLayer, name: str, x: str, memory: str | None = None
+    ) -> list[Step]:
         """Self-attention, cross-attention if there is a memory, feed-forward."""
         described, side = describe(layer), "source" if memory is None else "target"
-        attentions: list[tuple[str, AttentionDescription, str | None]] = [("self", described.self_attention, None)]
+        attentions: list[tuple[str, AttentionDescription, str | None]] = [
+            ("self", described.self_attention, None)
+        ]
         if described.cross_attention is not None:
             attentions.append(("cross", described.cross_attention, memory))
         steps: list[Step] = []
@@ -116,7 +120,9 @@ class TransformerBuilder(ProgramBuilder):
         """The feed-forward layer."""
         if ffn.activation not in element_wise.ACTIVATIONS:
             known = ", ".join(element_wise.ACTIVATIONS)
-            raise RegardError(f"cannot trace {name}: unknown activation {ffn.activation!r}; use {known}")
+            raise RegardError(
+                f"cannot trace {name}: unknown activation {ffn.activation!r}; use {known}"
+            )
         hidden, act, out = (f"{name}.{part}" for part in ("hidden", "act", "out"))
         inner = matmul.LinearProjection((x,), self.linear(ffn.inner, hidden))
         outer = matmul.LinearProjection((act,), self.linear(ffn.outer, out))

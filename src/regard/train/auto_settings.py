@@ -74,7 +74,9 @@ def check_settings(requested: RequestedSettings) -> None:
         build(parse(ModelSettings, values, "model"), 8, 8)
 
 
-def resolve_settings(requested: RequestedSettings, dataset: Dataset, world: World) -> ResolvedSettings:
+def resolve_settings(
+    requested: RequestedSettings, dataset: Dataset, world: World
+) -> ResolvedSettings:
     """Choose all open settings by the size of the data and the machine."""
     train, size = requested.train, requested.size
     tokens = int(sum(lengths.sum() for lengths in dataset.lengths))
@@ -85,7 +87,9 @@ def resolve_settings(requested: RequestedSettings, dataset: Dataset, world: Worl
     model = _resolve_model(requested, dataset, size, tokens)
     kinds = dataset.held_out.source.kind, dataset.held_out.target.kind
     if train.bpe_dropout and "bpe" not in kinds:
-        raise RegardError(f"train.bpe_dropout = {train.bpe_dropout:g} needs a bpe tokenizer on at least one side")
+        raise RegardError(
+            f"train.bpe_dropout = {train.bpe_dropout:g} needs a bpe tokenizer on at least one side"
+        )
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # tuned at width 64; wider models need less
     values: dict[str, Any] = {
         "batch_tokens": train.batch_tokens or _choose_batch_tokens(tokens, world),
@@ -112,7 +116,8 @@ def _resolve_model(requested: RequestedSettings, dataset: Dataset, size: str, to
     model = parse(ModelSettings, {**values, **requested.model}, "model")
     if model.tie_embeddings == "all" and source is not target:  # even if their sizes are equal
         raise RegardError(
-            "model.tie_embeddings = 'all' needs one vocabulary for both sides; add text.shared_vocabulary = true"
+            "model.tie_embeddings = 'all' needs one vocabulary for both sides; add "
+            "text.shared_vocabulary = true"
         )
     with torch.device("meta"):  # refuse what cannot be built before anything is written
         build(model, len(source), len(target))
@@ -141,7 +146,9 @@ def _choose_batch_tokens(tokens: int, world: World) -> int:
     return int(min(25_000, max(4_096, tokens // 200)))
 
 
-def _regularise(settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool) -> ResolvedSettings:
+def _regularise(
+    settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool
+) -> ResolvedSettings:
     """R-Drop and BPE-dropout for small data, on a GPU and without a time limit.
 
     R-Drop improved every small dataset (docs/quality.md) and doubles the cost of a step.
@@ -159,7 +166,9 @@ def _regularise(settings: ResolvedSettings, tokens: int, world: World, *, little
     return settings
 
 
-def _choose_epochs(settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool) -> ResolvedSettings:
+def _choose_epochs(
+    settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool
+) -> ResolvedSettings:
     """If no length is given: minutes on a large GPU, about an hour on a CPU."""
     train = settings.train
     if any(given is not None for given in (train.minutes, train.steps, train.epochs)):

@@ -46,7 +46,9 @@ class FlatTree(NamedTuple):
     outline: Any
 
 
-def write(folder: str | os.PathLike[str], name: str, state: Mapping[str, Any], progress: Mapping[str, Any]) -> Path:
+def write(
+    folder: str | os.PathLike[str], name: str, state: Mapping[str, Any], progress: Mapping[str, Any]
+) -> Path:
     """Write a checkpoint and delete all but the last two. `progress`: plain JSON values.
 
     Older checkpoints are untouched until the new one is on disk, so a full disk or a kill leaves
@@ -104,7 +106,8 @@ def read(folder: str | os.PathLike[str]) -> Checkpoint | None:
     if damaged:
         path, reason = damaged[0]
         raise CheckpointError(
-            f"no checkpoint in {str(folder)!r} is valid ({path.name!r}: {reason}); remove the folder to start again"
+            f"no checkpoint in {str(folder)!r} is valid ({path.name!r}: {reason}); remove the "
+            "folder to start again"
         )
     return None
 
@@ -177,7 +180,9 @@ def read_state(path: Path, names: Set[str]) -> dict[str, Any] | None:
             return values
     except (ValueError, AttributeError):
         pass
-    raise RegardError(f"{str(path)!r} is damaged or was written by another version of Regard; use another --out")
+    raise RegardError(
+        f"{str(path)!r} is damaged or was written by another version of Regard; use another --out"
+    )
 
 
 def write_state(path: Path, values: dict[str, Any]) -> None:

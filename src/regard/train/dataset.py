@@ -59,7 +59,9 @@ class Dataset:
         """Source and target lengths of the pairs that are used."""
         return _lengths(self.pairs, self.max_tokens)
 
-    def batches(self, train: TrainSettings, batch_tokens: int, world: int = 1, rank: int = 0) -> Batches:
+    def batches(
+        self, train: TrainSettings, batch_tokens: int, world: int = 1, rank: int = 0
+    ) -> Batches:
         """The batches of a run, with BPE-dropout if the settings ask for it."""
         chance = train.bpe_dropout or 0.0
         dropouts = []
@@ -67,7 +69,9 @@ class Dataset:
         for side, tokenizer in enumerate(tokenizers):
             options = {"seed": 2 * train.seed + side, "max_tokens": int(self.lengths[side].max())}
             wanted = chance and tokenizer.kind == "bpe"
-            dropouts.append(BpeDropout(tokenizer.merge_parts, probability=chance, **options) if wanted else None)
+            dropouts.append(
+                BpeDropout(tokenizer.merge_parts, probability=chance, **options) if wanted else None
+            )
         return Batches(
             self.pairs,
             batch_tokens=batch_tokens,
@@ -116,7 +120,9 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     else:
         max_held_out = data.recorded.get("max_held_out", max_held_out)
     references = _select_references(chosen, max_held_out, decisions)
-    task = metrics.choose_task(chosen.target.kind, [line for r in references.values() for line in r])
+    task = metrics.choose_task(
+        chosen.target.kind, [line for r in references.values() for line in r]
+    )
     sources, targets = _lengths(pairs, max_tokens)
     max_length = int(min(max_tokens, 2 * int(targets.max()) + 10))
     ratio = length_ratio(sources, targets)
@@ -124,7 +130,9 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     return Dataset(pairs, held_out, decisions, data.fingerprint, max_tokens)
 
 
-def _select_references(chosen: TokenizerPair, max_held_out: int, decisions: list[str]) -> dict[str, list[str]]:
+def _select_references(
+    chosen: TokenizerPair, max_held_out: int, decisions: list[str]
+) -> dict[str, list[str]]:
     """The held-out sources within the length limit, with all their references."""
     data, split = chosen.data, chosen.split
     max_tokens = data.text.max_tokens
@@ -142,7 +150,9 @@ def _select_references(chosen: TokenizerPair, max_held_out: int, decisions: list
     return used
 
 
-def _train_tokenizers(stats: CorpusStats, text: TextSettings, folder: Path, decisions: list[str]) -> bool:
+def _train_tokenizers(
+    stats: CorpusStats, text: TextSettings, folder: Path, decisions: list[str]
+) -> bool:
     """Choose, train and save the tokenizers; returns whether both sides share one."""
     sides = {"source": _shorten(stats.sources), "target": _shorten(stats.targets)}
     everything = [line for lines in sides.values() for line in lines]
@@ -180,7 +190,9 @@ def _train_tokenizers(stats: CorpusStats, text: TextSettings, folder: Path, deci
     return False
 
 
-def _choose_one(requested: str, text: TextSettings, lines: list[str], total: int) -> tuple[tuple[str, int | None], str]:
+def _choose_one(
+    requested: str, text: TextSettings, lines: list[str], total: int
+) -> tuple[tuple[str, int | None], str]:
     """The kind and vocabulary size of one tokenizer, and the reason."""
     if requested == "auto":
         choice = choose_tokenizer(lines, total=total)

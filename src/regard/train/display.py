@@ -50,7 +50,9 @@ class Display(ABC):
         """Show a completed step; most steps are skipped."""
 
     @abstractmethod
-    def evaluated(self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()) -> None:
+    def evaluated(
+        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+    ) -> None:
         """Show metrics and samples of the held-out set."""
 
     @abstractmethod
@@ -80,7 +82,9 @@ class Display(ABC):
 class LineDisplay(Display):
     """Lines without control characters: steps at most every `every` seconds, all evaluations."""
 
-    def __init__(self, file: TextStream, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, file: TextStream, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._file, self._every, self._clock = file, every, clock
         self._next = float("-inf")
 
@@ -96,7 +100,9 @@ class LineDisplay(Display):
         where = f"step {status.step:,} of {status.total:,} ({share})"
         self._print(", ".join([where, *status.describe()]))
 
-    def evaluated(self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()) -> None:
+    def evaluated(
+        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+    ) -> None:
         self._print(f"step {step:,}: {format_metrics(metrics)}")
         for source, prediction, reference in samples[:SAMPLES]:
             verdict = "correct" if prediction == reference else f"reference: {reference}"
@@ -118,7 +124,9 @@ class LineDisplay(Display):
 class TerminalDisplay(Display):
     """A live view that rich redraws in place, at most every `every` seconds, without a thread."""
 
-    def __init__(self, console: Any, *, every: float = 0.5, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Any, *, every: float = 0.5, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         from rich.live import Live
 
         self._console, self._every, self._clock = console, every, clock
@@ -140,7 +148,9 @@ class TerminalDisplay(Display):
             self._next = now + self._every
             self._screen.refresh()
 
-    def evaluated(self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()) -> None:
+    def evaluated(
+        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+    ) -> None:
         self._metrics = f"step {step:,}: {format_metrics(metrics)}"
         self._samples = samples[:SAMPLES]
         self._screen.refresh()
@@ -199,7 +209,9 @@ class SafeDisplay(Display):
     def step(self, status: StepStatus) -> None:
         self._try(lambda display: display.step(status))
 
-    def evaluated(self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()) -> None:
+    def evaluated(
+        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+    ) -> None:
         self._try(lambda display: display.evaluated(step, metrics, samples))
 
     def message(self, text: str) -> None:

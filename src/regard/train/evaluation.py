@@ -69,7 +69,9 @@ def decode(
     model.eval()
     encoded = [source.encode(line) for line in lines]
     search_model = inference_model(model)
-    results = search_all(Greedy(), search_model, encoded, most=max_length, ratio=ratio, device=device)
+    results = search_all(
+        Greedy(), search_model, encoded, most=max_length, ratio=ratio, device=device
+    )
     model.train(training)
     return [target.decode(result.hypotheses[0].ids) for result in results]
 

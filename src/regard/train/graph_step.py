@@ -107,7 +107,9 @@ class Prefetched(NamedTuple):
 class Prefetcher:
     """Batches in order. If there is a function to `pack` them, a thread prepares the next batch."""
 
-    def __init__(self, batches: Batches, pack: Callable[[Batch], PackedBatch | None] | None) -> None:
+    def __init__(
+        self, batches: Batches, pack: Callable[[Batch], PackedBatch | None] | None
+    ) -> None:
         self.batches, self.pack = batches, pack
         self._worker = ThreadPoolExecutor(1) if pack else None
         self._next: tuple[int, int, Future[Prefetched]] | None = None

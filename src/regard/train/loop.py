@@ -117,7 +117,9 @@ class TrainingLoop:
                 self._evaluate()
             # Rank 0 decides for all processes: they save together, and clocks differ.
             late = now - saved_at >= settings.checkpoint_seconds
-            decision = self.world.broadcast({"save": late, "signal": interruption(), "total": total})
+            decision = self.world.broadcast(
+                {"save": late, "signal": interruption(), "total": total}
+            )
             name = decision["signal"]
             if decision["total"] is not None:
                 trainer.length.move(trainer.step, decision["total"])
@@ -126,7 +128,9 @@ class TrainingLoop:
                 saved_at = time.monotonic()
             if name is not None:
                 self.log.write("interrupted", step=trainer.step, signal=name)
-                raise Interrupted(f"{name}: saved at step {trainer.step:,}; run the same command again to resume")
+                raise Interrupted(
+                    f"{name}: saved at step {trainer.step:,}; run the same command again to resume"
+                )
 
     def _step(self) -> None:
         """One update, and what there is to report about it."""
@@ -139,7 +143,8 @@ class TrainingLoop:
         if trainer.halvings > halvings and self.world.first:
             parts = 2**trainer.halvings
             self.display.message(
-                f"out of memory at step {trainer.step:,}: repeated it; steps are now computed in {parts} parts"
+                f"out of memory at step {trainer.step:,}: repeated it; steps are now computed in "
+                f"{parts} parts"
             )
             self.log.write("halved", step=trainer.step, parts=parts)
         self.progress.tokens += tokens

@@ -51,7 +51,9 @@ def measure(
     return text(predictions, references, tokenize=tokenize)
 
 
-def symbols(predictions: Sequence[str], references: Sequence[Sequence[str]], *, kind: str) -> dict[str, float]:
+def symbols(
+    predictions: Sequence[str], references: Sequence[Sequence[str]], *, kind: str
+) -> dict[str, float]:
     """Error rates in per cent. For a `words` tokenizer, symbols are words; otherwise characters.
 
     wer: predictions that equal none of their references (word error rate of spelling → sound);
@@ -73,7 +75,9 @@ class Comparison(NamedTuple):
     nearest: str
 
 
-def compare(predictions: Sequence[str], references: Sequence[Sequence[str]], *, kind: str) -> list[Comparison]:
+def compare(
+    predictions: Sequence[str], references: Sequence[Sequence[str]], *, kind: str
+) -> list[Comparison]:
     """Each prediction with its nearest reference."""
     from rapidfuzz.distance import Levenshtein
 
@@ -156,7 +160,9 @@ def by_length(
     """
     _check_counts(predictions, references)
     if len(lengths) != len(predictions):
-        raise MetricError(f"{len(lengths)} lengths do not fit {len(predictions)} predictions; give one each")
+        raise MetricError(
+            f"{len(lengths)} lengths do not fit {len(predictions)} predictions; give one each"
+        )
     if list(edges) != sorted(set(edges)):
         raise MetricError(f"edges must rise; got {list(edges)}")
     buckets, cut = [], bleu_tokenizer(references)  # one way for all, or they could not be compared
@@ -184,7 +190,9 @@ def _split(line: str, kind: str) -> list[str]:
 def _check_counts(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     """Raise unless there is a prediction, and a right answer for each."""
     if not predictions or len(predictions) != len(references):
-        raise MetricError(f"{len(predictions)} predictions do not fit {len(references)} references; give one each")
+        raise MetricError(
+            f"{len(predictions)} predictions do not fit {len(references)} references; give one each"
+        )
     for i, variants in enumerate(references):
         if not variants:
             raise MetricError(f"reference {i} holds no variant; give at least one right answer")

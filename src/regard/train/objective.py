@@ -28,7 +28,9 @@ class Objective(nn.Module):
         self.label_smoothing = label_smoothing
 
     def forward(self, batch: Batch | TrainingBatch) -> Tensor:
-        training_batch = batch if isinstance(batch, TrainingBatch) else TrainingBatch.from_batch(batch)
+        training_batch = (
+            batch if isinstance(batch, TrainingBatch) else TrainingBatch.from_batch(batch)
+        )
         if self.rdrop and self.model.training:
             # In one forward pass: small models on a GPU are limited by kernel launches.
             both = self.model.read(training_batch.source.twice(), training_batch.prefix.twice())

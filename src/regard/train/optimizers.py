@@ -48,7 +48,9 @@ class Muon(torch.optim.Optimizer):
             for matrices in by_shape.values():
                 self._update(matrices, group["lr"], group["momentum"], group["weight_decay"])
 
-    def _update(self, matrices: list[Tensor], rate: float | Tensor, momentum: float, decay: float) -> None:
+    def _update(
+        self, matrices: list[Tensor], rate: float | Tensor, momentum: float, decay: float
+    ) -> None:
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum"] = torch.zeros_like(matrix)
@@ -81,7 +83,9 @@ def orthogonalize(
     return (x if wide else x.mT).to(matrices.dtype)
 
 
-def build_optimizers(model: nn.Module, name: str, *, rate: float | Tensor, decay: float) -> list[torch.optim.Optimizer]:
+def build_optimizers(
+    model: nn.Module, name: str, *, rate: float | Tensor, decay: float
+) -> list[torch.optim.Optimizer]:
     """Muon for the inner matrices and AdamW for all else, or AdamW for everything.
 
     A rate in a GPU tensor may change after a step was captured as a CUDA graph.
@@ -128,7 +132,9 @@ def optimizer_states(optimizers: Sequence[torch.optim.Optimizer]) -> list[dict[A
     return [gather_full(optimizer.state_dict()["state"]) for optimizer in optimizers]
 
 
-def restore_optimizers(optimizers: Sequence[torch.optim.Optimizer], states: Sequence[dict[Any, Any]]) -> None:
+def restore_optimizers(
+    optimizers: Sequence[torch.optim.Optimizer], states: Sequence[dict[Any, Any]]
+) -> None:
     """Load what `optimizer_states` returned, sharded as the weights are."""
     for optimizer, state in zip(optimizers, states, strict=True):
         full = optimizer.state_dict()

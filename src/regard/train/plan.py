@@ -26,7 +26,9 @@ MEMORY_SHARE = 0.4  # of a GPU for one step: a captured one uses it twice, and s
 MIN_BATCH_TOKENS = 512
 
 
-def plan(dataset: Dataset, requested: RequestedSettings, world: World, path: Path) -> ResolvedSettings:
+def plan(
+    dataset: Dataset, requested: RequestedSettings, world: World, path: Path
+) -> ResolvedSettings:
     """The settings of a run: those stored in `path` on resume, or chosen for this machine."""
     stored = world.broadcast(read_state(path, STATE_KEYS))
     if stored is not None:
@@ -95,11 +97,14 @@ def _store_or_compare(
     ]
     if changed:
         raise RegardError(
-            f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or another --out"
+            f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or "
+            "another --out"
         )
 
 
-def fit_batch_tokens(settings: ResolvedSettings, dataset: Dataset, world: World) -> ResolvedSettings:
+def fit_batch_tokens(
+    settings: ResolvedSettings, dataset: Dataset, world: World
+) -> ResolvedSettings:
     """The settings with as many tokens per step as fit in the GPU's memory, found by trying."""
     train, held_out = settings.train, dataset.held_out
     model = build(settings.model, len(held_out.source), len(held_out.target)).to(world.device)

@@ -62,7 +62,9 @@ def read(
         files = held_out.fingerprint()
         fingerprint |= {f"held out: {name}": value for name, value in files.items()}
     recorded = read_state(folder / STATE_FILE, STATE_KEYS)
-    data = RawData(corpus, held_out, text, seed, folder, max_held_out, fingerprint, recorded, None, [])
+    data = RawData(
+        corpus, held_out, text, seed, folder, max_held_out, fingerprint, recorded, None, []
+    )
     if recorded is not None:
         _check_unchanged(recorded, data)
         return data
@@ -98,7 +100,9 @@ def _check_folder(folder: Path) -> None:
             raise RegardError(f"{str(path)!r} is a file, not a data folder; use another --out")
         for file in sorted(path.iterdir()) if path.exists() else ():
             if file.name not in own:
-                raise RegardError(f"{str(file)!r} belongs to no run and would be lost; use another --out")
+                raise RegardError(
+                    f"{str(file)!r} belongs to no run and would be lost; use another --out"
+                )
 
 
 def _check_unchanged(recorded: dict[str, Any], data: RawData) -> None:
@@ -107,12 +111,17 @@ def _check_unchanged(recorded: dict[str, Any], data: RawData) -> None:
     changed = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
     if changed:
         names = ", ".join(map(repr, changed))
-        raise RegardError(f"the data changed since this run began: {names}; use the old data, or another --out")
+        raise RegardError(
+            f"the data changed since this run began: {names}; use the old data, or another --out"
+        )
     was, now = recorded["settings"], data.settings
     differences = "; ".join(
-        f"{name} was {was.get(name)!r} and is {now[name]!r}" for name in now if was.get(name) != now[name]
+        f"{name} was {was.get(name)!r} and is {now[name]!r}"
+        for name in now
+        if was.get(name) != now[name]
     )
     if differences:
         raise RegardError(
-            f"the data were prepared with other settings: {differences}. Use the old ones, or another --out"
+            f"the data were prepared with other settings: {differences}. Use the old ones, or "
+            "another --out"
         )

@@ -119,7 +119,8 @@ def report(result: TrainResult, context: RunContext) -> dict[str, Any]:
     path, progress = context.folder / "bundle", result.progress
     if not path.exists():
         raise RegardError(
-            f"this run is finished and its bundle was moved from {str(context.folder)!r}; use another --out"
+            f"this run is finished and its bundle was moved from {str(context.folder)!r}; use "
+            "another --out"
         )
     card = bundle.load(path).card
     if context.world.first:

@@ -28,7 +28,9 @@ class RunLog:
     TensorBoard, which gets the numbers of every event that has a step.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, tensorboard: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, tensorboard: str | os.PathLike[str] | None = None
+    ) -> None:
         self.path = Path(path)
         self._board = None
         self._open_board = None if tensorboard is None else _tensorboard(tensorboard)
@@ -55,7 +57,8 @@ class RunLog:
         except BlockingIOError:
             self._file.close()
             raise RunLogError(
-                f"another process trains in {str(self.path.parent)!r}; wait until it ends, or use another --out"
+                f"another process trains in {str(self.path.parent)!r}; wait until it ends, or "
+                "use another --out"
             ) from None
 
     def write(self, event: str, **fields: Any) -> None:
@@ -120,7 +123,9 @@ def read_log(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 if event is not None:
                     yield event
                 elif line.endswith(b"\n"):
-                    raise RunLogError(f"{name!r}, line {number}, is not an event; fix or remove the line")
+                    raise RunLogError(
+                        f"{name!r}, line {number}, is not an event; fix or remove the line"
+                    )
     except OSError as error:
         raise RunLogError(f"cannot read log {name!r}: {error.strerror}") from None
 

@@ -60,15 +60,21 @@ class Trainer:
         # The reference backend turns off all fused kernels: it is the definition they must match.
         self.disable_fusion = model.attention_backend == "reference"
         self.peak_rate, self.warmup = rate, round(settings.warmup * total)
-        objective = Objective(model, label_smoothing=settings.label_smoothing, rdrop=settings.rdrop or 0.0)
+        objective = Objective(
+            model, label_smoothing=settings.label_smoothing, rdrop=settings.rdrop or 0.0
+        )
         self.objective = world.parallelize(objective, settings.parallel)
         self.weights = list(model.parameters())  # once: collecting them takes as long as a layer
         # On a GPU the rate is a tensor, which captured steps read.
         on_gpu = world.device.type == "cuda"
         current = torch.zeros((), device=world.device) if on_gpu else rate
-        self.optimizers = build_optimizers(model, settings.optimizer, rate=current, decay=settings.weight_decay)
+        self.optimizers = build_optimizers(
+            model, settings.optimizer, rate=current, decay=settings.weight_decay
+        )
         count = settings.average_count
-        self.average = WeightAverage(model, settings.weight_average, count=count, window=count * total // 200)
+        self.average = WeightAverage(
+            model, settings.weight_average, count=count, window=count * total // 200
+        )
         self.step, self.epoch, self.epoch_step = 0, 0, 0
         self.halvings = settings.gradient_accumulation.bit_length() - 1
         self.weight_casts = WeightCast()
@@ -205,7 +211,8 @@ class Trainer:
             ) from None
         if 2**self.halvings >= len(batch):
             raise RegardError(
-                f"one pair of {_tokens(batch):,} tokens does not fit in memory; lower text.max_tokens or the model size"
+                f"one pair of {_tokens(batch):,} tokens does not fit in memory; lower "
+                "text.max_tokens or the model size"
             ) from None
         self.halvings += 1
         torch.cuda.empty_cache()

@@ -54,7 +54,9 @@ class Accuracy:
             right, wrong = str(section.right), str(section.wrong)
             rows.append((section.name, share, right, wrong, str(section.unknown)))
         width = max(len(row[0]) for row in rows)
-        return "\n".join(f"{name:<{width}}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in rows)
+        return "\n".join(
+            f"{name:<{width}}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in rows
+        )
 
 
 def tally(name: str, outcomes: Iterable[bool | None]) -> Section:

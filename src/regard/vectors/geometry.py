@@ -15,7 +15,9 @@ def unit(vectors: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
     return vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp(min=tiny)
 
 
-def cosine(a: Float[Tensor, "*#batch dim"], b: Float[Tensor, "*#batch dim"]) -> Float[Tensor, "*batch"]:
+def cosine(
+    a: Float[Tensor, "*#batch dim"], b: Float[Tensor, "*#batch dim"]
+) -> Float[Tensor, "*batch"]:
     """a · b / (‖a‖ ‖b‖) along the last axis; the other axes broadcast.
 
     The cosine with a zero vector is undefined; here it is 0, as in scikit-learn.

@@ -20,7 +20,9 @@ from regard.errors import RegardError, choose
 from regard.vectors.vector_formats import FORMATS, Rows, VectorFormat, detect_vector_format
 
 
-def read_vectors(path: str | Path, format: str | None = None) -> tuple[list[str], Float[Tensor, "word dim"]]:
+def read_vectors(
+    path: str | Path, format: str | None = None
+) -> tuple[list[str], Float[Tensor, "word dim"]]:
     """Read the words and the float32 table of a file; the format is detected unless given."""
     name = str(path)
     chosen = None if format is None else choose(FORMATS, format, "format")
@@ -36,7 +38,9 @@ def _check(name: str, format: VectorFormat, words: Sequence[str], rows: Rows) ->
     if not words:
         raise RegardError(f"{name}: the file has no words")
     if not all(words):
-        raise RegardError(f"{format.location(name, words.index(''))}: the word before the numbers is missing")
+        raise RegardError(
+            f"{format.location(name, words.index(''))}: the word before the numbers is missing"
+        )
     if len(set(words)) < len(words):
         word, _ = Counter(words).most_common(1)[0]
         first = words.index(word)

@@ -67,10 +67,14 @@ class Glove(VectorFormat):
         for word, row in zip(words, rows, strict=True):
             pieces = word.encode().split()
             if b" ".join(pieces) != word.encode() or not pieces:
-                raise RegardError(f"the word {word!r} cannot be written as text: it may only have single spaces inside")
+                raise RegardError(
+                    f"the word {word!r} cannot be written as text: it may only have single "
+                    "spaces inside"
+                )
             if len(pieces) > 1 and is_number(pieces[-1]):
                 raise RegardError(
-                    f"the word {word!r} cannot be written as text: {excerpt(pieces[-1])} would be read as a number"
+                    f"the word {word!r} cannot be written as text: {excerpt(pieces[-1])} would "
+                    "be read as a number"
                 )
             yield word.encode() + pattern % tuple(row.tolist()) + b"\n"
 
@@ -85,7 +89,9 @@ class Word2VecText(Glove):
         count, dim = _read_header(file, name)
         contents = _parse_lines(file, name, dim, start=2)
         if len(contents.words) != count:
-            raise RegardError(f"{name}:1: the header says {count} words; the file has {len(contents.words)}")
+            raise RegardError(
+                f"{name}:1: the header says {count} words; the file has {len(contents.words)}"
+            )
         return contents
 
     def write(self, words: Sequence[str], rows: Rows) -> Iterator[bytes]:
@@ -107,7 +113,8 @@ class Word2VecBinary(VectorFormat):
                 more = file.read(_CHUNK)
                 if not more:
                     raise RegardError(
-                        f"{name}: truncated: the header says {count} words; the file ends in word {row + 1}"
+                        f"{name}: truncated: the header says {count} words; the file ends in "
+                        f"word {row + 1}"
                     )
                 buffer, start = buffer[start:] + more, 0
             words.append(_decode(buffer[start:space].lstrip(b"\n")))
@@ -122,7 +129,8 @@ class Word2VecBinary(VectorFormat):
         for word, row in zip(words, rows.astype("<f4", copy=False), strict=True):
             if not word or " " in word or "\n" in word:
                 raise RegardError(
-                    f"the word {word!r} cannot be written in binary: it has a space; join its parts with '_'"
+                    f"the word {word!r} cannot be written in binary: it has a space; join its "
+                    "parts with '_'"
                 )
             yield word.encode() + b" " + row.tobytes() + b"\n"
 
@@ -173,7 +181,9 @@ def is_number(field: bytes) -> bool:
 def trailing_numbers(line: bytes) -> int:
     """The count of numbers at the end of a line; the first field always belongs to the word."""
     fields = line.split()[1:]
-    return next((i for i, field in enumerate(reversed(fields)) if not is_number(field)), len(fields))
+    return next(
+        (i for i, field in enumerate(reversed(fields)) if not is_number(field)), len(fields)
+    )
 
 
 def excerpt(field: bytes) -> str:
@@ -190,7 +200,9 @@ def _read_header(file: BufferedIOBase, name: str) -> tuple[int, int]:
     line = file.readline(_CHUNK).removeprefix(BOM_UTF8)
     match = _HEADER.fullmatch(line)
     if not match or int(match[2]) == 0:
-        raise RegardError(f"{name}:1: expected the header 'words dim', two whole numbers; got {excerpt(line)}")
+        raise RegardError(
+            f"{name}:1: expected the header 'words dim', two whole numbers; got {excerpt(line)}"
+        )
     return int(match[1]), int(match[2])
 
 
@@ -198,7 +210,9 @@ def _read_header(file: BufferedIOBase, name: str) -> tuple[int, int]:
 def _parse_lines(file: BufferedIOBase, name: str, dim: int, start: int) -> VectorData:
     words, numbers = [], bytearray()
     for number, line in enumerate(file, start):
-        word, *fields = (line.removeprefix(BOM_UTF8) if number == 1 else line).rsplit(None, dim) or [b""]
+        word, *fields = (line.removeprefix(BOM_UTF8) if number == 1 else line).rsplit(
+            None, dim
+        ) or [b""]
         if len(fields) < dim or (len(word.split()) > 1 and trailing_numbers(line) > dim):
             if not line.strip() and not file.read().strip():  # trailing blank lines
                 break

@@ -32,17 +32,26 @@ class Vectors:
 
     def __init__(self, words: Sequence[str], table: Tensor) -> None:
         if table.ndim != 2 or len(words) != len(table) or not table.numel():
-            raise ShapeError(f"a table needs one vector per word; got {len(words)} words, shape {tuple(table.shape)}")
+            raise ShapeError(
+                f"a table needs one vector per word; got {len(words)} words, shape "
+                f"{tuple(table.shape)}"
+            )
         self.words = list(words)
-        self.table: Float[Tensor, "word dim"] = table.detach().clone() if table.requires_grad else table
+        self.table: Float[Tensor, "word dim"] = (
+            table.detach().clone() if table.requires_grad else table
+        )
         if table.dtype not in (torch.float32, torch.float64):
             self.table = self.table.float()
         self._row = {word: row for row, word in enumerate(self.words)}
         if len(self._row) < len(words):
             repeated = next(word for row, word in enumerate(self.words) if self._row[word] != row)
-            raise RegardError(f"the word {repeated!r} occurs more than once; each word has one vector")
+            raise RegardError(
+                f"the word {repeated!r} occurs more than once; each word has one vector"
+            )
         lengths = torch.linalg.vector_norm(self.table, dim=1).double()
-        extreme = ((lengths < 1e-12) | ~(lengths < 1e12)).nonzero()[:, 0]  # squares may underflow or overflow
+        extreme = ((lengths < 1e-12) | ~(lengths < 1e12)).nonzero()[
+            :, 0
+        ]  # squares may underflow or overflow
         lengths[extreme] = torch.linalg.vector_norm(self.table[extreme].double(), dim=1)
         if not lengths.isfinite().all():
             word = self.words[int(lengths.isfinite().int().argmin())]
@@ -77,7 +86,9 @@ class Vectors:
         """The cosine of two words or vectors."""
         return cosine(self._vector(a).double(), self._vector(b).double()).item()
 
-    def similarities(self, words: Iterable[str], others: Iterable[str] | None = None) -> Float[Tensor, "row column"]:
+    def similarities(
+        self, words: Iterable[str], others: Iterable[str] | None = None
+    ) -> Float[Tensor, "row column"]:
         """The cosines of all words with each other, or with `others`."""
         rows = self.table[[self._find(word) for word in words]]
         columns = None if others is None else self.table[[self._find(word) for word in others]]
@@ -131,13 +142,19 @@ class Vectors:
         if lowercase:
             questions = [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in questions]
         outcome = iter(self._answer(questions, excluding, normalised))
-        results = (tally(name, (next(outcome) for _ in section)) for name, section in sections.items())
+        results = (
+            tally(name, (next(outcome) for _ in section)) for name, section in sections.items()
+        )
         return Accuracy(tuple(results))
 
-    def _answer(self, questions: Sequence[Question], excluding: bool, normalised: bool) -> list[bool | None]:
+    def _answer(
+        self, questions: Sequence[Question], excluding: bool, normalised: bool
+    ) -> list[bool | None]:
         """Whether each question is answered correctly; None if a word is unknown."""
         outcomes: list[bool | None] = [None] * len(questions)
-        known = [i for i, question in enumerate(questions) if all(word in self._row for word in question)]
+        known = [
+            i for i, question in enumerate(questions) if all(word in self._row for word in question)
+        ]
         size = max(1, _MAX_SCORES // len(self))
         for chunk in (known[i : i + size] for i in range(0, len(known), size)):
             rows = torch.tensor(
@@ -163,11 +180,15 @@ class Vectors:
             raise RegardError(f"n must be at least 1; got {n}")
         if not (vector.isfinite().all() and vector.any()):
             size = "zero" if vector.isfinite().all() else "not finite"
-            raise RegardError(f"the vector of {name} is {size} and has no direction; use another word or vector")
+            raise RegardError(
+                f"the vector of {name} is {size} and has no direction; use another word or vector"
+            )
         scores = self._scores(unit(vector)[None])[0]
         scores[[self._row[word] for word in excluded if isinstance(word, str)]] = -torch.inf
         best, rows = scores.topk(min(n, len(self)))
-        pairs = zip(rows.tolist(), best.clamp(-1, 1).tolist(), best.isfinite().tolist(), strict=True)
+        pairs = zip(
+            rows.tolist(), best.clamp(-1, 1).tolist(), best.isfinite().tolist(), strict=True
+        )
         return [(self.words[row], score) for row, score, finite in pairs if finite]
 
     def _scores(self, directions: Float[Tensor, "question dim"]) -> Float[Tensor, "question word"]:
@@ -190,7 +211,9 @@ class Vectors:
 
     def _suggest(self, word: str) -> str:
         """A similar known word; only words with the same first letter are compared, for speed."""
-        near = [other for other in (word.lower(), word.capitalize(), word.upper()) if other in self._row]
+        near = [
+            other for other in (word.lower(), word.capitalize(), word.upper()) if other in self._row
+        ]
         if not near:
             alike = (w for w in self.words if w[:1] == word[:1] and abs(len(w) - len(word)) <= 2)
             near = get_close_matches(word, islice(alike, 10_000), n=1)

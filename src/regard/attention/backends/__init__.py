@@ -38,7 +38,9 @@ class Backend:
     packed: bool = False
 
 
-def _reference(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Tensor:
+def _reference(
+    parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset
+) -> Tensor:
     visible = mask if keys.lengths is None else mask & PaddingMask(keys.lengths)
     dense = queries.tensor, keys.tensor, values.tensor
     return intermediates(parts, *dense, visible, offset, parts.dropout).context
@@ -104,7 +106,8 @@ def run(
         backend = BACKENDS.choose(name)
         if reason := backend.cannot(parts, example, mask, offset, *others):
             raise BackendError(
-                f"backend {name!r} cannot run this attention: {reason}. Use backend='reference' or 'auto'."
+                f"backend {name!r} cannot run this attention: {reason}. Use backend='reference' "
+                "or 'auto'."
             )
     if 0 in (*example.shape[:3], others[0].shape[2]):  # no queries, or no keys
         return _zeros(queries, others[1].shape[3])

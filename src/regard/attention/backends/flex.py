@@ -47,7 +47,9 @@ def cannot(
     return None
 
 
-def run(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Contexts:
+def run(
+    parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset
+) -> Contexts:
     """Run the attention with FlexAttention."""
     q, k, scale = parts.score.as_dot(queries.tensor, keys.tensor)
     q, k, v = (x.contiguous() for x in (q, k, values.tensor))
@@ -82,7 +84,9 @@ def _score_mod(parts: Parts, queries: Tensor, offset: Offset) -> Any:
     return lambda score, batch, head, row, key: bias(score, site(batch, head, row, key))
 
 
-def _block_mask(mask: Mask, sizes: tuple[int, int, int], offset: Offset, device: torch.device) -> BlockMask | None:
+def _block_mask(
+    mask: Mask, sizes: tuple[int, int, int], offset: Offset, device: torch.device
+) -> BlockMask | None:
     if mask == Everything():
         return None
     batch, rows, keys = sizes

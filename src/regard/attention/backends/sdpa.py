@@ -30,7 +30,9 @@ def cannot(
     return None
 
 
-def run(parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset) -> Contexts:
+def run(
+    parts: Parts, queries: Padded, keys: Padded, values: Padded, mask: Mask, offset: Offset
+) -> Contexts:
     """Run the attention with torch's kernel."""
     q, k, scale = parts.score.as_dot(queries.tensor, keys.tensor)
     v, out = values.tensor, values.tensor.shape[-1]
@@ -66,7 +68,9 @@ def _aligned(queries: Padded, keys: Padded, offset: Offset) -> bool:
     return same and isinstance(offset, int) and offset == 0
 
 
-def _attention_mask(parts: Parts, queries: Padded, keys: Padded, mask: Mask, offset: Offset) -> Tensor | None:
+def _attention_mask(
+    parts: Parts, queries: Padded, keys: Padded, mask: Mask, offset: Offset
+) -> Tensor | None:
     """`attn_mask` for torch in the smallest shape that broadcasts; None: nothing to add or hide."""
     q, k = queries.tensor, keys.tensor
     last = isinstance(offset, int) and q.shape[2] == 1 and offset == k.shape[2] - 1

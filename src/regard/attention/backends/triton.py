@@ -181,13 +181,17 @@ def bias_by_distance(bias: Any, max_distance: int, like: Tensor, position: int =
 _UNITS: WeakKeyDictionary[Any, dict[Any, Tensor]] = WeakKeyDictionary()
 
 
-def _evaluate(bias: Any, heads: int, max_distance: int, position: int, device: torch.device) -> Tensor:
+def _evaluate(
+    bias: Any, heads: int, max_distance: int, position: int, device: torch.device
+) -> Tensor:
     zero, site = _sites(heads, max_distance, position, device)
     table: Tensor = bias(zero, site)
     return table.float()
 
 
-def _sites(heads: int, max_distance: int, position: int, device: torch.device) -> tuple[Tensor, Site]:
+def _sites(
+    heads: int, max_distance: int, position: int, device: torch.device
+) -> tuple[Tensor, Site]:
     """A score of zero, and every head at every distance."""
     zero = torch.zeros((), dtype=torch.long, device=device)
     key = torch.arange(-max_distance, max_distance + 1, device=device)

@@ -78,7 +78,9 @@ def smaller_gap(margin, other_gap):
 
 @triton.jit
 @no_type_check
-def update_top(top, scores, rank, BEAMS: tl.constexpr, BEST: tl.constexpr, BEST_PADDED: tl.constexpr):
+def update_top(
+    top, scores, rank, BEAMS: tl.constexpr, BEST: tl.constexpr, BEST_PADDED: tl.constexpr
+):
     """The scores of the best hypotheses after new ones are added, unordered; −∞: none."""
     index = tl.arange(0, BEST_PADDED)
     for i in range(BEAMS):
@@ -106,7 +108,9 @@ def top_candidates(
     index = beam_index[:, None] * K_PADDED + rank[None, :]
     inside = (beam_index < BEAMS)[:, None] & (rank < K)[None, :]
     sums = tl.load(candidates + row * K_PADDED + index, mask=inside, other=float("-inf"))
-    sums += tl.load(scores + row + beam_index, mask=beam_index < BEAMS, other=float("-inf"))[:, None]
+    sums += tl.load(scores + row + beam_index, mask=beam_index < BEAMS, other=float("-inf"))[
+        :, None
+    ]
     keys = sort_key(sums, tl.where(inside, index, index + (1 << 20)))
     chosen = tl.zeros([K_PADDED], tl.int32)
     for i in range(K):
@@ -142,7 +146,9 @@ def update_ancestors(
     for first in range(0, now + 1, BLOCK):
         time = first + tl.arange(0, BLOCK)
         inside = (beam_index < BEAMS)[:, None] & (time <= now)[None, :]
-        row_of_position = tl.load(ancestors + old + parent[:, None] * capacity + time[None, :], mask=inside, other=0)
+        row_of_position = tl.load(
+            ancestors + old + parent[:, None] * capacity + time[None, :], mask=inside, other=0
+        )
         row_of_position = tl.where((time == now)[None, :], row + parent[:, None], row_of_position)
         tl.store(
             ancestors + new + beam_index[:, None] * capacity + time[None, :],
@@ -165,14 +171,20 @@ def beam_step_slots(
         return
     now, limit, row = tl.load(time + slot), tl.load(max_length + slot), slot * BEAMS
     rank = tl.arange(0, K_PADDED)
-    beam, token, logp, total = top_candidates(ids, candidates, scores, row, BEAMS, BEAMS_PADDED, K, K_PADDED)
+    beam, token, logp, total = top_candidates(
+        ids, candidates, scores, row, BEAMS, BEAMS_PADDED, K, K_PADDED
+    )
     real = rank < K
 
     end = (token == END) & (total > float("-inf")) & real
     accepted, late = end & (rank < BEAMS), end & (rank >= BEAMS)
     gap = tl.load(margin + slot)
-    gap = smaller_gap(gap, tl.min(tl.where(accepted, total, float("inf")), 0) - select(rank == BEAMS, total))
-    gap = smaller_gap(gap, select(rank == BEAMS - 1, total) - tl.max(tl.where(late, total, float("-inf")), 0))
+    gap = smaller_gap(
+        gap, tl.min(tl.where(accepted, total, float("inf")), 0) - select(rank == BEAMS, total)
+    )
+    gap = smaller_gap(
+        gap, select(rank == BEAMS - 1, total) - tl.max(tl.where(late, total, float("-inf")), 0)
+    )
     here = (slot * capacity + now) * BEAMS
     tl.store(ends + here + rank, tl.where(accepted, total, float("-inf")), mask=rank < BEAMS)
     tl.store(enders + here + rank, beam, mask=rank < BEAMS)
@@ -202,4 +214,6 @@ def beam_step_slots(
     tl.debug_barrier()  # all threads have read the old scores
     tl.store(tokens + row + new_beam, token, mask=continues)
     tl.store(scores + row + new_beam, total, mask=continues)
-    update_ancestors(ancestors, continues, new_beam, beam, row, now, capacity, rows, BEAMS, BEAMS_PADDED, BLOCK)
+    update_ancestors(
+        ancestors, continues, new_beam, beam, row, now, capacity, rows, BEAMS, BEAMS_PADDED, BLOCK
+    )

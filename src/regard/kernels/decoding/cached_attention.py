@@ -102,7 +102,9 @@ def cached_attention_rows(
     start = row * qkv_step
     q = read_head(qkv, start + head * DIM, cos, sin, partner, now, dim, DIM, ROTATE) * scale
     k = read_head(qkv, start + (HEADS + kv_head) * DIM, cos, sin, partner, now, dim, DIM, ROTATE)
-    v = read_head(qkv, start + (HEADS + KV_HEADS + kv_head) * DIM, cos, sin, partner, now, dim, DIM, False)
+    v = read_head(
+        qkv, start + (HEADS + KV_HEADS + kv_head) * DIM, cos, sin, partner, now, dim, DIM, False
+    )
     size = KV_HEADS * capacity * DIM  # of the keys of one row
     new_index = row.to(tl.int64) * 2 * size + (kv_head * capacity + now) * DIM + dim
     if head % (HEADS // KV_HEADS) == 0:
@@ -117,17 +119,20 @@ def cached_attention_rows(
         visible = key_time < now
         row_of_position = key_time * 0 + row
         if BEAMS > 1:
-            row_of_position = tl.load(ancestors + ((now % 2) * rows + row) * capacity + key_time, mask=visible, other=0)
-        index = (row_of_position.to(tl.int64) * 2 * size + (kv_head * capacity + key_time) * DIM)[:, None] + dim[
-            None, :
-        ]
+            row_of_position = tl.load(
+                ancestors + ((now % 2) * rows + row) * capacity + key_time, mask=visible, other=0
+            )
+        index = (row_of_position.to(tl.int64) * 2 * size + (kv_head * capacity + key_time) * DIM)[
+            :, None
+        ] + dim[None, :]
         inside = visible[:, None] & (dim < DIM)[None, :]
         keys = tl.load(past + index, mask=inside, other=0.0).to(tl.float32)
         values = tl.load(past + index + size, mask=inside, other=0.0).to(tl.float32)
         scores = tl.sum(q[None, :] * keys, 1)
         if BIAS:
             scores += (
-                tl.load(bias_table + head * capacity + now - key_time, mask=visible, other=0.0) * 1.4426950408889634
+                tl.load(bias_table + head * capacity + now - key_time, mask=visible, other=0.0)
+                * 1.4426950408889634
             )
         scores = tl.where(visible, scores, float("-inf"))
         new_max = tl.maximum(row_max, tl.max(scores, 0))
@@ -176,5 +181,7 @@ def cross_attention_rows(
         new_max = tl.maximum(row_max, tl.max(scores, 1))
         weights, rescale = tl.exp2(scores - new_max[:, None]), tl.exp2(row_max - new_max)
         total, row_max = total * rescale + tl.sum(weights, 1), new_max
-        context = context * rescale[:, None] + tl.dot(weights.to(values.dtype), values, input_precision=PRECISION)
+        context = context * rescale[:, None] + tl.dot(
+            weights.to(values.dtype), values, input_precision=PRECISION
+        )
     tl.store(out + index, (context / total[:, None]).to(out.dtype.element_ty), mask=real)

@@ -40,15 +40,23 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
         if bias is None:
             return (x @ weight).relu() if relu else x @ weight
         return torch._addmm_activation(bias, x, weight) if relu else torch.addmm(bias, x, weight)
-    return split_k_linear(x, weight, bias, relu=relu, tile=tile(*x.shape, weight.shape[1], split_k=False))[0]
+    return split_k_linear(
+        x, weight, bias, relu=relu, tile=tile(*x.shape, weight.shape[1], split_k=False)
+    )[0]
 
 
 def logits(x: Tensor, weight: Tensor) -> Tensor:
     """x W in float32, so that rounding does not hide small differences of logits."""
-    return linear(x, weight, None) if x.dtype == torch.float32 else torch.mm(x, weight, out_dtype=torch.float32)
+    return (
+        linear(x, weight, None)
+        if x.dtype == torch.float32
+        else torch.mm(x, weight, out_dtype=torch.float32)
+    )
 
 
-def split_k_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False, tile: Tile) -> Tensor:
+def split_k_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False, tile: Tile
+) -> Tensor:
     """The partial sums of x W (+ b, if there is one part): (part, row, out)."""
     (rows, size), columns, weight = x.shape, weight.shape[1], weight.t()
     assert x.is_contiguous()
@@ -95,7 +103,9 @@ def embed(
     return x, output
 
 
-def linear_add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None, norm: NormWeights | None) -> Tensor:
+def linear_add_norm(
+    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None, norm: NormWeights | None
+) -> Tensor:
     """Add y W + b to x in place, and return the norm of the sum.
 
     With a post-norm x becomes the norm; without a norm the sum itself is returned.
@@ -179,7 +189,9 @@ def embed_rows(
     inside, token = column < SIZE, tl.load(tokens + row).to(tl.int64)
     vector = tl.load(table + token * SIZE + column, mask=inside, other=0.0).to(tl.float32)
     if POSITIONS:
-        vector += tl.load(positions + tl.load(time + row // BEAMS) * SIZE + column, mask=inside, other=0.0)
+        vector += tl.load(
+            positions + tl.load(time + row // BEAMS) * SIZE + column, mask=inside, other=0.0
+        )
     tl.store(x + row * SIZE + column, vector, mask=inside)
     if NORM:
         vector = normalise(vector, weight, bias, eps, column, SIZE, CENTRE)

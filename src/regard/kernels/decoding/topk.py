@@ -102,7 +102,9 @@ def chunk_maxima_rows(
     top = tl.max(tl.max(x, 1), 0)
     tl.store(tops + row * parts + part, top)
     tl.store(sums + row * parts + part, tl.sum(tl.sum(tl.exp(x - top), 1), 0))
-    x = constrain_length(x, id, tl.load(time + slot), tl.load(max_length + slot), tl.load(min_length + slot), END)
+    x = constrain_length(
+        x, id, tl.load(time + slot), tl.load(max_length + slot), tl.load(min_length + slot), END
+    )
     tl.store(maxima + row * parts * CHUNKS + chunk, tl.max(x, 1))
 
 
@@ -119,7 +121,9 @@ def top_k(
     part_sum = tl.load(sums + row * parts + part, mask=part < parts, other=0.0)
     row_max = tl.max(top, 0)
     log_total = row_max + tl.log(tl.sum(part_sum * tl.exp(top - row_max), 0))
-    keys = sort_key(tl.load(maxima + row * chunks + part, mask=part < chunks, other=float("-inf")), part)
+    keys = sort_key(
+        tl.load(maxima + row * chunks + part, mask=part < chunks, other=float("-inf")), part
+    )
     chunk = tl.full([K_PADDED], chunks, tl.int32)
     for i in range(K):
         best = tl.max(keys, 0)
@@ -135,7 +139,9 @@ def top_k(
         best = tl.max(tl.max(keys, 1), 0)
         chosen = tl.where(rank == i, index_of(best), chosen)
         keys = tl.where(keys == best, LOWEST_KEY, keys)
-    x = tl.load(logits + start + chosen, mask=(chosen < vocabulary) & (rank < K), other=float("-inf")).to(tl.float32)
+    x = tl.load(
+        logits + start + chosen, mask=(chosen < vocabulary) & (rank < K), other=float("-inf")
+    ).to(tl.float32)
     x = constrain_length(x, chosen, length, max_length, min_length, END)
     return tl.minimum(chosen, vocabulary - 1), x - log_total
 

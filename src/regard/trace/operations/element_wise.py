@@ -31,13 +31,17 @@ class EmbeddingLookup(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         row, j = index
         id = int(store[self.inputs[0]][row])
-        terms, total = product_sum([(store.one(self.weights[0], id, j), constant("scale", self.scale))])
+        terms, total = product_sum(
+            [(store.one(self.weights[0], id, j), constant("scale", self.scale))]
+        )
         return Computation(total, ("product",), terms, [Stage("id", id)])
 
 
 @dataclass(frozen=True)
 class SinusoidalWave(Operation):
-    """Sinusoidal positions: inputs (positions,). Sines at even places, cosines at odd ones, or one half each."""
+    """Sinusoidal positions: inputs (positions,). Sines at even places, cosines at odd ones, or one
+    half each.
+    """
 
     rates: tuple[float, ...] = ()
     width: int = 0
@@ -48,13 +52,17 @@ class SinusoidalWave(Operation):
     paper = "Vaswani et al. 2017, §3.5"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        angles = store[self.inputs[0]][rows, None].double() * torch.tensor(self.rates, dtype=torch.float64)
+        angles = store[self.inputs[0]][rows, None].double() * torch.tensor(
+            self.rates, dtype=torch.float64
+        )
         joined = torch.stack([angles.sin(), angles.cos()], -2 if self.halves else -1)
         return joined.flatten(-2)[:, : self.width].float()
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         row, j = index
-        rate, cosine = (j % len(self.rates), j >= len(self.rates)) if self.halves else (j // 2, j % 2 == 1)
+        rate, cosine = (
+            (j % len(self.rates), j >= len(self.rates)) if self.halves else (j // 2, j % 2 == 1)
+        )
         position = int(store[self.inputs[0]][row])
         angle = position * self.rates[rate]
         result = math.cos(angle) if cosine else math.sin(angle)
@@ -166,7 +174,9 @@ class Concatenation(Operation):
         ends = list(accumulate(store[name].shape[1] for name in self.inputs))
         part = next(i for i, end in enumerate(ends) if j < end)
         name = self.inputs[part]
-        operand = store.one(name, row if len(store[name]) > 1 else 0, j - (ends[part - 1] if part else 0))
+        operand = store.one(
+            name, row if len(store[name]) > 1 else 0, j - (ends[part - 1] if part else 0)
+        )
         return copied(operand)
 
 
@@ -199,7 +209,9 @@ class ReluActivation(Operation):
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         operand = store.one(self.inputs[0], *index)
-        return Computation(value := self.activation(operand.value), (self.function,), [Term((operand,), (value,))])
+        return Computation(
+            value := self.activation(operand.value), (self.function,), [Term((operand,), (value,))]
+        )
 
     def activation(self, x: float) -> float:
         """The function itself."""
@@ -236,10 +248,14 @@ class SwigluActivation(Operation):
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         row, j = index
-        gate, inner = (store.one(self.inputs[0], row, i) for i in (j, j + store[self.inputs[0]].shape[1] // 2))
+        gate, inner = (
+            store.one(self.inputs[0], row, i) for i in (j, j + store[self.inputs[0]].shape[1] // 2)
+        )
         opened = gate.value * sigmoid(gate.value)
         result = opened * inner.value
-        return Computation(result, ("silu(gate)", "· inner"), [Term((gate, inner), (opened, result))])
+        return Computation(
+            result, ("silu(gate)", "· inner"), [Term((gate, inner), (opened, result))]
+        )
 
 
 ACTIVATIONS: dict[str, type[Operation]] = {

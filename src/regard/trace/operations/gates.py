@@ -199,5 +199,7 @@ class EncoderSummary(Operation):
         forward, backward = self.inputs
         length, half = store[forward].shape
         j = index[1]
-        operand = store.one(forward, length - 1, j) if j < half else store.one(backward, 0, j - half)
+        operand = (
+            store.one(forward, length - 1, j) if j < half else store.one(backward, 0, j - half)
+        )
         return copied(operand)

@@ -1,4 +1,6 @@
-"""What an edit puts in the place of the model's own numbers; those stay in the trace under `<name>.own`."""
+"""What an edit puts in the place of the model's own numbers; those stay in the trace under
+`<name>.own`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class ZeroedHead(Operation):
 
 @dataclass(frozen=True)
 class MeanAblatedHead(Operation):
-    """One head's context replaced by its mean over all positions, so that it says the same to each: inputs (own,)."""
+    """One head's context replaced by its mean over all positions, so that it says the same to each:
+    inputs (own,).
+    """
 
     head: int = 0
 
@@ -53,7 +57,9 @@ class MeanAblatedHead(Operation):
         if head != self.head:
             return copied(store.one(self.inputs[0], *index))
         terms, total = product_sum([(one,) for one in store.along(self.inputs[0], head, ALL, j)])
-        return Computation(total / len(terms), ("term",), terms, [Stage("Σ", total), Stage("rows", len(terms))])
+        return Computation(
+            total / len(terms), ("term",), terms, [Stage("Σ", total), Stage("rows", len(terms))]
+        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,9 @@ class RowReplacement(Operation):
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         own = store[self.inputs[0]].clone()
-        if self.query < own.shape[1]:  # while an answer is still growing, the row may not be there yet
+        if (
+            self.query < own.shape[1]
+        ):  # while an answer is still growing, the row may not be there yet
             keys = min(own.shape[2], len(self.values))
             own[self.head, self.query] = 0
             own[self.head, self.query, :keys] = torch.tensor(self.values[:keys])
@@ -126,7 +134,8 @@ class ZeroTensor(Operation):
 
 @dataclass(frozen=True)
 class PatchedTensor(Operation):
-    """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay the model's own;
+    """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay
+    the model's own;
     where rows and columns are of the same sequence (`square`), columns too."""
 
     given: Tensor | None = None
@@ -144,13 +153,20 @@ class PatchedTensor(Operation):
         return own[rows] if self.time == 0 else own[:, rows]
 
     def _check(self, own: Tensor) -> None:
-        """Raise unless what was given has the shape of what is there, but for sizes that follow the text."""
+        """Raise unless what was given has the shape of what is there, but for sizes that follow the
+        text.
+        """
         assert self.given is not None
         free = (self.time, self.time + 1) if self.square else (self.time,)
-        shapes = [[size for axis, size in enumerate(one.shape) if axis not in free] for one in (own, self.given)]
+        shapes = [
+            [size for axis, size in enumerate(one.shape) if axis not in free]
+            for one in (own, self.given)
+        ]
         if own.ndim != self.given.ndim or shapes[0] != shapes[1]:
             name = self.inputs[0].removesuffix(".own")
-            raise RegardError(f"{name} is {tuple(own.shape)}; the patch for it is {tuple(self.given.shape)}")
+            raise RegardError(
+                f"{name} is {tuple(own.shape)}; the patch for it is {tuple(self.given.shape)}"
+            )
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
         assert self.given is not None

@@ -80,6 +80,8 @@ class WeightedSum(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         (weights, values), (head, query, j) = self.inputs, index
         group = kv_group(store, values, head, len(store[weights]))
-        pairs = zip(store.along(weights, head, query, ALL), store.along(values, group, ALL, j), strict=True)
+        pairs = zip(
+            store.along(weights, head, query, ALL), store.along(values, group, ALL, j), strict=True
+        )
         terms, total = product_sum(pairs)
         return Computation(total, ("product",), terms)

@@ -1,4 +1,4 @@
-"""An operation: how one named tensor is made from others, and how one of its numbers is explained."""
+"""An operation: computes one named tensor from others and explains each of its numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ ALL = slice(None)
 class TensorStore(Mapping[str, Tensor]):
     """The tensors of a trace so far and the weights of its model, by name."""
 
-    def __init__(self, weights: Mapping[str, Tensor], tensors: dict[str, Tensor] | None = None) -> None:
+    def __init__(
+        self, weights: Mapping[str, Tensor], tensors: dict[str, Tensor] | None = None
+    ) -> None:
         self.weights, self.tensors = weights, {} if tensors is None else tensors
 
     def __getitem__(self, name: str) -> Tensor:
@@ -46,8 +48,9 @@ class TensorStore(Mapping[str, Tensor]):
 class Operation:
     """Makes a tensor from its `inputs` and `weights` (names both).
 
-    `compute` makes some `rows` (positions) of it, so that a recurrent model can be walked one position at a time;
-    `time` is the axis on which those rows lie. `explain` redoes one number in float64.
+    `compute` makes some `rows` (positions) of it, so that a recurrent model can be walked one
+    position at a time; `time` is the axis on which those rows lie. `explain` redoes one number in
+    float64.
     """
 
     inputs: tuple[str, ...]
@@ -104,7 +107,11 @@ class PartOperation(Operation):
 
 def in_float32(part: Any) -> Any:
     """A copy of a part with its parameters and buffers in float32 on the CPU."""
-    return deepcopy(part).eval().requires_grad_(False).float().cpu() if isinstance(part, nn.Module) else part
+    return (
+        deepcopy(part).eval().requires_grad_(False).float().cpu()
+        if isinstance(part, nn.Module)
+        else part
+    )
 
 
 def in_float64(part: Any) -> Any:

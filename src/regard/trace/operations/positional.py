@@ -69,7 +69,9 @@ class RotatedVectors(Operation):
 
 @dataclass(frozen=True)
 class AlibiBias(Operation):
-    """ALiBi: minus a slope for each head times the distance; inputs (query positions, key positions)."""
+    """ALiBi: minus a slope for each head times the distance; inputs (query positions, key
+    positions).
+    """
 
     slopes: tuple[float, ...] = ()
 
@@ -91,7 +93,9 @@ class AlibiBias(Operation):
 
 @dataclass(frozen=True)
 class TableBias(Operation):
-    """A learned number by head and distance (or bucket of distances): inputs positions, weights (table,)."""
+    """A learned number by head and distance (or bucket of distances): inputs positions, weights
+    (table,).
+    """
 
     bias: Distance | T5 | None = None
 
@@ -110,7 +114,9 @@ class TableBias(Operation):
         bucket, scale = self.bucket(torch.tensor(ahead))
         pairs = [(store.one(self.weights[0], head, int(bucket)), constant("scale", scale))]
         terms, total = product_sum(pairs)
-        return Computation(total, ("product",), terms, [Stage("key − query", ahead), Stage("bucket", int(bucket))])
+        return Computation(
+            total, ("product",), terms, [Stage("key − query", ahead), Stage("bucket", int(bucket))]
+        )
 
     def bucket(self, ahead: Tensor) -> tuple[Tensor, float]:
         """The column of the table for a distance, and what the number there is multiplied by."""
@@ -124,7 +130,9 @@ class TableBias(Operation):
 
 @dataclass(frozen=True)
 class ShawBias(Operation):
-    """Shaw: the query against a learned vector for the distance; inputs (q, positions …), weights (table,)."""
+    """Shaw: the query against a learned vector for the distance; inputs (q, positions …), weights
+    (table,).
+    """
 
     bias: Shaw | None = None
 

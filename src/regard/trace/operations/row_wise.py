@@ -1,4 +1,6 @@
-"""Norms, masks and shares: what looks at a whole row at once. And the score of an answer, which sums them up."""
+"""Norms, masks and shares: what looks at a whole row at once. And the score of an answer, which
+sums them up.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from regard.trace.operations.operation import ALL, Operation, TensorStore, const
 
 @dataclass(frozen=True)
 class LayerNormalisation(Operation):
-    """Each row to mean 0 and variance 1, then gain and shift: inputs (x,), weights (gain, shift)."""
+    """Each row to mean 0, variance 1, then gain and shift: inputs (x,), weights (gain, shift)."""
 
     eps: float = 1e-5
 
@@ -45,7 +47,9 @@ class LayerNormalisation(Operation):
             Stage("· gain", normal * gain.value, gain),
             Stage("+ shift", normal * gain.value + shift.value, shift),
         ]
-        return Computation(normal * gain.value + shift.value, ("x − mean", "squared"), terms, stages)
+        return Computation(
+            normal * gain.value + shift.value, ("x − mean", "squared"), terms, stages
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ class RMSNormalisation(Operation):
         gain = store.one(self.weights[0], j)
         stages = [Stage("mean square", square), Stage("eps", self.eps), Stage("normalised", normal)]
         result = normal * gain.value
-        return Computation(result, ("x", "squared"), terms, [*stages, Stage("· gain", result, gain)])
+        return Computation(
+            result, ("x", "squared"), terms, [*stages, Stage("· gain", result, gain)]
+        )
 
 
 def _squares(numbers: list[Operand], mean: float, here: int) -> tuple[list[Term], float]:
@@ -145,7 +151,9 @@ class ChosenLogProb(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         token = int(store[self.inputs[1]][index[0]])
         operand = store.one(self.inputs[0], index[0], token)
-        return Computation(operand.value, ("value",), [Term((operand,), (operand.value,))], [Stage("token", token)])
+        return Computation(
+            operand.value, ("value",), [Term((operand,), (operand.value,))], [Stage("token", token)]
+        )
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,9 @@ class SequenceLogProb(Operation):
 
 @dataclass(frozen=True)
 class LengthPenalised(Operation):
-    """The score an answer is ranked by: its log-probability over a penalty for its length; inputs (total,)."""
+    """The score an answer is ranked by: its log-probability over a penalty for its length; inputs
+    (total,).
+    """
 
     penalty: float = 1.0
 
@@ -179,4 +189,6 @@ class LengthPenalised(Operation):
     def explain(self, store: TensorStore, index: Index) -> Computation:
         operand = store.one(self.inputs[0])
         result = operand.value / self.penalty
-        return Computation(result, ("quotient",), [Term((operand, constant("penalty", self.penalty)), (result,))])
+        return Computation(
+            result, ("quotient",), [Term((operand, constant("penalty", self.penalty)), (result,))]
+        )

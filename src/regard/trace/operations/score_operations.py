@@ -156,7 +156,9 @@ class CosineScore(PairwiseScore):
     smallest = 1e-12  # norms below this count as this, as in torch.nn.functional.normalize
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        queries, keys = (torch.nn.functional.normalize(x, dim=-1) for x in self.tensors(store, rows))
+        queries, keys = (
+            torch.nn.functional.normalize(x, dim=-1) for x in self.tensors(store, rows)
+        )
         return queries @ keys.transpose(1, 2) * self.scale
 
     def explain(self, store: TensorStore, index: Index) -> Computation:

@@ -73,7 +73,9 @@ def additive_attention(
 
     def strip(first: int) -> Tensor:
         block = queries[:, :, first : first + rows]
-        return intermediates(fused, block, keys, values, mask, offset + first, parts.dropout).context
+        return intermediates(
+            fused, block, keys, values, mask, offset + first, parts.dropout
+        ).context
 
     if rows >= queries.shape[2]:
         return strip(0)
@@ -110,7 +112,9 @@ class AdditiveScoreFunction(torch.autograd.Function):
         q, k, v = ctx.saved_tensors
         d_scores = gradients[0]
         q_columns, k_columns, padded_v = _columns(q), _columns(k), _pad_v(v)
-        dq, dv = _gradients(q_columns, k_columns, padded_v, d_scores, q.shape, fast=_fast(q), v_gradient=True)
+        dq, dv = _gradients(
+            q_columns, k_columns, padded_v, d_scores, q.shape, fast=_fast(q), v_gradient=True
+        )
         dk, _ = _gradients(
             k_columns,
             q_columns,
@@ -176,7 +180,9 @@ def _rows(gradient: Tensor, like: Tensor) -> Tensor:
 def tanh(x, FAST: tl.constexpr):
     """tanh; FAST uses the hardware instruction, exact to 11 bits: more than bfloat16 has."""
     if FAST:
-        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+        return tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1
+        )
     return 1.0 - 2.0 / (1.0 + tl.exp2(x * 2.8853900817779268))
 
 
@@ -231,7 +237,9 @@ def additive_gradients(
     for start in range(0, others, OTHERS):
         b = start + tl.arange(0, OTHERS)
         inside = (a < ones)[:, None] & (b < others)[None, :]
-        d_score = tl.load(dS + a[:, None] * s_one + b[None, :] * s_other, mask=inside, other=0.0).to(tl.float32)
+        d_score = tl.load(
+            dS + a[:, None] * s_one + b[None, :] * s_other, mask=inside, other=0.0
+        ).to(tl.float32)
         other = tl.load(B + d[:, None] * b_dim + b[None, :])[:, None, :]
         t = tanh(one + other, FAST)
         first = d_score[None, :, :] * t

@@ -45,8 +45,12 @@ def loop_queries(
     """
     far = near_start - begin
     steps = near_end - near_start if NEAR else far + end - near_end
-    for step in tl.range(0, steps, ROWS, num_stages=STAGES if not NEAR else 1 if BIAS == TABLE else 2):
-        start = near_start + step if NEAR else tl.where(step < far, begin + step, near_end + step - far)
+    for step in tl.range(
+        0, steps, ROWS, num_stages=STAGES if not NEAR else 1 if BIAS == TABLE else 2
+    ):
+        start = (
+            near_start + step if NEAR else tl.where(step < far, begin + step, near_end + step - far)
+        )
         query = start + tl.arange(0, ROWS)
         q = read(Q, query, queries, q_time, DIM, WIDTH)
         d_out = read(dO, query, queries, HEADS * OUT, OUT, OUT_WIDTH)
@@ -63,7 +67,9 @@ def loop_queries(
         elif BIAS == SLOPE:
             signed_slope = slope if HIGH else tl.where(step < far, -slope, slope)
             shift = signed_slope * (tl.max(key, 0) - query - left).to(tl.float32)
-            scores = scores * scale + (signed_slope * (key - tl.max(key, 0)).to(tl.float32))[:, None]
+            scores = (
+                scores * scale + (signed_slope * (key - tl.max(key, 0)).to(tl.float32))[:, None]
+            )
             weights = tl.exp2(scores - (row_lse - shift)[None, :])
         else:
             shift = tl.where(step < far, right_bias, left_bias)

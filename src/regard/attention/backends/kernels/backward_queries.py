@@ -36,7 +36,9 @@ def loop_keys(
     steps = near + end - right_end if NEAR else left_end + right_end - right_start
     k_pointers = pointers(K, tl.arange(0, KEYS), k_time, WIDTH)
     v_pointers = pointers(V, tl.arange(0, KEYS), v_time, OUT_WIDTH)
-    for step in tl.range(0, steps, KEYS, num_stages=STAGES if not NEAR else 1 if BIAS == TABLE else 2):
+    for step in tl.range(
+        0, steps, KEYS, num_stages=STAGES if not NEAR else 1 if BIAS == TABLE else 2
+    ):
         if NEAR:
             start = tl.where(step < near, left_end + step, right_end + step - near)
         else:

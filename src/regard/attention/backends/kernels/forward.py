@@ -38,7 +38,9 @@ def loop_near(
     """Loop over keys near the diagonal and at the end: masks and biases vary per key."""
     KEYED: tl.constexpr = BIAS == SLOPE and HIGH and not LOW and PRECISION != "ieee"
     near = right_start - left_end
-    for step in tl.range(0, near + end - right_end, KEYS, num_stages=1 if BIAS == TABLE else 2):  # one table
+    for step in tl.range(
+        0, near + end - right_end, KEYS, num_stages=1 if BIAS == TABLE else 2
+    ):  # one table
         start = tl.where(step < near, left_end + step, right_end + step - near)
         key = start + tl.arange(0, KEYS)
         k = read(K, key, keys, k_time, DIM, WIDTH)
@@ -56,7 +58,9 @@ def loop_near(
         rescale = tl.exp2(row_max - safe)
         total = total * rescale + tl.sum(weights, 1)
         v = read(V, key, keys, v_time, OUT, OUT_WIDTH)
-        context = tl.dot(weights.to(v.dtype), v, context * rescale[:, None], input_precision=PRECISION)
+        context = tl.dot(
+            weights.to(v.dtype), v, context * rescale[:, None], input_precision=PRECISION
+        )
         row_max = new_max
     return context, total, row_max
 
@@ -98,7 +102,9 @@ def loop_far(
         rescale = tl.exp2(row_max - new_max)
         total = total * rescale + tl.sum(weights, 1)
         v = read_whole(v_pointers, start.to(tl.int64) * v_time, OUT, OUT_WIDTH)
-        context = tl.dot(weights.to(v.dtype), v, context * rescale[:, None], input_precision=PRECISION)
+        context = tl.dot(
+            weights.to(v.dtype), v, context * rescale[:, None], input_precision=PRECISION
+        )
         row_max = new_max
     return context, total, row_max
 

@@ -28,7 +28,9 @@ class Bounds(NamedTuple):
     @classmethod
     def of(cls, low: int | None, high: int | None, first: int) -> Bounds:
         """Bounds relative to rows: the first query is row 0 whatever its position."""
-        return cls(None if low is None else low + first, None if high is None else high + first, first)
+        return cls(
+            None if low is None else low + first, None if high is None else high + first, first
+        )
 
 
 class Packed(NamedTuple):
@@ -48,7 +50,9 @@ class Packed(NamedTuple):
         """Any sequences as packed rows."""
         if isinstance(sequences, Ragged):
             rows = sequences.values
-            return cls(_unit_stride(rows), sequences.offsets, sequences.lengths, sequences.longest, True)
+            return cls(
+                _unit_stride(rows), sequences.offsets, sequences.lengths, sequences.longest, True
+            )
         padded = sequences if isinstance(sequences, Padded) else Padded(sequences)
         tensor, lengths = padded.tensor, padded.lengths
         batch, _, time, _ = tensor.shape
@@ -56,7 +60,9 @@ class Packed(NamedTuple):
         covers_rows = lengths is None
         if lengths is None:
             lengths = torch.full((batch,), time, device=tensor.device)
-        return cls(_unit_stride(tensor.transpose(1, 2).flatten(0, 1)), starts, lengths, time, covers_rows)
+        return cls(
+            _unit_stride(tensor.transpose(1, 2).flatten(0, 1)), starts, lengths, time, covers_rows
+        )
 
     def cut(self, stop: int | Tensor | None) -> Packed:
         """Each sequence truncated to `stop` rows."""
@@ -85,7 +91,9 @@ class PairRotation(NamedTuple):
 def fits_one_tile(longest: int, *rows: Tensor, distances: int = 0) -> bool:
     """Whether sentences up to this length fit one tile, with a tile of `distances` vectors."""
     rows_needed = max(tile_size(longest), distances)
-    small_enough = all(rows_needed * tile_size(x.shape[-1]) * x.element_size() <= _TILE_BYTES for x in rows)
+    small_enough = all(
+        rows_needed * tile_size(x.shape[-1]) * x.element_size() <= _TILE_BYTES for x in rows
+    )
     return small_enough and max(longest, distances) <= MAX_TILE
 
 

@@ -80,7 +80,9 @@ class LongLaunch:
     constant_beyond: int  # from this distance on the bias table is constant
     tables: PairRotation | None = None  # for queries; keys are already rotated
 
-    def arguments(self, v: Tensor, bias_table: Tensor | None, slopes: Tensor | None) -> dict[str, Any]:
+    def arguments(
+        self, v: Tensor, bias_table: Tensor | None, slopes: Tensor | None
+    ) -> dict[str, Any]:
         """The arguments that all kernels share."""
         q, k = self.queries.rows, self.keys.rows
         return dict(  # noqa: C408 (shorter than a literal)

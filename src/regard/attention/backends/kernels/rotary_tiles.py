@@ -36,7 +36,9 @@ def rotation_tables(rotation: Any, like: Tensor, longest: int) -> PairRotation |
 
 
 @lru_cache(maxsize=512)  # all layers and steps share the tables
-def _tables(rotation: Any, dim: int, dtype: torch.dtype, device: torch.device, rows: int) -> PairRotation:
+def _tables(
+    rotation: Any, dim: int, dtype: torch.dtype, device: torch.device, rows: int
+) -> PairRotation:
     strides = (1, dim // 2) if rotation.pairs == "halves" else (2, 1)
     first = torch.arange(dim // 2, device=device) * strides[0]
     unit = torch.zeros(dim, device=device, dtype=dtype).index_fill_(0, first, 1)

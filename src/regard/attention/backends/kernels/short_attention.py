@@ -45,7 +45,9 @@ class ShortLaunch:
     tables: PairRotation | None
     max_distance: int  # the first vector by distance is for keys this far before the query
 
-    def arguments(self, v: Tensor, bias_table: Tensor | None, vectors: Tensor | None) -> dict[str, Any]:
+    def arguments(
+        self, v: Tensor, bias_table: Tensor | None, vectors: Tensor | None
+    ) -> dict[str, Any]:
         """The arguments that forward and backward share."""
         q, k = self.queries.rows, self.keys.rows
         tile = tile_size(max(self.queries.longest, self.keys.longest))

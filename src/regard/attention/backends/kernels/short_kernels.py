@@ -38,7 +38,9 @@ def vector_gradients(
         inside = (row < rows)[:, None]
         index = (row // HEADS * q_time + row % HEADS * q_head)[:, None] + column[None, :]
         q = tl.load(Q + index, mask=inside & (column < DIM)[None, :], other=0.0)
-        terms = tl.load(d_terms + row[:, None] * DISTANCES + distance[None, :], mask=inside, other=0.0)
+        terms = tl.load(
+            d_terms + row[:, None] * DISTANCES + distance[None, :], mask=inside, other=0.0
+        )
         total = tl.dot(tl.trans(terms), q, total, input_precision=PRECISION)
     write(d_vectors + tl.program_id(0) * vectors * DIM, total, distance, vectors, DIM, DIM, WIDTH)
 
@@ -64,7 +66,9 @@ def weights_of(
     scores *= scale
     if SPAN:
         scores += tl.load(bias_table + head * (2 * SPAN) + SPAN + ahead)
-    scores = tl.where(visible(ahead, key[None, :], keys, low, high, LOW, HIGH), scores, float("-inf"))
+    scores = tl.where(
+        visible(ahead, key[None, :], keys, low, high, LOW, HIGH), scores, float("-inf")
+    )
     row_max = tl.max(scores, 1)
     weights = tl.exp2(scores - tl.where(row_max == float("-inf"), 0.0, row_max)[:, None])
     total = tl.sum(weights, 1)
@@ -92,7 +96,9 @@ def forward_tile(
         q2, k2 = q, k
     a = q
     if DISTANCES:
-        a = read(vectors, tl.arange(0, DISTANCES), max_distance + max_ahead + 1, DIM, DIM, WIDTH).to(q.dtype)
+        a = read(
+            vectors, tl.arange(0, DISTANCES), max_distance + max_ahead + 1, DIM, DIM, WIDTH
+        ).to(q.dtype)
     v = read(V, row, keys, v_time, OUT, OUT_WIDTH)
     weights = weights_of(
         q, k, q2, k2, bias_table, a, head, row, row, keys, first, max_distance, max_ahead, low,
@@ -160,7 +166,9 @@ def backward_tile(
         q2, k2 = q, k
     a = q
     if DISTANCES:
-        a = read(vectors, tl.arange(0, DISTANCES), max_distance + max_ahead + 1, DIM, DIM, WIDTH).to(q.dtype)
+        a = read(
+            vectors, tl.arange(0, DISTANCES), max_distance + max_ahead + 1, DIM, DIM, WIDTH
+        ).to(q.dtype)
     v = read(V, row, keys, v_time, OUT, OUT_WIDTH)
     d_out = read(dO, row, queries, o_time, OUT, OUT_WIDTH)
     weights = weights_of(
@@ -187,7 +195,9 @@ def backward_tile(
         write(dK, d_key, row, keys, dq_time, DIM, WIDTH)
         d_query = tl.dot(d_low, k, input_precision=PRECISION)
         if DISTANCES:
-            terms = gradients_by_distance(d_products, row, first, max_distance, max_ahead, TILE, DISTANCES).to(q.dtype)
+            terms = gradients_by_distance(
+                d_products, row, first, max_distance, max_ahead, TILE, DISTANCES
+            ).to(q.dtype)
             write(d_terms, terms, row, queries, terms_time, DISTANCES, DISTANCES)
             d_query = tl.dot(terms, a, d_query, input_precision=PRECISION)
         write(dQ, d_query, row, queries, dq_time, DIM, WIDTH)

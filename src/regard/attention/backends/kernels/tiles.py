@@ -68,7 +68,9 @@ def write(pointer, tile, row, rows, stride, DIM: tl.constexpr, WIDTH: tl.constex
 
 @triton.jit
 @no_type_check
-def read_rotated(pointer, row, rows, stride, cos, sin, HALF: tl.constexpr, STEP: tl.constexpr, GAP: tl.constexpr):
+def read_rotated(
+    pointer, row, rows, stride, cos, sin, HALF: tl.constexpr, STEP: tl.constexpr, GAP: tl.constexpr
+):
     """Load rows rotated by their positions, as two tiles: first and second dims of all pairs.
 
     The cosine and sine tables have one row per position.
@@ -144,12 +146,16 @@ def visible(ahead, key, keys, low, high, LOW: tl.constexpr, HIGH: tl.constexpr):
 def terms_by_distance(q, vectors, ahead, max_distance, max_ahead, PRECISION: tl.constexpr):
     """q · vectors[clip(ahead, −max_distance, max_ahead)] for each query and key of a tile."""
     terms = tl.dot(q, tl.trans(vectors), input_precision=PRECISION)
-    return tl.gather(terms, tl.minimum(tl.maximum(ahead, -max_distance), max_ahead) + max_distance, 1)
+    return tl.gather(
+        terms, tl.minimum(tl.maximum(ahead, -max_distance), max_ahead) + max_distance, 1
+    )
 
 
 @triton.jit
 @no_type_check
-def gradients_by_distance(gradient, row, first, max_distance, max_ahead, TILE: tl.constexpr, DISTANCES: tl.constexpr):
+def gradients_by_distance(
+    gradient, row, first, max_distance, max_ahead, TILE: tl.constexpr, DISTANCES: tl.constexpr
+):
     """The gradient of the products q · vectors, from that of the scores.
 
     Each distance receives the gradient of the one key there; both ends sum all keys beyond them.
@@ -161,7 +167,11 @@ def gradients_by_distance(gradient, row, first, max_distance, max_ahead, TILE: t
     ahead = row[None, :] - row[:, None] - first
     before = tl.sum(tl.where(ahead <= -max_distance, gradient, 0.0), 1)[:, None]
     after = tl.sum(tl.where(ahead >= max_ahead, gradient, 0.0), 1)[:, None]
-    return near + tl.where(distance == 0, before, 0.0) + tl.where(distance == max_distance + max_ahead, after, 0.0)
+    return (
+        near
+        + tl.where(distance == 0, before, 0.0)
+        + tl.where(distance == max_distance + max_ahead, after, 0.0)
+    )
 
 
 @triton.jit
@@ -185,7 +195,9 @@ def key_bands(
     left_end, right_start = right_end, right_end
     if BIAS:
         left_end = min(max(query + left + 1, 0) // KEYS * KEYS, right_end)
-        right_start = max(min((max(query + ROWS - 1 + right, 0) + KEYS - 1) // KEYS * KEYS, right_end), left_end)
+        right_start = max(
+            min((max(query + ROWS - 1 + right, 0) + KEYS - 1) // KEYS * KEYS, right_end), left_end
+        )
         if HIGH:
             right_start = right_end
     if LOW:
