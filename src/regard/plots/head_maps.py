@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -65,33 +66,28 @@ def heads(
     labelled = max(height, width) <= _LABELLED
     cell = max(1.15, min(2.2, 12 / across)) / max(height, width)
     figure = blank()
-    for layer in range(layers):
-        for head in range(count):
-            row, column = (layer, head) if layered else divmod(head, across)
-            corner = column * (cell * width + 0.16), (down - 1 - row) * (cell * height + 0.32)
-            axes = place(figure, *corner, cell * width, cell * height)
-            image = heat_map.draw(
-                axes,
-                table[layer, head],
-                WEIGHTS,
-                (0, 1),
-                allowed=visible[layer, head],
-                printed=False,
-            )
-            axes.set_title(
-                f"layer {layer} · head {head}" if layered else f"head {head}",
-                fontsize=9,
-                pad=6,
-                color=INK,
-            )
-            _frame(axes, head_colour(head))
-            axes.set(xticks=[], yticks=[])
-            if labelled and column == 0:
-                heat_map.name_rows(axes, rows, "", cell)
-            if labelled and row == down - 1:
-                heat_map.name_columns(axes, columns, "", cell)
+    for layer, head in itertools.product(range(layers), range(count)):
+        row, column = (layer, head) if layered else divmod(head, across)
+        corner = column * (cell * width + 0.16), (down - 1 - row) * (cell * height + 0.32)
+        axes = place(figure, *corner, cell * width, cell * height)
+        image = _head_map(axes, table[layer, head], visible[layer, head], head)
+        if layered:
+            axes.set_title(f"layer {layer} · head {head}", fontsize=9, pad=6, color=INK)
+        if labelled and column == 0:
+            heat_map.name_rows(axes, rows, "", cell)
+        if labelled and row == down - 1:
+            heat_map.name_columns(axes, columns, "", cell)
     _finish(figure, image, not visible.all(), title)
     return figure
+
+
+def _head_map(axes: Axes, weights: Numbers, visible: np.ndarray, head: int) -> AxesImage:
+    """Draw one head's weights without tokens, framed in the head's colour."""
+    image = heat_map.draw(axes, weights, WEIGHTS, (0, 1), allowed=visible, printed=False)
+    axes.set_title(f"head {head}", fontsize=9, pad=6, color=INK)
+    _frame(axes, head_colour(head))
+    axes.set(xticks=[], yticks=[])
+    return image
 
 
 def head_wall(trace: Trace, kind: str = "cross", *, title: str = "") -> Figure:
