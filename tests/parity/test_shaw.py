@@ -1,7 +1,7 @@
 """Shaw's relative positions against the paper's equations 2 and 4, written out number by number.
 
-e_ij = x_i W^Q (x_j W^K + a_ij)ᵀ / √d, a_ij = w_clip(j − i, k), α = softmax(e)
-(Shaw et al. 2018, §3.1)
+e_ij = x_i W^Q (x_j W^K + a_ij)ᵀ / √d, a_ij = w_clip(j − i, k), α = softmax(e) (Shaw et al. 2018,
+§3.1)
 """
 
 import math

@@ -59,8 +59,7 @@ class Stepped(Model):
 
 class Chance(Stepped):
     """Any logits at all, drawn by lot from the source and what was said. `noise` is added by the
-    size of the batch, as
-    sums in 32 bits do; `sizes` keeps the rows of each step."""
+    size of the batch, as sums in 32 bits do; `sizes` keeps the rows of each step."""
 
     def __init__(
         self,

@@ -52,8 +52,7 @@ def power_of_two(size: int, least: int) -> int:
 
 class PrefillQueue:
     """Waiting requests, longest first, so that no long request runs alone at the end. Sources of
-    one
-    capacity are encoded together, before there are slots for all of them."""
+    one capacity are encoded together, before there are slots for all of them."""
 
     def __init__(self, decoder: StaticDecoder, waiting: Sequence[Request]) -> None:
         self.decoder, self.memory = decoder, decoder.memory

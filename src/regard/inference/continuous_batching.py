@@ -41,8 +41,7 @@ _SCHEDULERS: WeakKeyDictionary[Model, dict[tuple[object, int], BatchScheduler]] 
 
 def cannot(search: Search, model: Model, device: torch.device | str) -> str | None:
     """Why this search cannot run on the device alone: it supports greedy and beam search with
-    length
-    constraints on a FastTransformer."""
+    length constraints on a FastTransformer."""
     if torch.device(device).type != "cuda" or not _INSTALLED:
         return "it needs a GPU and Triton"
     if not isinstance(model, FastTransformer):
@@ -111,9 +110,8 @@ def _beams(search: Greedy | Beam) -> int:
 
 def _slots(count: int, dtype: torch.dtype) -> int:
     """How many slots pay for `count` requests: many slots pay only if they are filled. In half
-    precision
-    near-ties are frequent, and a step of DEFAULT_SLOTS takes no longer than one of 8 slots: 2 to 8
-    requests go there at once instead of being searched twice."""
+    precision near-ties are frequent, and a step of DEFAULT_SLOTS takes no longer than one of 8
+    slots: 2 to 8 requests go there at once instead of being searched twice."""
     fitting = SLOTS[-1]
     for slots in SLOTS:
         if count <= (slots if slots < DEFAULT_SLOTS else 4 * slots):

@@ -31,8 +31,7 @@ def capture(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
 
 class GraphedFunction(Generic[T]):
     """A function of tensors at fixed addresses. On a GPU it is captured as a CUDA graph, and each
-    call
-    overwrites its results; elsewhere it is called.
+    call overwrites its results; elsewhere it is called.
 
     It runs once before the capture as a warm-up, whose effects must not matter. Afterwards the
     function is dropped: usually its owner holds this object, and the two would keep each other

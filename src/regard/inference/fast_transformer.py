@@ -280,8 +280,7 @@ def _pad_tokens(
     tokens: Float[Tensor, "token ..."], layout: Layout
 ) -> Float[Tensor, "source time ..."]:
     """Tokens as rows of one length. Shorter rows continue with the next row's tokens, which the
-    padding
-    mask hides: gathering everywhere is faster than writing into zeros."""
+    padding mask hides: gathering everywhere is faster than writing into zeros."""
     if not layout.is_uniform:
         times = torch.arange(layout.longest, device=tokens.device)
         places = (layout.offsets[:-1, None] + times).clamp_(max=layout.tokens - 1)

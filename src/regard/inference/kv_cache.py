@@ -46,8 +46,7 @@ class BufferPool:
 
 class KVCache:
     """Keys and values, written in place as positions arrive. `filled` counts the positions written;
-    a
-    state that finds more than its own positions copies first."""
+    a state that finds more than its own positions copies first."""
 
     def __init__(self, tensor: CacheTensor, filled: int, pool: BufferPool | None = None) -> None:
         self.tensor, self.filled, self.pool = tensor, filled, pool

@@ -44,10 +44,8 @@ class ModelCache:
 
 def _version(model: nn.Module) -> tuple[list[Any], list[Any]]:
     """All modules and weights of a model (kept alive so that their ids stay unique), and a value
-    that
-    changes with any of them. Walks the tree by hand: `modules()` and `parameters()` would take a
-    tenth
-    of the time of a short prediction."""
+    that changes with any of them. Walks the tree by hand: `modules()` and `parameters()` would take
+    a tenth of the time of a short prediction."""
     modules: list[Any] = [model]
     weights: list[Any] = []
     version: list[Any] = []

@@ -140,8 +140,7 @@ class StaticDecoder:
         self, sources: Sequence[Sequence[int]], capacity: int
     ) -> Float[Tensor, "layer source 2 kv_head time dim"]:
         """Keys and values of at most `encoder_batch(capacity)` sources (END included), for all
-        layers.
-        The next call may overwrite them."""
+        layers. The next call may overwrite them."""
         if capacity not in self.encoders:
             batch = self.encoder_batch(capacity)
             self.encoders[capacity] = StaticEncoder(self.model, batch, capacity, self.kernels)

@@ -26,8 +26,7 @@ from regard.models.layers import Sublayer
 
 class StaticEncoder:
     """Encodes `batch` sources of at most `capacity` tokens into the decoder's cross-attention keys
-    and
-    values."""
+    and values."""
 
     def __init__(self, model: FastTransformer, batch: int, capacity: int, kernels: Any) -> None:
         self.model, self.batch, self.capacity, self.kernels = model, batch, capacity, kernels
@@ -126,8 +125,7 @@ def feed_forward(kernels: Any, block: PackedLayer, y: Tensor) -> Tensor:
 
 def norms(layers: Sequence[Sequence[Sublayer]], last: nn.Module) -> list[NormWeights | None]:
     """The norm after the embedding and after each residual sum. With pre-norm, that is the norm of
-    the
-    next sublayer, and finally the stack's own."""
+    the next sublayer, and finally the stack's own."""
     own = [_norm(sublayer.norm, sublayer.pre_norm) for layer in layers for sublayer in layer]
     return [*own, _norm(last, pre_norm=True)] if layers[0][0].pre_norm else [None, *own]
 

@@ -29,8 +29,7 @@ class State(ABC):
         self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
     ) -> State:
         """The chosen rows, as many for each source, side by side and sharing it: beams. Of the
-        sources those in
-        `sources` stay; without it, all."""
+        sources those in `sources` stay; without it, all."""
 
 
 class Model(nn.Module, ABC):

@@ -247,8 +247,7 @@ class Recurrent(Model):
 
 def pack(sequences: Ragged) -> tuple[PackedSequence, Int[Tensor, " token"], Int[Tensor, " row"]]:
     """A ragged batch as a PackedSequence (time-major, longest row first), with the token and row
-    that
-    each entry came from."""
+    that each entry came from."""
     lengths = sequences.lengths
     if len(sequences) == 0 or int(lengths.min()) == 0:
         raise ShapeError(

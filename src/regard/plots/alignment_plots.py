@@ -60,8 +60,7 @@ def alignment_lines(
     trace: Trace, attention: str = MEAN, head: int | None = None, *, title: str = ""
 ) -> Figure:
     """The same as lines from the source to the answer, as thick as the weight; links stand out.
-    Less than 0.01 of
-    weight leaves no line."""
+    Less than 0.01 of weight leaves no line."""
     matrix = numbers("weights", alignment_matrix(trace, attention, head), "target source")
     left, right = token_labels(texts(trace, "source")), row_labels(trace, "target")
     count = max(len(left), len(right))

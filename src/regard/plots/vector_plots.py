@@ -124,9 +124,8 @@ def arrows(
     view: tuple[float, float] = (22, -55),
 ) -> Figure:
     """Arrows from the origin to vectors (vector, 3), each with its label; with `after`, the same
-    vectors afterwards
-    beside them, in the same colours and the same limits. `view` is the eye's elevation and azimuth
-    in degrees.
+    vectors afterwards beside them, in the same colours and the same limits. `view` is the eye's
+    elevation and azimuth in degrees.
     """
     given = [vectors] if after is None else [vectors, after]
     tables = [

@@ -20,8 +20,7 @@ Weights = Float[Tensor, "_head _query _key"]  # each attention has its own
 @torch.no_grad()
 def record_attention(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
     """The weights of every attention by module name, for one source and one prefix. Row i of a
-    decoder's
-    weights belongs to the step after prefix token i."""
+    decoder's weights belongs to the step after prefix token i."""
     seen: dict[str, list[Tensor]] = {}
     here = get_ident()
 
@@ -51,8 +50,7 @@ def record_attention(model: Model, source: Ragged, prefix: Ragged) -> dict[str, 
 
 def alignment(model: Model, seen: dict[str, Weights]) -> Float[Tensor, "query key"]:
     """The alignment of each decoding step with the source: mean cross-attention over layers and
-    heads. With
-    softmax, every row sums to 1."""
+    heads. With softmax, every row sums to 1."""
     crossing = set(map(id, model.cross_attentions()))
     names = [name for name, part in model.named_modules() if id(part) in crossing]
     if not names:

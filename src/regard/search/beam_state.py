@@ -23,9 +23,8 @@ Places = Int[np.ndarray, "source candidate"]
 
 class BeamState:
     """The state of a beam search. `active` holds the unfinished sources; row i of the other arrays
-    belongs
-    to the i-th of them, best beam first. `margins` (of all sources) is the smallest margin of any
-    decision."""
+    belongs to the i-th of them, best beam first. `margins` (of all sources) is the smallest margin
+    of any decision."""
 
     def __init__(
         self,
@@ -141,8 +140,7 @@ class BeamState:
 
     def _finished(self, best: Float[np.ndarray, " source"]) -> Bool[np.ndarray, " source"]:
         """Whether no unfinished hypothesis can still reach the n_best-th: a sum only decreases, and
-        its largest
-        possible divisor is that of the shortest or the longest end."""
+        its largest possible divisor is that of the shortest or the longest end."""
         step = self.tokens_so_far.shape[2]
         reach = best / np.maximum(self.farthest, self.length_penalty.divisor(step + 2))
         beaten = ~(reach > self.worst)

@@ -71,8 +71,7 @@ class BeamTrace(BeamState):
         self, totals: list[float], beams: list[int], tokens: list[int], logps: list[float]
     ) -> Iterator[Candidate]:
         """Candidates with their status, best first. END must be among the `size` best of all; of
-        the
-        others, the `size` best stay in the beam."""
+        the others, the `size` best stay in the beam."""
         step, size = self.tokens_so_far.shape[2], self.size
         penalty = self.length_penalty.divisor(step + 1)
         first, others = len(self.candidates), 0

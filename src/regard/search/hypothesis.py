@@ -18,8 +18,7 @@ NEAR_TIE = 1e-4  # differences below this may depend on the batch: float32 sums 
 @dataclass(frozen=True)
 class Hypothesis:
     """`ids` without BEGIN and END; `logps`, one per id and one for END; and the `score` it is
-    ranked by:
-    the sum of `logps` over the length penalty, unless constraints change it."""
+    ranked by: the sum of `logps` over the length penalty, unless constraints change it."""
 
     ids: list[int]
     logps: list[float]

@@ -17,8 +17,7 @@ def length_limits(
     lengths: Int[Tensor, " source"], most: int | None = None, ratio: float = RATIO
 ) -> Int[Tensor, " source"]:
     """The maximum output length of each source: ratio · length + EXTRA, and at most `most`. Without
-    a
-    limit, an untrained model would never stop."""
+    a limit, an untrained model would never stop."""
     limits = [math.ceil(ratio * length) + EXTRA for length in lengths.tolist()]
     if most is not None:
         limits = [min(most, limit) for limit in limits]

@@ -19,12 +19,10 @@ Scored = tuple[float, int]  # a total, and its place in (beam × vocabulary)
 
 class LexicalConstraints:
     """Divides the beam into banks by the number of required tokens produced, so that hypotheses
-    with
-    required words are not pruned by more likely ones without (Post & Vilar 2018).
+    with required words are not pruned by more likely ones without (Post & Vilar 2018).
 
     `opening` is each sequence as tokenized at the start of a text, which differs where pieces
-    include the
-    preceding space."""
+    include the preceding space."""
 
     def __init__(
         self, sequences: Sequence[Sequence[int]], opening: Sequence[Sequence[int]] | None = None

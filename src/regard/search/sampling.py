@@ -26,8 +26,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6  # keep scaled log-probabilities fi
 @dataclass(frozen=True)
 class Sampling:
     """`count` samples per source, with `temperature` (< 1 sharpens, > 1 flattens), `top_k` (Fan et
-    al.
-    2018), nucleus `top_p` (Holtzman et al. 2020) and `min_p` (Nguyen et al. 2024).
+    al. 2018), nucleus `top_p` (Holtzman et al. 2020) and `min_p` (Nguyen et al. 2024).
 
     Samples depend on the seed, the source and the sample's index alone, not on the batch.
     """

@@ -23,8 +23,7 @@ class Operand:
 
 class Term(NamedTuple):
     """One line of a sum: what went in, the numbers made of it, and the sum so far. `here` marks the
-    line of the number
-    that is explained, where all terms are of its kind (softmax, norms)."""
+    line of the number that is explained, where all terms are of its kind (softmax, norms)."""
 
     operands: tuple[Operand, ...]
     numbers: tuple[float, ...]

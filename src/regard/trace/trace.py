@@ -22,8 +22,7 @@ from regard.trace.program import AttentionBlock, Program, Step
 @dataclass(frozen=True, eq=False)
 class Trace:
     """What `record` saw. `trace["dec.0.cross.weights"]` is a tensor (head, query, key);
-    `trace.explain(name, index)`
-    says where one of its numbers comes from.
+    `trace.explain(name, index)` says where one of its numbers comes from.
 
     Rows of the target are the tokens fed in: the first is BEGIN, and `following` is what comes
     after each. `check` is the largest difference of the logits from the model's fast path; None

@@ -152,8 +152,8 @@ def by_length(
     task: str = "symbols",
     edges: Sequence[int] = (4, 6, 8, 10, 12),
 ) -> list[dict[str, Any]]:
-    """The task's metrics by source length. Each edge is the maximum of its bucket; one more
-    bucket holds everything longer.
+    """The task's metrics by source length. Each edge is the maximum of its bucket; one more bucket
+    holds everything longer.
 
     A bucket is {"least", "most", "count"} and the metrics; `most` is None in the last bucket.
     Empty buckets are omitted.

@@ -13,13 +13,13 @@ from regard.text import Batch, TrainingBatch
 
 
 class Objective(nn.Module):
-    """Mean cross-entropy per target token (end symbols included) with label smoothing
-    (Szegedy et al. 2016, §7).
+    """Mean cross-entropy per target token (end symbols included) with label smoothing (Szegedy et
+    al. 2016, §7).
 
     Each token is weighted by 1 / (tokens of the whole step), so that the losses of parts of a step,
     on one machine or several, add up to the mean. With `rdrop` = α, each batch is run twice with
-    different dropout masks and the distributions p and q are pulled together (R-Drop,
-    Liang et al. 2021): the mean of both losses plus α/4 · (KL(p‖q) + KL(q‖p)).
+    different dropout masks and the distributions p and q are pulled together (R-Drop, Liang et al.
+    2021): the mean of both losses plus α/4 · (KL(p‖q) + KL(q‖p)).
     """
 
     def __init__(self, model: Model, *, label_smoothing: float = 0.0, rdrop: float = 0.0) -> None:

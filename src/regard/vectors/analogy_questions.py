@@ -66,8 +66,8 @@ def tally(name: str, outcomes: Iterable[bool | None]) -> Section:
 
 
 def read_questions(path: str | Path) -> dict[str, list[Question]]:
-    """The questions by section. A line `: name` starts a section; any other line has four words
-    `a b c d` (a is to b as c is to d). Questions before the first section belong to section "".
+    """The questions by section. A line `: name` starts a section; any other line has four words `a
+    b c d` (a is to b as c is to d). Questions before the first section belong to section "".
     """
     sections: dict[str, list[Question]] = {}
     name = ""

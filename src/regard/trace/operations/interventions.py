@@ -135,8 +135,7 @@ class ZeroTensor(Operation):
 @dataclass(frozen=True)
 class PatchedTensor(Operation):
     """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay
-    the model's own;
-    where rows and columns are of the same sequence (`square`), columns too."""
+    the model's own; where rows and columns are of the same sequence (`square`), columns too."""
 
     given: Tensor | None = None
     square: bool = False
