@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.attention.backends import triton
+from regard.kernels.decoding import plain_operations
 from regard.kernels.decoding.buffers import (
     BeamBuffers,
     GreedyBuffers,
@@ -18,7 +19,6 @@ from regard.search import LengthPenalty
 from regard.search.constraints import NEG_INF as NEVER
 from regard.text import END
 from tests.contracts.cases import assert_as_good_as
-from tests.search import plainly
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -84,7 +84,7 @@ def test_cached_attention(kernels, beams, heads, groups, dim, turned, line):
     turns = None if turn is None else RotaryTable.of(turn, dim, ROOM, torch.device("cpu"))
     told = clock(), ancestors, turns, torch.randn(heads, ROOM) if line else None
     known = past.clone()
-    expected = plainly.cached_attention(asked, known, *told)
+    expected = plain_operations.cached_attention(asked, known, *told)
     written = moved(past)
     found = kernels.cached_attention(moved(asked), written, *map(moved, told))
     close(found[going(beams)], expected[going(beams)])
@@ -99,7 +99,7 @@ def test_cross_attention(kernels, beams, heads, groups, dim):
         torch.randn(SLOTS * beams, heads * dim),
         torch.randn(SLOTS, 2, groups, ROOM, dim),
     )
-    expected = plainly.cross_attention(asked, memory, clock())
+    expected = plain_operations.cross_attention(asked, memory, clock())
     found = kernels.cross_attention(moved(asked), moved(memory), moved(clock()))
     close(found[going(beams)], expected[going(beams)])
 
@@ -112,7 +112,7 @@ def test_residuals(kernels, width, norm, before):
     told = None if norm is None else NormWeights(torch.randn(width), bias, 1e-5, before)
     tokens, table = torch.randint(9, (SLOTS * 2,), dtype=torch.int32), torch.randn(9, width)
     for places in (None, torch.randn(ROOM, width)):
-        expected = plainly.embed(tokens, table, places, clock().time, told)
+        expected = plain_operations.embed(tokens, table, places, clock().time, told)
         found = kernels.embed(*map(moved, (tokens, table, places, clock().time, told)))
         for one, other in zip(found, expected, strict=True):
             close(one, other)
@@ -126,10 +126,10 @@ def test_residuals(kernels, width, norm, before):
         normed = kernels.linear_add_norm(
             ours, moved(y), weight.to(DEVICE), moved(bias), moved(told)
         )
-        close(normed, plainly.linear_add_norm(x, y, weight, bias, told))
+        close(normed, plain_operations.linear_add_norm(x, y, weight, bias, told))
         close(ours, x)
     inner = torch.randn(SLOTS, 2 * width)
-    close(kernels.swiglu(moved(inner)), plainly.swiglu(inner))
+    close(kernels.swiglu(moved(inner)), plain_operations.swiglu(inner))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_greedy_step(kernels, vocabulary):
     logits[0, END] = logits.max() + 1  # too soon
     books = GreedyBuffers(torch.zeros(SLOTS, dtype=torch.int32), *_tables())
     known, ours, time, times = moved_back(books), moved(books), clock(), moved(clock())
-    plainly.greedy_step(logits, time, known, END)
+    plain_operations.greedy_step(logits, time, known, END)
     kernels.greedy_step(moved(logits), times, ours, END)
     for one, other in zip((*ours, *times), (*known, *time), strict=True):
         close(one, other)
@@ -194,7 +194,7 @@ def test_beam_step(kernels, vocabulary, beams, best):
         logits = 2 * torch.randn(rows, vocabulary)
         logits[:, END] += 2 + step
         went, now = time.active.bool(), time.time.long()
-        plainly.beam_step(logits, time, known, END)
+        plain_operations.beam_step(logits, time, known, END)
         kernels.beam_step(moved(logits), times, ours, END)
         for name, one, other in zip(SlotState._fields, times, time, strict=True):
             assert one.tolist() == other.tolist(), name

@@ -11,11 +11,11 @@ from regard.config import TransformerSettings
 from regard.inference import continuous_batching, inference_model
 from regard.inference.batch_scheduler import DEFAULT_SLOTS, BatchScheduler, Request
 from regard.inference.continuous_batching import cannot, requests
+from regard.kernels.decoding import plain_operations
 from regard.models import build
 from regard.search import Beam, Greedy, Hypothesis, LengthPenalty, SearchResult
 from regard.search.constraints import max_length, min_length
 from regard.text import END
-from tests.search import plainly
 from tests.search.trees import ragged, sources
 
 VOCABULARY, ROOM = 11, 16
@@ -69,7 +69,9 @@ def length_limits(asked):
 
 @torch.inference_mode()
 def flown(search, model, asked, seats, memory=16):
-    flight = BatchScheduler(search, model, seats, capacity=ROOM, memory=memory, kernels=plainly)
+    flight = BatchScheduler(
+        search, model, seats, capacity=ROOM, memory=memory, kernels=plain_operations
+    )
     found = flight.run(requests(search, asked, length_limits(asked)))
     return [found[i] for i in range(len(asked))]
 
@@ -106,7 +108,9 @@ def test_every_kind_of_decoder_flies(shape, search):
 def test_a_flight_can_be_taken_again():
     model, asked = made(), sources(6)
     with torch.inference_mode():
-        flight = BatchScheduler(Beam(2), model, 4, capacity=ROOM, memory=16, kernels=plainly)
+        flight = BatchScheduler(
+            Beam(2), model, 4, capacity=ROOM, memory=16, kernels=plain_operations
+        )
         first, second = (
             flight.run(requests(Beam(2), asked, length_limits(asked))) for _ in range(2)
         )

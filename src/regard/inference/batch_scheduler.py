@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from regard.inference.cuda_graph import GraphedFunction
 from regard.inference.device_beams import DeviceBeams, DeviceGreedy, DeviceState
 from regard.inference.fast_transformer import FastTransformer
 from regard.inference.static_decoder import StaticDecoder
+from regard.kernels.decoding.buffers import DecodingKernels
 from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.hypothesis import SearchResult
@@ -88,7 +89,7 @@ class BatchScheduler:
         *,
         capacity: int,
         memory: int,
-        kernels: Any = None,
+        kernels: DecodingKernels | None = None,
     ) -> None:
         beams = search.size if isinstance(search, Beam) else 1
         self.decoder = StaticDecoder(

@@ -8,7 +8,6 @@ slots a source gets the same numbers in any company.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -24,7 +23,7 @@ from regard.inference.static_encoder import (
     norms,
     position_table,
 )
-from regard.kernels.decoding.buffers import RotaryTable, SlotState
+from regard.kernels.decoding.buffers import DecodingKernels, RotaryTable, SlotState
 from regard.positions import T5, Alibi, Distance, Learned, Rotary
 
 MAX_DIM = 128  # dims of a head
@@ -85,10 +84,12 @@ class StaticDecoder:
         *,
         capacity: int,
         memory: int,
-        kernels: Any = None,
+        kernels: DecodingKernels | None = None,
     ) -> None:
         if kernels is None:
-            from regard.kernels.decoding import operations as kernels
+            from regard.kernels.decoding import operations
+
+            kernels = operations
         self.model, self.kernels, self.slots, self.beams = model, kernels, slots, beams
         self.capacity, self.memory_capacity = capacity, memory
         table, depth, rows = model.tables[1], len(model.decoder), slots * beams

@@ -20,7 +20,7 @@ from regard.inference.cuda_graph import GraphedFunction
 from regard.inference.fast_transformer import FastTransformer
 from regard.inference.packed_layer import PackedLayer
 from regard.inference.packed_linear import PackedLinear
-from regard.kernels.decoding.buffers import NormWeights, RotaryTable
+from regard.kernels.decoding.buffers import DecodingKernels, NormWeights, RotaryTable
 from regard.models.layers import Sublayer
 
 
@@ -28,7 +28,9 @@ class StaticEncoder:
     """Encodes `batch` sources of at most `capacity` tokens into the decoder's cross-attention keys
     and values."""
 
-    def __init__(self, model: FastTransformer, batch: int, capacity: int, kernels: Any) -> None:
+    def __init__(
+        self, model: FastTransformer, batch: int, capacity: int, kernels: DecodingKernels
+    ) -> None:
         self.model, self.batch, self.capacity, self.kernels = model, batch, capacity, kernels
         block = model.encoder[0]
         self.device = model.tables[0].device
@@ -109,13 +111,14 @@ def position_table(position: Any, count: int, device: torch.device) -> Float[Ten
     return position(torch.arange(count, device=device)).detach().float().contiguous()
 
 
-def linear(kernels: Any, weights: PackedLinear, y: Tensor, *, relu: bool = False) -> Tensor:
+def linear(
+    kernels: DecodingKernels, weights: PackedLinear, y: Tensor, *, relu: bool = False
+) -> Tensor:
     """y W + b."""
-    result: Tensor = kernels.linear(y, weights.batched, weights.bias, relu=relu)
-    return result
+    return kernels.linear(y, weights.batched, weights.bias, relu=relu)
 
 
-def feed_forward(kernels: Any, block: PackedLayer, y: Tensor) -> Tensor:
+def feed_forward(kernels: DecodingKernels, block: PackedLayer, y: Tensor) -> Tensor:
     """The feed-forward up to its last product."""
     inner = linear(kernels, block.inner, y, relu=block.activation == "relu")
     if block.activation == "swiglu":

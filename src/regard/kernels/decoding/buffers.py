@@ -1,12 +1,12 @@
-"""Buffers that the kernels of a decoding step read and write.
+"""The operations of a decoding step as a Protocol, and the buffers that they read and write.
 
-They stay at fixed device addresses, so that captured CUDA graphs remain valid. Rows are grouped in
-slots: one source per slot, with `beams` rows each.
+Buffers stay at fixed device addresses, so that captured CUDA graphs remain valid. Rows are grouped
+in slots: one source per slot, with `beams` rows each.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -88,3 +88,57 @@ class BeamBuffers(NamedTuple):
     margin: Tensor
     ancestors: Tensor
     penalties: Tensor
+
+
+class DecodingKernels(Protocol):
+    """The operations of a decoding step. `plain_operations` defines them in torch; `operations`
+    are the kernels."""
+
+    def embed(
+        self,
+        tokens: Tensor,
+        table: Tensor,
+        positions: Tensor | None,
+        time: Tensor,
+        norm: NormWeights | None,
+        /,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def linear(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, /, *, relu: bool = False
+    ) -> Tensor: ...
+
+    def logits(self, x: Tensor, weight: Tensor, /) -> Tensor: ...
+
+    def linear_add_norm(
+        self,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        norm: NormWeights | None,
+        /,
+    ) -> Tensor: ...
+
+    def swiglu(self, inner: Tensor, /) -> Tensor: ...
+
+    def cached_attention(
+        self,
+        qkv: Tensor,
+        past: Tensor,
+        state: SlotState,
+        ancestors: Tensor | None,
+        rotation: RotaryTable | None,
+        bias_table: Tensor | None,
+        /,
+    ) -> Tensor: ...
+
+    def cross_attention(self, queries: Tensor, memory: Tensor, state: SlotState, /) -> Tensor: ...
+
+    def greedy_step(
+        self, logits: Tensor, state: SlotState, buffers: GreedyBuffers, end: int, /
+    ) -> None: ...
+
+    def beam_step(
+        self, logits: Tensor, state: SlotState, buffers: BeamBuffers, end: int, /
+    ) -> None: ...
