@@ -3,7 +3,8 @@
     python benchmarks/gpu_sanitizer.py                      # memcheck on the kernel tests: minutes
     python benchmarks/gpu_sanitizer.py --tool racecheck     # races in shared memory
     python benchmarks/gpu_sanitizer.py --parallel 4         # parallel processes per part
- The tests in tests/gpu compare each kernel with float64 at odd sizes, with empty sequences and
+
+The tests in tests/gpu compare each kernel with float64 at odd sizes, with empty sequences and
 masked rows. Kernels called one by one get memory directly from the driver; otherwise the memory
 beyond an array belongs to another array of torch's pool, and no error is found. CUDA graphs need
 that pool. The control reads past an array on purpose: a check that misses it is useless.
@@ -39,17 +40,17 @@ except RuntimeError:
 """
 PADDING = 65_536  # unallocated bytes after each array
 PARTS = {  # name: test file, selected tests, whether torch keeps its memory pool
-    "attention": ("test_triton.py", "not recorded and not little_memory", False),
+    "attention": ("test_triton.py", "not cuda_graph and not little_memory", False),
     "training": ("test_training.py", "test", False),
     "decoding": ("test_decoding.py", "test", False),
     "whole steps": (
-        "test_recorded.py",
+        "test_graph_step.py",
         "long_sequences",
         True,
     ),  # captures of training fail under it: docs/log.md
     "continuous batching": (
-        "test_flights.py",
-        "company or weights_are_seen or (flights_find and greedy)",
+        "test_continuous_batching.py",
+        "neighbours or weights_are_used or (scheduler_finds and greedy)",
         True,
     ),
 }

@@ -63,10 +63,10 @@ def test_matches_the_reference_in_float64(
 ):
     attention = build(bias, backend).to(dtype)
     if BACKENDS[backend].cannot(attention):
-        pytest.skip("it says that it cannot")
+        pytest.skip("not supported by this backend")
     one_tile = backend == "triton" and getattr(
         attention.bias, "needs_query", False
-    )  # it says so for longer ones
+    )  # refused for longer sequences
     sequences = batch(dtype, MAX_TILE if one_tile else 150)
     fused, slopes = outcome(attention, sequences, MASKS[mask])
     exact, true_slopes = outcome(

@@ -1,6 +1,4 @@
-"""`regard bench` on a GPU: every backend that can is timed, and what is printed is what `auto`
-takes.
-"""
+"""`regard bench` on a GPU: every supporting backend is timed, and `auto`'s choice is printed."""
 
 import json
 
@@ -14,7 +12,7 @@ from regard.commands.bench_cases import cases
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 
-def test_a_card_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_a_gpu_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     few = [
         case
         for case in cases("cuda", everything)
@@ -25,7 +23,7 @@ def test_a_card_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     found = json.loads(capsys.readouterr().out)
     assert found["name"].startswith(torch.cuda.get_device_name())
     assert found["precision"] == "bfloat16"
-    assert found["products"] > 1e12  # any card that has bfloat16
+    assert found["products"] > 1e12  # any GPU that has bfloat16
     assert len(found["cases"]) == 2 * len(few)
     for case in found["cases"]:
         assert {*case["milliseconds"], *case["cannot"]} == set(BACKENDS)
@@ -44,6 +42,6 @@ def test_the_tables_are_printed(
     ]
     monkeypatch.setattr(bench, "cases", lambda device, mask: few)
     bench.bench(device="cuda")
-    said = capsys.readouterr().out
-    assert "forward and backward, ms" in said
-    assert "←" in said
+    printed = capsys.readouterr().out
+    assert "forward and backward, ms" in printed
+    assert "←" in printed

@@ -1,4 +1,4 @@
-"""Training on a GPU: fused kernels held to float64, and recorded steps to those that are not."""
+"""Training on a GPU: fused kernels against float64."""
 
 from collections.abc import Callable, Sequence
 
@@ -41,7 +41,7 @@ def assert_near(fused: Tensor, eager: Tensor, truth: Tensor) -> None:
 def through(
     make: Make, given: Sequence[Tensor], back: Sequence[Tensor], dtype: torch.dtype
 ) -> list[Tensor]:
-    """What is made of some tensors in a type, and all gradients when such ones come back."""
+    """Outputs in a dtype, and all gradients given those of the outputs."""
     leaves = [part.detach().to(dtype).requires_grad_() for part in given]
     made = make(*leaves)
     gradients = torch.autograd.grad(
@@ -116,8 +116,10 @@ def test_dropout_rate_mean_and_backward_agree():
     assert torch.equal(one, again)
     dropped = (one == 0).float()
     assert abs(dropped.mean().item() - 0.3) < 0.002  # 2 million draws: six deviations
-    assert abs((dropped * (other == 0)).mean().item() - 0.09) < 0.002  # seeds are strangers
-    assert abs((dropped[1:] * dropped[:-1]).mean().item() - 0.09) < 0.002  # and so are neighbours
+    assert abs((dropped * (other == 0)).mean().item() - 0.09) < 0.002  # seeds are independent
+    assert (
+        abs((dropped[1:] * dropped[:-1]).mean().item() - 0.09) < 0.002
+    )  # and so are neighbouring rows
     assert abs((dropped[:, 1:] * dropped[:, :-1]).mean().item() - 0.09) < 0.002
     assert torch.equal(torch.autograd.grad(one.sum(), y)[0], one)
 
@@ -275,12 +277,12 @@ def test_weight_casts_are_refreshed_each_step():
     weights[1].mul_(2)
     with halves.active():
         again = cast_and_concat(weights, torch.bfloat16)
-    assert again.data_ptr() == first.data_ptr()  # a recording finds it where it was
+    assert again.data_ptr() == first.data_ptr()  # a captured graph needs a fixed address
     assert torch.equal(again, torch.cat(weights).bfloat16())
     weights[0].add_(1)
     assert torch.equal(
         cast_and_concat(weights, torch.bfloat16), torch.cat(weights).bfloat16()
-    )  # outside, nothing is kept
+    )  # outside, nothing is cached
 
 
 @GPU

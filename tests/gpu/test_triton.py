@@ -69,7 +69,7 @@ def outcome(
     ]
 
 
-def assert_held(
+def assert_accurate(
     attention: Attention, sequences: list[Ragged], mask: Mask, **options: object
 ) -> None:
     """Within twice eager's error of float64, contexts and all gradients."""
@@ -86,13 +86,13 @@ def assert_held(
 @pytest.mark.parametrize("mask", [everything, causal], ids=repr)
 @pytest.mark.parametrize("bias", BIASES)
 def test_short_sentences(bias: str | None, mask: Mask, dtype: torch.dtype):
-    assert_held(build(bias, 64, dtype), batch(SHORT, SHORT, 64, 64, dtype), mask)
+    assert_accurate(build(bias, 64, dtype), batch(SHORT, SHORT, 64, 64, dtype), mask)
 
 
 @DTYPES
 @pytest.mark.parametrize("bias", BIASES)
 def test_short_cross_attention_with_odd_sizes(bias: str | None, dtype: torch.dtype):
-    assert_held(build(bias, 23, dtype), batch(SHORT, OTHER, 23, 9, dtype), window(7))
+    assert_accurate(build(bias, 23, dtype), batch(SHORT, OTHER, 23, 9, dtype), window(7))
 
 
 @DTYPES
@@ -100,16 +100,14 @@ def test_short_cross_attention_with_odd_sizes(bias: str | None, dtype: torch.dty
 @pytest.mark.parametrize("longest", [9, 25, 120])
 def test_every_tile(longest: int, bias: str | None, dtype: torch.dtype):
     lengths = [longest, 2, longest // 2]
-    assert_held(build(bias, 32, dtype), batch(lengths, lengths, 32, 32, dtype), causal)
+    assert_accurate(build(bias, 32, dtype), batch(lengths, lengths, 32, 32, dtype), causal)
 
 
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("dim", [128, 256])
 def test_wide_heads(dim: int, bias: str | None):
-    lengths = (
-        [15, 0, 3, 9] if dim == 256 else SHORT
-    )  # beside their vectors, no longer ones of Shaw are one tile
-    assert_held(
+    lengths = [15, 0, 3, 9] if dim == 256 else SHORT  # longer ones with Shaw do not fit in one tile
+    assert_accurate(
         build(bias, dim, torch.bfloat16), batch(lengths, lengths, dim, dim, torch.bfloat16), causal
     )
 
@@ -117,12 +115,12 @@ def test_wide_heads(dim: int, bias: str | None):
 @pytest.mark.parametrize("bias", BIASES)
 def test_largest_tile_with_usual_heads(bias: str | None):
     lengths = [120, 68, 3, 0, 64, 65, 128]
-    assert_held(
+    assert_accurate(
         build(bias, 64, torch.bfloat16), batch(lengths, lengths, 64, 64, torch.bfloat16), causal
     )
 
 
-def assert_turned(
+def assert_rotated(
     rotary: Rotary, bias: str | None, sequences: list[Ragged], dtype: torch.dtype, offset: int = 0
 ) -> None:
     """Queries and keys rotated inside the kernel equal those rotated before attention."""
@@ -136,11 +134,11 @@ def assert_turned(
             out = triton.run(attention, q, k, v, causal, offset, rotary).values
         else:
             attention.backend = backend
-            turned = (
+            rotated = (
                 x.like(rotary.rotate(x.values, x.positions[:, None] + o))
                 for x, o in ((q, offset), (k, 0))
             )
-            out = attention(*turned, v, mask=causal, offset=offset).values
+            out = attention(*rotated, v, mask=causal, offset=offset).values
         return [out, *torch.autograd.grad(out.square().sum(), [*leaves, *attention.parameters()])]
 
     assert_kernel(run("triton", dtype), run("reference", dtype), run("reference", torch.float64))
@@ -152,7 +150,7 @@ def assert_turned(
     "lengths", [SHORT, [120, 3, 0, 64, 65], [300, 5, 0]], ids=["short", "a whole tile", "long"]
 )
 def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
-    assert_turned(Rotary(64, pairs=pairs), None, batch(lengths, lengths, 64, 64, dtype), dtype)
+    assert_rotated(Rotary(64, pairs=pairs), None, batch(lengths, lengths, 64, 64, dtype), dtype)
 
 
 @DTYPES
@@ -162,7 +160,7 @@ def test_rotary_inside(lengths: list[int], pairs: str, dtype: torch.dtype):
 def test_rotary_with_offset_and_bias(dim: int, longest: int, bias: str | None, dtype: torch.dtype):
     """Later queries, over keys of other lengths."""
     sequences = batch([longest, 0, 3], [longest + 5, 4, 17], dim, 64, dtype)
-    assert_turned(Rotary(dim), bias, sequences, dtype, offset=9)
+    assert_rotated(Rotary(dim), bias, sequences, dtype, offset=9)
 
 
 @DTYPES
@@ -175,13 +173,13 @@ def test_biases_far_beyond_their_max_distance(
     bias: str, options: dict[str, int], mask: Mask, dtype: torch.dtype
 ):
     lengths = [700, 0, 301]
-    assert_held(build(bias, 64, dtype, **options), batch(lengths, lengths, 64, 64, dtype), mask)
+    assert_accurate(build(bias, 64, dtype, **options), batch(lengths, lengths, 64, 64, dtype), mask)
 
 
 @DTYPES
 def test_later_queries(dtype: torch.dtype):
     for queries, keys in (([3, 2], [20, 31]), ([3, 200], [300, 231])):
-        assert_held(
+        assert_accurate(
             build("distance", 32, dtype), batch(queries, keys, 32, 32, dtype), causal, offset=17
         )
 
@@ -190,7 +188,7 @@ def test_later_queries(dtype: torch.dtype):
 @pytest.mark.parametrize("score", ["dot", "scaled-dot"])
 def test_later_queries_with_shaw(score: str, dtype: torch.dtype):
     attention = build("shaw", 32, dtype, score, max_distance=7)
-    assert_held(attention, batch([3, 2], [20, 31], 32, 32, dtype), causal, offset=17)
+    assert_accurate(attention, batch([3, 2], [20, 31], 32, 32, dtype), causal, offset=17)
 
 
 @DTYPES
@@ -201,12 +199,14 @@ def test_additive(lengths: list[int], normaliser: str, dtype: torch.dtype):
     attention.normaliser = Attention(
         SCORES["additive"](HEADS, 23), normaliser=normaliser
     ).normaliser
-    assert_held(attention, batch(lengths, lengths, 23, 9, dtype), causal)
+    assert_accurate(attention, batch(lengths, lengths, 23, 9, dtype), causal)
 
 
 @DTYPES
 def test_additive_with_fully_masked_rows(dtype: torch.dtype):
-    assert_held(build(None, 23, dtype, "additive"), batch(SHORT, OTHER, 23, 9, dtype), window(7))
+    assert_accurate(
+        build(None, 23, dtype, "additive"), batch(SHORT, OTHER, 23, 9, dtype), window(7)
+    )
 
 
 def test_long_additive_attention_uses_little_memory():
@@ -226,9 +226,9 @@ def test_long_additive_attention_uses_little_memory():
     ("score", "bias"), [*(("scaled-dot", bias) for bias in BIASES), ("additive", None)]
 )
 def test_runs_are_deterministic(score: str, bias: str | None, lengths: list[int]):
-    """Without a switch: no kernel adds in an order of chance."""
+    """No kernel adds in a random order."""
     if bias == "shaw" and lengths != SHORT:
-        pytest.skip("it is one tile or nothing")
+        pytest.skip("Shaw is supported in one tile only")
     attention, sequences = (
         build(bias, 64, torch.bfloat16, score),
         batch(lengths, lengths, 64, 64, torch.bfloat16),
@@ -244,7 +244,7 @@ def test_shaw_in_a_cuda_graph():
     )
     expected = [
         x.detach() for x in outcome(attention, sequences, causal)
-    ]  # nothing recorded may lean on what was not
+    ]  # the captured graph must not depend on it
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):  # anything that waits for the device would fail here
@@ -286,9 +286,7 @@ def test_auto_uses_another_backend_for_long_shaw():
     sequences = batch([3, 4], [3, 129], 64, 64, torch.float32)
     made = outcome(attention, sequences, everything)
     exact = outcome(double(attention), [x.like(x.values.double()) for x in sequences], everything)
-    for ours, truth in zip(
-        made, exact, strict=True
-    ):  # the library's numbers are not ours to hold to eager's
+    for ours, truth in zip(made, exact, strict=True):  # library kernels have their own rounding
         torch.testing.assert_close(
             ours.double(), truth, rtol=1e-4, atol=1e-4 * truth.abs().max().item()
         )

@@ -1,6 +1,4 @@
-"""Flights, decoding on a GPU, against the host's own searches and the CPU; run by hand (`pytest
-tests/gpu`).
-"""
+"""Continuous batching on a GPU against searches on the host and on the CPU (`pytest tests/gpu`)."""
 
 import gc
 import weakref
@@ -17,7 +15,7 @@ from regard.search import Beam, Greedy, LengthPenalty, Sampling
 from regard.search.batch_invariance import batch_invariant
 from regard.search.constraints import min_length, no_repeat_ngram
 from regard.text import END
-from regard.train import cmudict as demo
+from regard.train import cmudict
 from tests.search.trees import ragged
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
@@ -37,7 +35,7 @@ SEARCHES = {
 }
 
 
-def made(**shape):
+def build_model(**shape):
     torch.manual_seed(3)
     shape = {"tie_embeddings": "none", **shape}
     model = build(
@@ -59,14 +57,14 @@ def made(**shape):
     return model.eval()
 
 
-def asked(count, max_length=40):
+def sources_of(count, max_length=40):
     chance = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, max_length, (count,), generator=chance).tolist()
     return [torch.randint(3, 30, (length,), generator=chance).tolist() for length in lengths]
 
 
-def usual(search, model, sources, device):
-    """The host's own search of all at once."""
+def host_search(search, model, sources, device):
+    """One search of all sources on the host."""
     source = ragged(*([*ids, END] for ids in sources)).to(device)
     with torch.inference_mode():
         return batch_invariant(
@@ -84,18 +82,18 @@ def assert_same(ours, theirs):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_flights_find_what_the_host_finds(shape, search):
-    model, sources = made(**shape), asked(70)
+def test_scheduler_finds_what_the_host_finds(shape, search):
+    model, sources = build_model(**shape), sources_of(70)
     ours = search_all(search, inference_model(model.cuda()), sources, most=30, device="cuda")
-    assert_same(ours, usual(search, inference_model(model), sources, "cuda"))
-    assert_same(ours, usual(search, inference_model(model.cpu()), sources, "cpu"))
+    assert_same(ours, host_search(search, inference_model(model), sources, "cuda"))
+    assert_same(ours, host_search(search, inference_model(model.cpu()), sources, "cpu"))
     assert len({tuple(some.hypotheses[0].ids) for some in ours}) > 4
 
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(4, n_best=2)], ids=["greedy", "beam"])
-def test_no_answer_depends_on_company(search):
-    """One seat, eight, 64 and 512."""
-    model, sources = inference_model(made().cuda()), asked(300)
+def test_no_output_depends_on_its_neighbours(search):
+    """1, 8, 64 and 512 slots."""
+    model, sources = inference_model(build_model().cuda()), sources_of(300)
     every = search_all(search, model, sources, most=30, device="cuda")
     for count in (1, 7, 64):
         assert_same(
@@ -103,28 +101,28 @@ def test_no_answer_depends_on_company(search):
         )
 
 
-def test_every_seat_gives_the_same_bits():
-    model, ids = inference_model(made().cuda()), [*asked(1)[0], END]
+def test_every_slot_gives_the_same_bits():
+    model, ids = inference_model(build_model().cuda()), [*sources_of(1)[0], END]
     with torch.inference_mode():
-        flight = BatchScheduler(Beam(4), model, DEFAULT_SLOTS, capacity=64, memory=64)
-        alike = flight.run([Request(i, ids, 0, 40) for i in range(DEFAULT_SLOTS)])
-        alone = flight.run([Request(0, ids, 0, 40)])
+        scheduler = BatchScheduler(Beam(4), model, DEFAULT_SLOTS, capacity=64, memory=64)
+        alike = scheduler.run([Request(i, ids, 0, 40) for i in range(DEFAULT_SLOTS)])
+        alone = scheduler.run([Request(0, ids, 0, 40)])
     assert all(some == alone[0] for some in alike.values())
 
 
-def test_new_weights_are_seen():
-    """As in training: a new twin for each evaluation."""
-    model, sources = made().cuda(), asked(9)
+def test_new_weights_are_used():
+    """As in training: a new inference model for each evaluation."""
+    model, sources = build_model().cuda(), sources_of(9)
     first = search_all(Greedy(), inference_model(model), sources, most=30, device="cuda")
     with torch.no_grad():
         model.output.table.neg_()
     second = search_all(Greedy(), inference_model(model), sources, most=30, device="cuda")
-    assert_same(second, usual(Greedy(), inference_model(model), sources, "cuda"))
+    assert_same(second, host_search(Greedy(), inference_model(model), sources, "cuda"))
     assert first != second
 
 
-def test_what_cannot_fly_takes_the_usual_way():
-    model = inference_model(made().cuda())
+def test_unsupported_searches_run_on_the_host():
+    model = inference_model(build_model().cuda())
     assert continuous_batching.cannot(Greedy(), model, "cuda") is None
     assert continuous_batching.cannot(Beam(16, constraints=(min_length(2),)), model, "cuda") is None
     assert continuous_batching.cannot(Greedy(), model, "cpu") is not None
@@ -133,40 +131,41 @@ def test_what_cannot_fly_takes_the_usual_way():
         continuous_batching.cannot(Beam(4, constraints=(no_repeat_ngram(2),)), model, "cuda")
         is not None
     )
-    shaw = inference_model(made(position="shaw").cuda())
+    shaw = inference_model(build_model(position="shaw").cuda())
     assert continuous_batching.cannot(Greedy(), shaw, "cuda") is not None
-    long = [*asked(3), [3] * 2_100]
+    long = [*sources_of(3), [3] * 2_100]
     found = search_all(Greedy(), model, long, most=30, device="cuda")
-    assert_same(found, usual(Greedy(), model, long, "cuda"))
+    assert_same(found, host_search(Greedy(), model, long, "cuda"))
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_the_shipped_model_says_what_it_says_on_a_cpu(beam):
-    words = [word for word, _ in demo.dictionary() if demo.part(word) == "test"][:300]
+def test_the_included_model_gives_the_outputs_of_a_cpu(beam):
+    words = [word for word, _ in cmudict.dictionary() if cmudict.part(word) == "test"][:300]
     here, there = (regard.load("spelling", device=device) for device in ("cuda", "cpu"))
     ours, theirs = ([a.text for a in t.many(words, t.search(beam=beam))] for t in (here, there))
     assert ours == theirs
 
 
-def test_a_search_finds_its_recorded_flight_again():
-    model = inference_model(made().cuda())
+def test_a_search_reuses_its_captured_scheduler():
+    model = inference_model(build_model().cuda())
     for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
-        search_all(search, model, asked(count), most=30, device="cuda")
+        search_all(search, model, sources_of(count), most=30, device="cuda")
     first = dict(continuous_batching._SCHEDULERS[model])
-    assert len(first) >= 3  # one for each search and number of seats
+    assert len(first) >= 3  # one for each search and number of slots
     for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
-        search_all(search, model, asked(count), most=30, device="cuda")
+        search_all(search, model, sources_of(count), most=30, device="cuda")
     assert {
-        key: continuous_batching._SCHEDULERS[model][key] is flight for key, flight in first.items()
+        key: continuous_batching._SCHEDULERS[model][key] is scheduler
+        for key, scheduler in first.items()
     } == dict.fromkeys(first, True)
 
 
-def test_a_flight_goes_when_its_model_goes():
-    """Else every evaluation in training would leave one behind."""
-    model = inference_model(made().cuda())
-    search_all(Greedy(), model, asked(3), most=30, device="cuda")
-    (flight,) = continuous_batching._SCHEDULERS[model].values()
-    gone = weakref.ref(flight)
-    del model, flight
+def test_a_scheduler_is_freed_with_its_model():
+    """Otherwise every evaluation in training would leak one."""
+    model = inference_model(build_model().cuda())
+    search_all(Greedy(), model, sources_of(3), most=30, device="cuda")
+    (scheduler,) = continuous_batching._SCHEDULERS[model].values()
+    gone = weakref.ref(scheduler)
+    del model, scheduler
     gc.collect()
     assert gone() is None

@@ -1,6 +1,4 @@
-"""Whole training steps on a GPU: recorded as they are not, fused as they are plain, and without
-waiting.
-"""
+"""Whole training steps on a GPU: captured as not captured, fused as plain, and without waiting."""
 
 import pytest
 import torch
@@ -17,8 +15,8 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 CUDA = torch.device("cuda")
 
 
-class Few(Batches):
-    """Batches of random pairs; the same ones come again and again."""
+class RepeatedBatches(Batches):
+    """A few batches of random pairs, repeated."""
 
     def __init__(self, count: int = 3, longest: int = 20) -> None:
         random = torch.Generator().manual_seed(5)
@@ -62,40 +60,42 @@ def losses(
     train = TrainSettings(
         precision=precision, cuda_graphs=capture, optimizer=optimizer, rdrop=rdrop
     )
-    trainer = Trainer(built, Few(), train, 100, World(1, 0, CUDA), rate=1e-3)
+    trainer = Trainer(built, RepeatedBatches(), train, 100, World(1, 0, CUDA), rate=1e-3)
     found = torch.stack([trainer.advance()[0].clone() for _ in range(count)]).tolist()
     return found, trainer
 
 
 @GPU
 @pytest.mark.parametrize("position", POSITIONS)
-def test_recorded_steps_are_those_that_are_not(position: str):
-    (recorded, one), (not_recorded, other) = (
+def test_captured_steps_equal_uncaptured_steps(position: str):
+    (captured, one), (eager, other) = (
         losses(capture, position=position) for capture in (True, False)
     )
     assert one.graph_step is not None
     assert len(one.graph_step.graphs) == len(one.graph_step.buffers) > 0
     assert other.graph_step is not None
     assert not other.graph_step.graphs
-    assert recorded == not_recorded  # to the last bit, dropout included
+    assert captured == eager  # to the last bit, dropout included
     for ours, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
 
 @GPU
-def test_recorded_steps_that_read_twice_are_those_that_are_not():
-    (recorded, one), (not_recorded, other), (once, _) = (
+def test_captured_rdrop_steps_equal_uncaptured_steps():
+    (captured, one), (eager, other), (once, _) = (
         losses(capture, rdrop=rdrop) for capture, rdrop in ((True, 2.0), (False, 2.0), (True, 0.0))
     )
-    assert recorded == not_recorded
-    assert recorded[0] > once[0]  # the two readings differ, by their dropout, and that costs
+    assert captured == eager
+    assert (
+        captured[0] > once[0]
+    )  # two dropout masks give two distributions, so the KL term is positive
     for ours, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
 
 @GPU
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
-def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
+def test_fused_training_on_a_gpu_equals_a_cpu(optimizer: str):
     settings = TransformerSettings(
         width=64, heads=2, encoder_layers=2, decoder_layers=2, ffn_width=128, dropout=0.0
     )
@@ -104,7 +104,7 @@ def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
         torch.manual_seed(1)
         model = build(settings, 40, 40).to(device)
         train = TrainSettings(optimizer=optimizer, precision="float32")
-        trainer = Trainer(model, Few(), train, 100, World(1, 0, device), rate=1e-3)
+        trainer = Trainer(model, RepeatedBatches(), train, 100, World(1, 0, device), rate=1e-3)
         found.append([float(trainer.advance()[0]) for _ in range(10)])
     torch.testing.assert_close(
         *map(torch.tensor, found), atol=0.0, rtol=2e-3 if optimizer == "muon" else 1e-4
@@ -112,12 +112,12 @@ def test_fused_training_on_a_gpu_is_plain_training_on_a_cpu(optimizer: str):
 
 
 @GPU
-def test_long_sequences_are_learned_without_a_recording():
+def test_long_sequences_are_trained_without_graphs():
     settings = TransformerSettings(
         width=64, heads=2, encoder_layers=1, decoder_layers=1, ffn_width=128
     )
     model = build(settings, 40, 40).to(CUDA)
-    batches = Few(longest=300)
+    batches = RepeatedBatches(longest=300)
     trainer = Trainer(
         model, batches, TrainSettings(precision="bfloat16"), 100, World(1, 0, CUDA), rate=1e-3
     )
@@ -127,7 +127,7 @@ def test_long_sequences_are_learned_without_a_recording():
 
 
 @GPU
-def test_fused_and_recorded_steps_are_those_of_the_plain_definition_in_bfloat16():
+def test_fused_captured_steps_equal_plain_bfloat16():
     (fused, one), (plain, other) = (
         losses(capture, dropout=0.0, attention_backend=backend)
         for capture, backend in ((True, "auto"), (False, "reference"))
@@ -139,12 +139,11 @@ def test_fused_and_recorded_steps_are_those_of_the_plain_definition_in_bfloat16(
 
 @GPU
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-def test_recorded_steps_never_wait_for_the_gpu():
+def test_captured_steps_never_wait_for_the_gpu():
     _, trainer = losses(True)
     assert trainer.graph_step is not None
-    assert (
-        len(trainer.graph_step.graphs) == len(trainer.graph_step.buffers) > 0
-    )  # from here on nothing but replays
+    # From here on, only replays.
+    assert len(trainer.graph_step.graphs) == len(trainer.graph_step.buffers) > 0
     try:
         torch.cuda.set_sync_debug_mode("error")
         found = [trainer.advance()[0] for _ in range(6)]
@@ -155,15 +154,17 @@ def test_recorded_steps_never_wait_for_the_gpu():
 
 @GPU
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
-def test_weights_and_what_an_optimizer_keeps_are_float32_while_steps_compute_in_bfloat16(
+def test_weights_and_optimizer_state_stay_float32(
     optimizer: str,
 ):
     found, trainer = losses(True, optimizer=optimizer)
     assert found != losses(True, "float32", optimizer=optimizer)[0]
-    kept = [x for one in trainer.optimizers for state in one.state.values() for x in state.values()]
+    states = [
+        x for one in trainer.optimizers for state in one.state.values() for x in state.values()
+    ]
     tensors = [
         *trainer.model.parameters(),
-        *(x for x in kept if isinstance(x, torch.Tensor) and x.numel() > 1),
+        *(x for x in states if isinstance(x, torch.Tensor) and x.numel() > 1),
     ]
     assert len(tensors) > len([*trainer.model.parameters()])
     assert {x.dtype for x in tensors} == {torch.float32}

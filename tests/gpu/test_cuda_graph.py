@@ -1,6 +1,4 @@
-"""Recordings on a GPU: what is forgotten goes at once, and what goes late does not spoil another
-recording.
-"""
+"""CUDA graphs: unused graphs are freed at once, and freeing one does not break another capture."""
 
 import gc
 import weakref
@@ -15,7 +13,7 @@ DEVICE = torch.device("cuda")
 
 
 class Counter:
-    """Keeps what repeats its own method, as readers and flights do."""
+    """Owns a graph of its own method, as encoders and schedulers do."""
 
     def __init__(self) -> None:
         self.total = torch.zeros((), device=DEVICE)
@@ -25,7 +23,7 @@ class Counter:
         return self.total.add_(1)
 
 
-def test_it_counts():
+def test_replays_repeat_the_captured_work():
     counter = Counter()
     counter.total.zero_()
     for _ in range(3):
@@ -33,7 +31,7 @@ def test_it_counts():
     assert counter.total.item() == 3
 
 
-def test_what_is_forgotten_goes_without_the_collector():
+def test_owners_are_freed_without_the_collector():
     gc.disable()
     try:
         counter = Counter()
@@ -44,21 +42,21 @@ def test_what_is_forgotten_goes_without_the_collector():
         gc.enable()
 
 
-def test_forgotten_graphs_do_not_spoil_a_recording():
+def test_a_freed_graph_does_not_break_a_capture():
     graph = torch.cuda.CUDAGraph()
     with capture(graph):
         torch.zeros(1, device=DEVICE)
-    kept = [graph]
-    kept.append(kept)  # only the collector will find it
-    del graph, kept
+    cycle = [graph]
+    cycle.append(cycle)  # only the garbage collector frees it
+    del graph, cycle
     other, x = torch.cuda.CUDAGraph(), torch.zeros((), device=DEVICE)
-    usual = gc.get_threshold()
+    thresholds = gc.get_threshold()
     gc.set_threshold(1, 1, 1)
     try:
         with capture(other):
-            some = [[i] for i in range(1_000)]  # the collector would come by
+            some = [[i] for i in range(1_000)]  # would trigger the garbage collector
             x.add_(len(some))
     finally:
-        gc.set_threshold(*usual)
+        gc.set_threshold(*thresholds)
     other.replay()
     assert x.item() == 1_000
