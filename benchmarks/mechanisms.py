@@ -1,11 +1,12 @@
 """Attention mechanisms compared on the default task: every attention, position, score, normaliser.
 
     python benchmarks/mechanisms.py                          # all axes, two minutes per training
-    python benchmarks/mechanisms.py --steps 2000 --keep  # equal steps; writes benchmarks/results/
+    python benchmarks/mechanisms.py --steps 2000 --keep FILE # equal steps; keeps and resumes FILE
     python benchmarks/mechanisms.py --axes parts             # score × normaliser only
     python benchmarks/mechanisms.py --only none additive     # some rows
     python benchmarks/mechanisms.py --workers 13             # in parallel processes, one core each
- All rows train on the same pairs for the same time or number of steps, with the defaults of the
+
+All rows train on the same pairs for the same time or number of steps, with the defaults of the
 tiny size, and are evaluated by greedy decoding of the whole dev part. Rows of an axis that differ
 from another row by less than 1 % phone error rate are trained with three seeds; the table then has
 mean ± standard deviation. The checks: attention beats the model without attention, more so on long
@@ -44,12 +45,11 @@ from regard import bundle
 from regard.config import TextSettings, TrainSettings
 from regard.text import Corpus, group_references
 from regard.train import cmudict, metrics
+from regard.train.dataset import choose, tokenize
 from regard.train.display import LineDisplay
 from regard.train.evaluation import decode
 from regard.train.raw_data import read
 from regard.train.run import Job, run
-
-KEPT = Path(__file__).parent / "results" / "mechanisms.json"
 
 
 class Bench:
@@ -139,13 +139,23 @@ def outcomes(
         yield from (future.result() for future in as_completed(futures))
 
 
+def kept(options: argparse.Namespace) -> list[Result]:
+    """The results of an earlier, interrupted run of the same length; none if there was no run."""
+    if options.keep is None or not options.keep.exists():
+        return []
+    found = json.loads(options.keep.read_text())
+    length = training_length(options)
+    if {key: found.get(key) for key in ("steps", "minutes") if key in found} != length:
+        raise SystemExit(f"{options.keep} is of another length than {length}; use another file")
+    return [result for result in found["results"] if "error" not in result]
+
+
 def keep(results: Sequence[Result], options: argparse.Namespace) -> None:
     """Write all results so far as JSON, in the order of the comparison."""
     order = {name: place for place, name in enumerate(rows())}
     found = sorted(results, key=lambda result: (order[result["name"]], result["seed"]))
     facts = {"machine": machine(), **training_length(options), "results": found}
-    KEPT.parent.mkdir(exist_ok=True)
-    KEPT.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    options.keep.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
 def arguments() -> argparse.Namespace:
@@ -164,7 +174,7 @@ def arguments() -> argparse.Namespace:
         "--only", nargs="+", choices=rows(), metavar="NAME", help="some rows, by name"
     )
     parser.add_argument("--workers", type=int, default=1, help="parallel processes, one core each")
-    parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} after each result")
+    parser.add_argument("--keep", type=Path, help="JSON file of all results; resumed if it exists")
     return parser.parse_args()
 
 
@@ -172,14 +182,16 @@ def main() -> None:
     """Train all rows, then the close ones with more seeds; print each result as it is ready."""
     options = arguments()
     chosen = options.only or [name for name, row in rows().items() if row.axis in options.axes]
-    results: list[Result] = []
+    results = kept(options)
     with tempfile.TemporaryDirectory() as folder:
         words = len(Bench(Path(folder), options).references)
         length = ", ".join(f"{value:g} {unit}" for unit, value in training_length(options).items())
         print(f"{machine()}: {len(chosen)} rows, {words:,} dev words, {length} each", flush=True)
 
         def train(trainings: Sequence[tuple[str, int]]) -> None:
-            for result in outcomes(Path(folder), options, trainings):
+            done = {(result["name"], result["seed"]) for result in results}
+            missing = [training for training in trainings if training not in done]
+            for result in outcomes(Path(folder), options, missing):
                 results.append(result)
                 rate = (
                     f"{result['phone_error_rate']:.2f} %"
@@ -187,7 +199,7 @@ def main() -> None:
                     else result["error"]
                 )
                 print(f"{result['name']}, seed {result['seed']}: {rate}", flush=True)
-                if options.keep:
+                if options.keep is not None:
                     keep(results, options)
 
         train([(name, options.seed) for name in chosen])

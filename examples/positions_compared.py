@@ -5,14 +5,7 @@ import torch
 from regard import RegardError, causal, everything, window
 from regard.attention import Attention
 from regard.attention.scores import ScaledDot
-from regard.positions import (
-    POSITIONS,
-    AdditivePosition,
-    BiasPosition,
-    Position,
-    RotaryPosition,
-    position,
-)
+from regard.positions import POSITIONS, Position, position
 
 HEADS, DIM, TRAINED = 2, 8, 16  # each is built for 16 positions
 OPTIONS = {"learned": {"max_length": TRAINED}, "t5": {"max_distance": TRAINED, "buckets": 16}}
@@ -28,14 +21,12 @@ EXPECTED |= dict.fromkeys(("distance", "t5", "shaw"), (True, True, "constant"))
 
 def attend(encoding: Position, tokens, mask=everything):
     """Minimal self-attention: a token is its own query, key and value."""
-    places = torch.arange(len(tokens))
-    tokens = tokens + encoding(places) if isinstance(encoding, AdditivePosition) else tokens
-    rows = tokens.expand(1, HEADS, -1, -1)
-    turned = encoding.rotate(rows, places) if isinstance(encoding, RotaryPosition) else rows
-    bias = encoding if isinstance(encoding, BiasPosition) else None
-    return Attention(ScaledDot(HEADS, DIM), bias=bias).intermediates(
-        turned, turned, rows, mask=mask
-    )
+    places, bias = torch.arange(len(tokens)), encoding if encoding.place == "bias" else None
+    tokens = tokens + encoding(places) if encoding.place == "additive" else tokens
+    values = tokens.expand(1, HEADS, -1, -1)
+    rotated = encoding.rotate(values, places) if encoding.place == "rotary" else values
+    attention = Attention(ScaledDot(HEADS, DIM), bias=bias)
+    return attention.intermediates(rotated, rotated, values, mask=mask)
 
 
 def examine(encoding: Position) -> tuple[bool, bool, str]:

@@ -26,7 +26,7 @@ class RepeatedBatches(Batches):
     def steps(self, epoch: int) -> int:
         return 1_000
 
-    def following(self, epoch: int, step: int) -> tuple[int, int, Batch]:
+    def next_batch(self, epoch: int, step: int) -> tuple[int, int, Batch]:
         return epoch, step, self.made[step % len(self.made)]
 
 

@@ -147,7 +147,7 @@ def test_swiglu_matches_float64(kind: torch.dtype):
 def test_linear_cross_entropy_matches_float64(kind, tokens: int, vocabulary: int, monkeypatch):
     from regard.kernels import linear_cross_entropy as module
 
-    monkeypatch.setattr(module, "NUMBERS", 1)  # strips of 1,024
+    monkeypatch.setattr(module, "STRIP_ELEMENTS", 1)  # strips of 1,024
     h, table = (
         torch.randn(tokens, 64, device=CUDA).to(kind),
         (torch.randn(vocabulary, 64, device=CUDA) / 4).to(kind),
@@ -198,7 +198,7 @@ def test_linear_cross_entropy_stores_no_full_logits(readings: int):
 def test_rdrop_loss_matches_float64(kind, tokens: int, vocabulary: int, monkeypatch):
     from regard.kernels import linear_cross_entropy as module
 
-    monkeypatch.setattr(module, "NUMBERS", 1)
+    monkeypatch.setattr(module, "STRIP_ELEMENTS", 1)
     given = [torch.randn(tokens, 64, device=CUDA).to(kind) for _ in range(2)]
     given += [(torch.randn(vocabulary, 64, device=CUDA) / 4).to(kind)]
     right = torch.randint(vocabulary, (tokens,), device=CUDA)

@@ -57,8 +57,8 @@ class Muon(torch.optim.Optimizer):
         averages = [self.state[matrix]["momentum"] for matrix in matrices]
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         torch._foreach_lerp_(averages, gradients, 1 - momentum)
-        nesterov = torch._foreach_lerp(gradients, averages, momentum)
-        updates = orthogonalize(torch.stack(nesterov))
+        torch._foreach_lerp_(gradients, averages, momentum)  # Nesterov; gradients are used up here
+        updates = orthogonalize(torch.stack(gradients))
         size = -rate * 0.2 * math.sqrt(max(matrices[0].shape))
         torch._foreach_mul_(matrices, 1 - rate * decay)
         if isinstance(size, Tensor):

@@ -115,7 +115,7 @@ def fit_batch_tokens(
         torch.cuda.reset_peak_memory_stats(world.device)
         for batch in largest_batches(dataset.batches(train, batch_tokens)):
             with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16):
-                loss = objective(batch.to(world.device))
+                loss = objective(batch.to(world.device))  # noqa: F821 (deleted below)
             loss.backward()
         return torch.cuda.max_memory_allocated(world.device)
 
