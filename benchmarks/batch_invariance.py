@@ -24,9 +24,9 @@ from regard.models import Model
 from regard.ragged import Ragged
 from regard.search import Beam, Greedy, Search, SearchResult, batch_invariant, length_limits
 from regard.text import Corpus, with_end
-from regard.train import cmudict as demo
-from regard.train.display import LineDisplay
-from regard.train.run import Job, run
+from regard.training import cmudict as demo
+from regard.training.display import LineDisplay
+from regard.training.run import Job, run
 
 SIZES = (1, 7, 64)
 SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 4": Beam(4)}

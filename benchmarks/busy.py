@@ -30,8 +30,8 @@ from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.models import build
 from regard.text import Batches
 from regard.threads import training_threads
-from regard.train.distributed import World
-from regard.train.trainer import Trainer
+from regard.training.distributed import World
+from regard.training.trainer import Trainer
 
 BUSY = 0.9  # share of the better fixed count that the automatic one must reach
 IDLE = 0.97  # share of torch's own count that it must reach on an idle machine

@@ -31,9 +31,9 @@ from regard import bundle
 from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.models import Transformer as RegardTransformer
 from regard.text import END, Corpus
-from regard.train import cmudict as demo
-from regard.train.display import LineDisplay
-from regard.train.run import Job, run
+from regard.training import cmudict as demo
+from regard.training.display import LineDisplay
+from regard.training.run import Job, run
 
 TURN, MOST = 0.25, 9  # seconds of a system's turn (at least one call); maximum rounds
 HF, LOOP = "HF generate", "nn.Transformer"

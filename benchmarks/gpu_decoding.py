@@ -28,7 +28,7 @@ from regard.models import Transformer as RegardTransformer
 from regard.search import Beam, Greedy, SearchResult
 from regard.search.constraints import NEG_INF, min_length
 from regard.text import END
-from regard.train import cmudict as demo
+from regard.training import cmudict as demo
 
 DEVICE = "cuda"
 WORDS, LETTERS, VOCABULARY = 5_000, 30, 32_000

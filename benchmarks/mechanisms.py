@@ -44,12 +44,12 @@ from mechanisms_tables import (
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
 from regard.text import Corpus, group_references
-from regard.train import cmudict, metrics
-from regard.train.dataset import choose, tokenize
-from regard.train.display import LineDisplay
-from regard.train.evaluation import decode
-from regard.train.raw_data import read
-from regard.train.run import Job, run
+from regard.training import cmudict, metrics
+from regard.training.dataset import choose, tokenize
+from regard.training.display import LineDisplay
+from regard.training.evaluation import decode
+from regard.training.raw_data import read
+from regard.training.run import Job, run
 
 
 class Bench:

@@ -83,7 +83,7 @@ def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
     epochs."""
     from regard.config import TextSettings, TrainSettings
     from regard.text import Corpus
-    from regard.train.run import Job, run
+    from regard.training.run import Job, run
 
     out, few = corpus.with_suffix(".run"), corpus.with_suffix(".few")
     with open(corpus, encoding="utf-8") as lines:
@@ -121,7 +121,7 @@ def epochs(out: Path) -> int:
 
 def progress(file: TextIO) -> Any:
     """The plain view of training, with progress lines at most every five seconds."""
-    from regard.train.display import LineDisplay
+    from regard.training.display import LineDisplay
 
     class Progress(LineDisplay):
         shown_at = float("-inf")

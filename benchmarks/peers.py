@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from regard.config import TransformerSettings
 from regard.positions import Sinusoidal
 from regard.text import BEGIN, END, UNKNOWN, Batches, TokenizedPairs
-from regard.train.optimizers import build_optimizers
+from regard.training.optimizers import build_optimizers
 
 LONGEST = 512  # length of the peers' position tables
 IGNORED = -100  # label of padding

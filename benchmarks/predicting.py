@@ -29,7 +29,7 @@ GROWTH = 1.1  # the peak of the last quarter's memory over that of the second
 
 def words(count: int, seed: int = 1) -> list[str]:
     """Shuffled words of the dictionary, repeated if there are too few."""
-    from regard.train.cmudict import dictionary
+    from regard.training.cmudict import dictionary
 
     known, draw = sorted({word for word, _ in dictionary()}), random.Random(seed)
     found: list[str] = []

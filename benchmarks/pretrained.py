@@ -24,9 +24,9 @@ from regard.bundle import Bundle
 from regard.config import TextSettings, TrainSettings
 from regard.pretrained import MODELS
 from regard.text import Corpus, group_references
-from regard.train import cmudict, metrics
-from regard.train.evaluation import decode
-from regard.train.run import Job, run
+from regard.training import cmudict, metrics
+from regard.training.evaluation import decode
+from regard.training.run import Job, run
 
 SIZES: dict[str, dict[str, Any]] = {
     "transformer": {

@@ -28,9 +28,9 @@ from regard.models import Ensemble
 from regard.search import Beam, Greedy, LengthPenalty, Search
 from regard.search.length_batching import RATIO
 from regard.text import Corpus
-from regard.train import checkpoint
-from regard.train.display import LineDisplay
-from regard.train.run import Job, run
+from regard.training import checkpoint
+from regard.training.display import LineDisplay
+from regard.training.run import Job, run
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 BATCH_TOKENS = {"cuda": 16_384, "cpu": 4_096}  # source tokens per search batch

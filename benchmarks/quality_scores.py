@@ -13,7 +13,7 @@ from typing import Any
 from quality_sets import Example
 
 from regard.text.tokenizers import nfc
-from regard.train import metrics
+from regard.training import metrics
 
 Outputs = Sequence[Sequence[str]]
 Score = Callable[[Outputs, Sequence[Example]], dict[str, Any]]

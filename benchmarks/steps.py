@@ -16,8 +16,8 @@ from regard.config import TrainSettings, TransformerSettings
 from regard.models import build
 from regard.text import Batches
 from regard.text.tokenized_pairs import TokenizedPairs
-from regard.train.distributed import World
-from regard.train.trainer import Trainer
+from regard.training.distributed import World
+from regard.training.trainer import Trainer
 
 TOTAL = 10_000  # run length of the schedule
 Step = Callable[[], int]

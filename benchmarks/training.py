@@ -27,9 +27,9 @@ from regard.config import PRESETS, TrainSettings, TransformerSettings
 from regard.models import build
 from regard.text import Batches, Corpus, Tokenizer, tokenize_corpus, train_tokenizer
 from regard.text.tokenized_pairs import TokenizedPairs
-from regard.train import cmudict as demo
-from regard.train.distributed import World
-from regard.train.trainer import Trainer
+from regard.training import cmudict as demo
+from regard.training.distributed import World
+from regard.training.trainer import Trainer
 
 TURN = 4  # steps before the next system's turn
 SMOOTHING, CLIP = 0.1, 1.0

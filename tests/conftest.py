@@ -7,7 +7,7 @@ import torch
 from torch.nn.attention import flex_attention
 
 SLOW = {
-    "train",
+    "training",
     "commands",
     "browser",
     "learning",

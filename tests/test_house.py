@@ -35,7 +35,7 @@ LAYERS = [
     {"models"},
     {"search", "bundle", "answer"},
     {"inference"},
-    {"train", "hub", "teacher_forcing", "vectors", "pooling"},
+    {"training", "hub", "teacher_forcing", "vectors", "pooling"},
     {"pipeline"},
     {"loading"},
     {"trace"},

@@ -8,8 +8,8 @@ import regard
 from regard.errors import RegardError
 from regard.pretrained import MODELS, resolve_model
 from regard.text import Corpus, group_references
-from regard.train import cmudict as demo
-from regard.train import metrics
+from regard.training import cmudict as demo
+from regard.training import metrics
 
 NAMES = sorted(path.name for path in MODELS.iterdir())
 

@@ -79,7 +79,7 @@ _MODULES = (
     "search",
     "text",
     "trace",
-    "train",
+    "training",
     "pipeline",
     "vectors",
 )

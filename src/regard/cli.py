@@ -56,7 +56,7 @@ def train(
     with _without_gc():
         from regard.config import TextSettings, TrainSettings, parse
         from regard.text import Corpus
-        from regard.train.run import Job, run
+        from regard.training.run import Job, run
 
     import_files(import_ or [])
     groups = read_settings(config, set_ or [])
@@ -94,7 +94,7 @@ def demo(
 ) -> None:
     """Train a small model on English spelling → sound and show its answers."""
     with _without_gc():
-        from regard.train.demo import demonstrate
+        from regard.training.demo import demonstrate
 
     demonstrate(minutes=minutes, out=out, family=family, device=device)
 

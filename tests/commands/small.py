@@ -14,8 +14,8 @@ from safetensors import safe_open
 from regard.cli import main
 from regard.config import TextSettings, TrainSettings
 from regard.text import Corpus
-from regard.train.display import Display
-from regard.train.run import Job
+from regard.training.display import Display
+from regard.training.run import Job
 
 TINY = {
     "transformer": {

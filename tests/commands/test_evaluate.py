@@ -14,7 +14,7 @@ from regard.commands.bootstrap import intervals, percentile_interval, resample
 from regard.commands.evaluate import measure_predictions
 from regard.loading import load
 from regard.pipeline import Pipeline
-from regard.train import metrics
+from regard.training import metrics
 from tests.commands.small import pairs, regard, written
 
 PAIRS = pairs(300, seed=7)

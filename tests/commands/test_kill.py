@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from regard.train.run_log import read_log
+from regard.training.run_log import read_log
 from tests.commands.small import arguments, left_by, start, strange_files, written
 
 KILLS = int(os.environ.get("REGARD_KILLS", "3"))

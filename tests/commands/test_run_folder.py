@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from regard.errors import RegardError
-from regard.train.run import run
-from regard.train.run_log import RunLog, RunLogError
+from regard.training.run import run
+from regard.training.run_log import RunLog, RunLogError
 from tests.commands.small import Quiet, arguments, job, regard, written
 
 

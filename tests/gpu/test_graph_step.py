@@ -8,8 +8,8 @@ from regard.models import build
 from regard.positions import POSITIONS
 from regard.ragged import Ragged
 from regard.text import Batch, Batches
-from regard.train.distributed import World
-from regard.train.trainer import Trainer
+from regard.training.distributed import World
+from regard.training.trainer import Trainer
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 CUDA = torch.device("cuda")

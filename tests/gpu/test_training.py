@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from regard.attention.backends import triton
 from regard.kernels import can_fuse
-from regard.train.graph_step import GraphStep
-from regard.train.objective import symmetric_kl
+from regard.training.graph_step import GraphStep
+from regard.training.objective import symmetric_kl
 
 CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.skipif(

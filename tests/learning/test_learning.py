@@ -8,7 +8,7 @@ import pytest
 from regard import bundle
 from regard.config import TrainSettings
 from regard.text import Corpus
-from regard.train.run import Job, run
+from regard.training.run import Job, run
 from tests.commands.small import Quiet, written
 
 LEAST = 95.0

@@ -17,7 +17,7 @@ from quality_tables import checks, table
 
 from regard import bundle
 from regard.config import TrainSettings
-from regard.train.auto_settings import check_settings
+from regard.training.auto_settings import check_settings
 
 SMALL = (
     "model.width=16",

@@ -9,8 +9,8 @@ import pytest
 
 from regard.config import TextSettings, TrainSettings
 from regard.text import Batches, BpeDropout, Corpus, tokenize_corpus, train_tokenizer
-from regard.train.dataset import choose, tokenize
-from regard.train.raw_data import read
+from regard.training.dataset import choose, tokenize
+from regard.training.raw_data import read
 from tests.commands.small import written
 
 WORDS = [

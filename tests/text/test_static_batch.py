@@ -11,7 +11,7 @@ from regard.models import build
 from regard.positions import POSITIONS
 from regard.ragged import Ragged
 from regard.text import BEGIN, END, Batch, StaticShape, TrainingBatch, pack_batch, unpack_batch
-from regard.train.objective import Objective
+from regard.training.objective import Objective
 
 RANDOM = random.Random(7)
 MANY = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from regard.train import metrics
+from regard.training import metrics
 
 RESAMPLES, SEED = 1_000, 12_345
 DRAWN_AT_ONCE = 1 << 22  # bounds the memory, whatever the number of items

@@ -25,7 +25,7 @@ from regard.decoding_options import SearchOptions
 from regard.loading import load_pipeline
 from regard.pipeline import Pipeline
 from regard.text import Corpus, group_references
-from regard.train import metrics
+from regard.training import metrics
 
 MEANING = {
     "ser": "edits per 100 symbols",

@@ -1,0 +1,150 @@
+"""Stage 4 of a run, plan: resolved settings, stored on the first start and compared on resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.config import ModelSettings, TrainSettings, parse
+from regard.device import resolve_precision
+from regard.errors import RegardError
+from regard.models import FAMILIES, build
+from regard.text import Batch, Batches
+from regard.training.auto_settings import RequestedSettings, ResolvedSettings, resolve_settings
+from regard.training.checkpoint import read_state, write_state
+from regard.training.dataset import Dataset
+from regard.training.distributed import World
+from regard.training.objective import Objective
+
+MAY_CHANGE = {"checkpoint_seconds", "cuda_graphs"}  # settings that may differ on resume
+STATE_KEYS = {"name", "model", "train", "text", "decisions", "requested"}
+MEMORY_SHARE = 0.4  # of a GPU for one step: a captured one uses it twice, and search needs some
+MIN_BATCH_TOKENS = 512
+
+
+def plan(
+    dataset: Dataset, requested: RequestedSettings, world: World, path: Path
+) -> ResolvedSettings:
+    """The settings of a run: those stored in `path` on resume, or chosen for this machine."""
+    stored = world.broadcast(read_state(path, STATE_KEYS))
+    if stored is not None:
+        settings = _restore(stored, requested)
+    else:
+        settings = resolve_settings(requested, dataset, world)
+        if requested.train.batch_tokens is None and world.device.type == "cuda":
+            settings = fit_batch_tokens(settings, dataset, world)
+    if world.first:
+        _store_or_compare(path, stored, settings, _given(requested))
+    return settings
+
+
+def _given(requested: RequestedSettings) -> dict[str, dict[str, Any]]:
+    """The settings that the user set explicitly."""
+    train = requested.train.model_dump(exclude_unset=True, exclude=MAY_CHANGE)
+    given = {name: value for name, value in train.items() if value is not None}
+    values: dict[str, dict[str, Any]] = {"model": requested.model, "train": given}
+    return json.loads(json.dumps(values))
+
+
+def _restore(stored: dict[str, Any], requested: RequestedSettings) -> ResolvedSettings:
+    """The stored settings, overridden by what is requested now."""
+    family, size = requested.family, requested.size
+    values = {"kind": family, **(stored["model"] if stored["model"]["kind"] == family else {})}
+    if size != "auto" and stored["name"] != f"{family} {size}":
+        values |= FAMILIES[family].presets[size]
+    model = parse(ModelSettings, {**values, **requested.model}, "model")
+    train = requested.train.model_dump()
+    given = {name: value for name, value in train.items() if value is not None}
+    if given["precision"] == stored["requested"]["train"].get("precision", "auto"):
+        del given["precision"]  # it was resolved for the device of the first start
+    settings = parse(TrainSettings, {**stored["train"], **given}, "train")
+    name, decisions = stored["name"], stored["decisions"]
+    return ResolvedSettings(name, model, settings, requested.text, decisions)
+
+
+def _store_or_compare(
+    path: Path,
+    stored: dict[str, Any] | None,
+    settings: ResolvedSettings,
+    given: dict[str, dict[str, Any]],
+) -> None:
+    """Store the settings, or raise if they differ from those that the run began with."""
+    groups = {
+        "model": settings.model.model_dump(),
+        "train": settings.train.model_dump(exclude=MAY_CHANGE),
+        "text": settings.text.model_dump(),
+    }
+    now = json.loads(json.dumps(groups))
+    if stored is None:
+        about = {"name": settings.name, "decisions": settings.decisions, "requested": given}
+        write_state(path, {**now, **about})
+        return
+    changed = [
+        f"{group}.{name} was {stored[group].get(name)!r} and is {now[group].get(name)!r}"
+        for group in now
+        for name in {**stored[group], **now[group]}
+        if stored[group].get(name) != now[group].get(name)
+    ]
+    changed += [
+        f"{group}.{name} was {value!r} and is not given"
+        for group, values in stored["requested"].items()
+        for name, value in values.items()
+        if name not in given[group] and stored[group].get(name) == now[group].get(name)
+    ]
+    if changed:
+        raise RegardError(
+            f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or "
+            "another --out"
+        )
+
+
+def fit_batch_tokens(
+    settings: ResolvedSettings, dataset: Dataset, world: World
+) -> ResolvedSettings:
+    """The settings with as many tokens per step as fit in the GPU's memory, found by trying."""
+    train, held_out = settings.train, dataset.held_out
+    model = build(settings.model, len(held_out.source), len(held_out.target)).to(world.device)
+    objective = Objective(model, label_smoothing=train.label_smoothing, rdrop=train.rdrop or 0.0)
+    bfloat16 = resolve_precision(train.precision, world.device)[0] == "bfloat16"
+
+    def peak_memory(batch_tokens: int) -> int:
+        torch.cuda.reset_peak_memory_stats(world.device)
+        for batch in largest_batches(dataset.batches(train, batch_tokens)):
+            with torch.autocast("cuda", torch.bfloat16, enabled=bfloat16):
+                loss = objective(batch.to(world.device))  # noqa: F821 (deleted below)
+            loss.backward()
+        return torch.cuda.max_memory_allocated(world.device)
+
+    memory = torch.cuda.get_device_properties(world.device).total_memory
+    fitting = largest_fitting(settings.batch_tokens, peak_memory, memory)
+    del model, objective
+    torch.cuda.empty_cache()
+    fitting = int(world.broadcast(fitting))
+    if fitting == settings.batch_tokens:
+        return settings
+    reason = f"batches of {fitting:,} tokens: {settings.batch_tokens:,} do not fit in GPU memory"
+    return settings.updated(reason, batch_tokens=fitting)
+
+
+def largest_fitting(batch_tokens: int, peak_memory: Callable[[int], int], memory: int) -> int:
+    """`batch_tokens`, halved until a step's peak memory (bytes) leaves enough of `memory`."""
+    while batch_tokens > MIN_BATCH_TOKENS:
+        try:
+            if peak_memory(batch_tokens) <= MEMORY_SHARE * memory:
+                break
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+        batch_tokens = max(MIN_BATCH_TOKENS, batch_tokens // 2)
+    return batch_tokens
+
+
+def largest_batches(batches: Batches) -> list[Batch]:
+    """The batch with the most pairs, and the one with the longest."""
+    steps = batches.plan(0)
+    last = [steps.batch(step)[-1] for step in range(len(steps))]
+    longest = (batches.pairs.source_lengths + batches.pairs.target_lengths)[last]
+    return [batches.at(0, int(step)) for step in {longest.argmin(), longest.argmax()}]

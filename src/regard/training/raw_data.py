@@ -1,0 +1,127 @@
+"""Stage 1 of a run, read: the corpora, their statistics, and the checks of a resumed run."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from regard.config import TextSettings
+from regard.errors import RegardError, choose
+from regard.text import TOKENIZERS, Corpus, CorpusStats, Overlap, collect_stats
+from regard.training.checkpoint import read_state
+
+MAX_HELD_OUT = {"cpu": 2_000, "cuda": 10_000}  # sources that are decoded in an evaluation
+STATE_KEYS = {"decisions", "shared_vocabulary", "threshold", "fingerprint", "settings"}
+STATE_FILE = "prepared.json"
+SIDES = ("source", "target")
+OWN_FILES = {"ids", "ids.partial"} | {
+    f"{name}{ending}"
+    for name in (STATE_FILE, "bad-lines.txt", *(f"{side}.tokenizer.json" for side in SIDES))
+    for ending in ("", ".partial")
+}
+ID_FILES = {"source.ids", "target.ids", "source.offsets", "target.offsets", "ids.json"}
+
+
+@dataclass(frozen=True)
+class RawData:
+    """Result of `read`: the corpora and their statistics, or what an earlier start recorded."""
+
+    corpus: Corpus
+    held_out: Corpus | None
+    text: TextSettings
+    seed: int
+    folder: Path
+    max_held_out: int
+    fingerprint: dict[str, str]
+    recorded: dict[str, Any] | None
+    stats: CorpusStats | None
+    decisions: list[str]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the prepared data depend on."""
+        text = {f"text.{name}": value for name, value in self.text.model_dump().items()}
+        return {"train.seed": self.seed, **text}
+
+
+def read(
+    corpus: Corpus,
+    held_out: Corpus | None,
+    text: TextSettings,
+    *,
+    seed: int,
+    folder: Path,
+    max_held_out: int = MAX_HELD_OUT["cpu"],
+) -> RawData:
+    """Stage 1: read the corpora once and collect their statistics."""
+    _check_text(text)
+    fingerprint = corpus.fingerprint()
+    if held_out is not None:
+        files = held_out.fingerprint()
+        fingerprint |= {f"held out: {name}": value for name, value in files.items()}
+    recorded = read_state(folder / STATE_FILE, STATE_KEYS)
+    data = RawData(
+        corpus, held_out, text, seed, folder, max_held_out, fingerprint, recorded, None, []
+    )
+    if recorded is not None:
+        _check_unchanged(recorded, data)
+        return data
+    _check_folder(folder)
+    shutil.rmtree(folder / "ids", ignore_errors=True)  # of an interrupted preparation
+    folder.mkdir(parents=True, exist_ok=True)
+    reader = corpus.read(folder / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
+    overlap = Overlap(() if held_out is None else (pair.source for pair in held_out))
+    stats = collect_stats(overlap.watch(reader), seed=seed, hold_out=held_out is None)
+    data.decisions.extend(corpus.decisions)
+    data.decisions.extend([reader.summary()] if reader.problems else [])
+    data.decisions.extend(overlap.warnings())
+    return replace(data, stats=stats)
+
+
+def _check_text(text: TextSettings) -> None:
+    """Raise for settings that are wrong whatever the data."""
+    for kind in (text.source_tokenizer, text.target_tokenizer):
+        choose({"auto": None, **TOKENIZERS}, kind, "tokenizer")
+    kinds = {text.source_tokenizer, text.target_tokenizer} - {"auto"}
+    if text.shared_vocabulary and len(kinds) > 1:
+        raise RegardError(
+            "text.shared_vocabulary needs the same tokenizer on both sides; "
+            f"text.source_tokenizer is {text.source_tokenizer} and text.target_tokenizer is "
+            f"{text.target_tokenizer}; make them equal, or set one to auto"
+        )
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise if preparation would overwrite files that no run has written."""
+    for path, own in ((folder, OWN_FILES), (folder / "ids", ID_FILES)):
+        if path.exists() and not path.is_dir():
+            raise RegardError(f"{str(path)!r} is a file, not a data folder; use another --out")
+        for file in sorted(path.iterdir()) if path.exists() else ():
+            if file.name not in own:
+                raise RegardError(
+                    f"{str(file)!r} belongs to no run and would be lost; use another --out"
+                )
+
+
+def _check_unchanged(recorded: dict[str, Any], data: RawData) -> None:
+    """Raise if files or settings differ from those that the data were prepared from."""
+    was, now = recorded["fingerprint"], data.fingerprint
+    changed = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+    if changed:
+        names = ", ".join(map(repr, changed))
+        raise RegardError(
+            f"the data changed since this run began: {names}; use the old data, or another --out"
+        )
+    was, now = recorded["settings"], data.settings
+    differences = "; ".join(
+        f"{name} was {was.get(name)!r} and is {now[name]!r}"
+        for name in now
+        if was.get(name) != now[name]
+    )
+    if differences:
+        raise RegardError(
+            f"the data were prepared with other settings: {differences}. Use the old ones, or "
+            "another --out"
+        )

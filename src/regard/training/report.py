@@ -1,0 +1,134 @@
+"""What a run reports: its start, the card of its bundle, and (stage 6) its result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard import bundle
+from regard.device import resolve_precision
+from regard.errors import RegardError
+from regard.training.auto_settings import ResolvedSettings
+from regard.training.dataset import Dataset
+from regard.training.display import Display
+from regard.training.distributed import World
+from regard.training.run_log import RunLog
+from regard.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Where a run works and reports: its folder, processes, display and log."""
+
+    folder: Path
+    world: World
+    display: Display
+    log: RunLog
+    command: Sequence[str] = ()
+
+
+@dataclass
+class Progress:
+    """What a run has done so far; saved in every checkpoint."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    evaluation_seconds: float = 0.0  # of the last evaluation
+    best: float | None = None  # value of the primary metric
+    since_best: int = 0  # evaluations
+    history: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str | None = None  # why the run ended early
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Result of the train stage: the last step, and what the run has done."""
+
+    step: int
+    progress: Progress
+
+
+def report_start(
+    trainer: Trainer,
+    dataset: Dataset,
+    settings: ResolvedSettings,
+    context: RunContext,
+    *,
+    resumed: bool,
+) -> None:
+    """Display and log what is about to be trained, and every automatic decision."""
+    device = context.world.device
+    note = resolve_precision(settings.train.precision, device)[1]
+    decisions = [*dataset.decisions, *settings.decisions]
+    for line in ([note] if note else []) if resumed else decisions:
+        context.display.message(line)
+    pairs, held_out = len(dataset.lengths[0]), len(dataset.held_out.references)
+    steps = f"{trainer.total:,} of about {settings.batch_tokens:,} tokens"
+    facts = {
+        "model": settings.name,
+        "parameters": f"{sum(p.numel() for p in trainer.model.parameters()):,}",
+        "pairs": f"{pairs:,} for training, {held_out:,} held out",
+        "steps": f"{steps} on {device}",
+    }
+    if resumed:
+        facts["resumed"] = f"from step {trainer.step:,}"
+    context.display.started(facts)
+    event = "resumed" if resumed else "started"
+    context.log.write(event, step=trainer.step, total=trainer.total, facts=facts)
+
+
+def build_card(
+    trainer: Trainer,
+    progress: Progress,
+    dataset: Dataset,
+    settings: ResolvedSettings,
+    metrics: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The card of a trained model: data, settings, training, and metrics on the held-out set."""
+    sources, targets = dataset.lengths
+    longest = {"source": int(sources.max()), "target": int(targets.max())}
+    return {
+        "metrics": dict(metrics),
+        "task": dataset.held_out.task,
+        "held_out": len(dataset.held_out.references),
+        "pairs": len(sources),
+        "decisions": [*dataset.decisions, *settings.decisions],
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "longest": {**longest, "ratio": dataset.held_out.ratio},
+        "steps": trainer.step,
+        "of": trainer.total,
+        "seconds": round(progress.seconds, 1),
+        "tokens": progress.tokens,
+        "settings": {
+            "train": settings.train.model_dump(),
+            "text": settings.text.model_dump(),
+        },
+        "data": dataset.fingerprint,
+        "versions": {"python": sys.version.split()[0], "torch": str(torch.__version__)},
+    }
+
+
+def report(result: TrainResult, context: RunContext) -> dict[str, Any]:
+    """Stage 6: display and log the result; returns the card of the best bundle."""
+    context.world.barrier()
+    path, progress = context.folder / "bundle", result.progress
+    if not path.exists():
+        raise RegardError(
+            f"this run is finished and its bundle was moved from {str(context.folder)!r}; use "
+            "another --out"
+        )
+    card = bundle.load(path).card
+    if context.world.first:
+        metrics = card["metrics"]
+        context.log.write("finished", step=result.step, metrics=metrics)
+        facts = {k: v for k, v in metrics.items() if not k.endswith("signature")}
+        if progress.stopped:
+            facts["stopped"] = progress.stopped
+        facts |= {"minutes": f"{progress.seconds / 60:.1f}", "bundle": str(path)}
+        context.display.finished(facts)
+    return card
