@@ -94,7 +94,7 @@ def timed_training(
 
 def prepared_speed(made: Trainer, *, windows: int, count: int) -> Speed:
     """The speed with all batches prepared in advance; a slower run waits for its batches."""
-    made.ahead.take = cache(made.ahead.take)  # type: ignore[method-assign]
+    made.prefetcher.take = cache(made.prefetcher.take)  # type: ignore[method-assign]
     _rewind(made)
     return speed(
         lambda: made.advance()[1],
