@@ -5,6 +5,10 @@ import random
 from pathlib import Path
 
 import pytest
+
+from regard.native import NativeModel, NativeOptions, check_kernels, kernel_names, read_tensors
+from regard.pretrained import MODELS
+from regard.search import Beam
 from tests.native.native_models import (
     TINY,
     assert_same_results,
@@ -12,10 +16,6 @@ from tests.native.native_models import (
     random_pair,
     random_sources,
 )
-
-from regard.native import NativeModel, NativeOptions, kernel_names, read_tensors, check_kernels
-from regard.pretrained import MODELS
-from regard.search import Beam
 
 SEARCHES = {"greedy": NativeOptions(), "beam": NativeOptions(beam=4, n_best=2, length_penalty=1.0)}
 

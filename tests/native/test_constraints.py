@@ -4,6 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+
+from regard.errors import RegardError
+from regard.inference import search_all
+from regard.native import NativeOptions
+from regard.search import Beam, Greedy, LexicalConstraints, Sampling, constraints
 from tests.native.native_models import (
     LIMIT,
     TINY,
@@ -12,11 +17,6 @@ from tests.native.native_models import (
     random_pair,
     random_sources,
 )
-
-from regard.errors import RegardError
-from regard.inference import search_all
-from regard.native import NativeOptions
-from regard.search import Beam, Greedy, LexicalConstraints, Sampling, constraints
 
 CONSTRAINTS: list[tuple[dict[str, Any], Any]] = [
     ({"min_length": 6}, constraints.min_length(6)),

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.native.native_models import SIZES, TINY, TINY_RECURRENT, random_pair
 from safetensors.numpy import save_file
 
 from regard.config import ModelSettings, parse
@@ -21,6 +20,7 @@ from regard.native.position_tables import t5_buckets
 from regard.native.weights_file import WeightsError
 from regard.positions import T5
 from regard.pretrained import MODELS
+from tests.native.native_models import SIZES, TINY, TINY_RECURRENT, random_pair
 
 
 def full(settings: dict[str, Any]) -> dict[str, Any]:
@@ -158,5 +158,5 @@ def test_a_missing_or_outdated_library_is_reported(tmp_path: Path, monkeypatch: 
     assert "no C++ compiler was found" in (unavailable() or "")
     (tmp_path / "engine.so").write_bytes(b"not a library")
     assert "older than its sources" in (unavailable() or "")
-    with pytest.raises(NativeError, match="python -m regard.native"):
+    with pytest.raises(NativeError, match=r"python -m regard\.native"):
         native_library.load_library()

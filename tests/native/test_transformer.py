@@ -4,10 +4,10 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.native.native_models import TINY, assert_same_results, random_pair
 
 from regard.native import NativeOptions
 from regard.search import Beam, Greedy, LengthPenalty
+from tests.native.native_models import TINY, assert_same_results, random_pair
 
 POSITIONS: list[Any] = [
     "none",

@@ -5,7 +5,7 @@
 """
 
 from regard.native.gate import cannot
-from regard.native.library import kernel_names, check_kernels, unavailable
+from regard.native.library import check_kernels, kernel_names, unavailable
 from regard.native.native_model import NativeHypothesis, NativeModel
 from regard.native.native_options import NativeOptions
 from regard.native.weights_file import read_tensors
@@ -15,8 +15,8 @@ __all__ = [
     "NativeModel",
     "NativeOptions",
     "cannot",
+    "check_kernels",
     "kernel_names",
     "read_tensors",
-    "check_kernels",
     "unavailable",
 ]

@@ -124,7 +124,8 @@ def last_error() -> NativeError:
 
 def kernel_names() -> list[str]:
     """The kernels that this CPU can run, fastest first."""
-    library, names = load_library(), []
+    library = load_library()
+    names: list[str] = []
     while name := library.regard_kernel_name(len(names)):
         names.append(name.decode())
     return names

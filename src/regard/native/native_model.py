@@ -166,12 +166,15 @@ def _settings_struct(
 
 
 def _flatten_score(tensors: dict[str, np.ndarray]) -> None:
-    """Remove the axis of the single head from the parameters of a recurrent model's score."""
+    """Remove the axis of the single head from the parameters of a recurrent model's score.
+
+    The matrix of the general score, qᵀ W k, becomes a linear layer of the queries.
+    """
     for name in ("attention.attention.score.v", "attention.attention.score.weight"):
         if name in tensors:
             if tensors[name].shape[:1] != (1,):
                 raise NativeError(f"tensor {name!r} has shape {tensors[name].shape}")
-            tensors[name] = tensors[name][0]
+            tensors[name] = tensors[name][0].T
 
 
 def _tensor_structs(tensors: dict[str, np.ndarray]) -> ctypes.Array[TensorStruct]:
