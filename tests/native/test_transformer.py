@@ -40,7 +40,7 @@ SIZES: list[dict[str, Any]] = [
 ]
 
 
-def check_searches(settings: dict[str, Any], **more: Any) -> None:
+def assert_same_searches(settings: dict[str, Any], **more: Any) -> None:
     model, native = random_pair({**TINY, **settings}, **more)
     assert_same_results(model, native, Greedy(), NativeOptions())
     penalty = LengthPenalty(1.0)
@@ -50,21 +50,21 @@ def check_searches(settings: dict[str, Any], **more: Any) -> None:
 
 @pytest.mark.parametrize("position", POSITIONS, ids=str)
 def test_positions(position: Any):
-    check_searches({"position": position})
+    assert_same_searches({"position": position})
 
 
 @pytest.mark.parametrize(("norm", "order", "activation"), BLOCKS)
 def test_norms_and_activations(norm: str, order: str, activation: str):
-    check_searches({"norm": norm, "norm_order": order, "activation": activation})
+    assert_same_searches({"norm": norm, "norm_order": order, "activation": activation})
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_sizes_windows_and_ties(sizes: dict[str, Any]):
-    check_searches(sizes)
+    assert_same_searches(sizes)
 
 
 def test_one_table_for_both_vocabularies():
-    check_searches({"tie_embeddings": "all"}, sizes=(13, 13))
+    assert_same_searches({"tie_embeddings": "all"}, sizes=(13, 13))
 
 
 @pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 2.0])
