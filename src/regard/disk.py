@@ -15,6 +15,17 @@ def fsync_path(path: Path) -> None:
         os.close(handle)
 
 
+def use_default_mode(path: Path) -> None:
+    """Give a file the mode of a newly created one (0666 without the umask); safetensors writes
+    0600."""
+    probe = path.with_name(f".{path.name}.mode")
+    try:
+        probe.touch()
+        path.chmod(probe.stat().st_mode & 0o777)
+    finally:
+        probe.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file through a temporary file and a rename: no partial file is visible."""
     partial = path.with_name(f"{path.name}.partial")

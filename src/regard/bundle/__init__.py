@@ -4,6 +4,7 @@ weights.safetensors      each parameter once; building the model ties shared one
 config.json              format version, resolved model settings, vocabulary sizes
 source.tokenizer.json    and target.tokenizer.json, or one shared.tokenizer.json
 card.json                model card: data, sizes, metrics, commands, versions
+training_sources.safetensors  hashes of the training sources (optional)
 manifest.json            size and sha256 of the other files
 
 Loading runs no code from the folder: it reads JSON and safetensors, and unpickles nothing.
@@ -12,12 +13,15 @@ Loading runs no code from the folder: it reads JSON and safetensors, and unpickl
 from regard.bundle.bundle import Bundle, load, save
 from regard.bundle.contents import BundleContents, check_destination, locate, read_contents
 from regard.bundle.manifest import MANIFEST, BundleError
+from regard.bundle.training_sources import SourceCollector, TrainingSources
 
 __all__ = [
     "MANIFEST",
     "Bundle",
     "BundleContents",
     "BundleError",
+    "SourceCollector",
+    "TrainingSources",
     "check_destination",
     "load",
     "locate",

@@ -29,14 +29,16 @@ from regard.bundle.manifest import (
     SHARED,
     SOURCE,
     TARGET,
+    TRAINING_SOURCES,
     WEIGHTS,
     BundleError,
     build_manifest,
     invalid_file,
     write_json,
 )
+from regard.bundle.training_sources import TrainingSources
 from regard.device import resolve_device
-from regard.disk import fsync_path
+from regard.disk import fsync_path, use_default_mode
 from regard.errors import RegardError
 from regard.models import Model, build
 from regard.text.tokenizers import Tokenizer
@@ -52,13 +54,18 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A model, its tokenizers, settings and card. With a shared vocabulary `source is target`."""
+    """A model, its tokenizers, settings and card. With a shared vocabulary `source is target`.
+
+    `folder` is where it was loaded from, if it was.
+    """
 
     model: Model
     source: Tokenizer
     target: Tokenizer
     settings: FamilySettings
     card: dict[str, Any]
+    training_sources: TrainingSources | None = None
+    folder: Path | None = None
 
 
 def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
@@ -92,7 +99,9 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
     target_device = resolve_device(device)
     contents = read_contents(folder)
     model = load_model(contents).to(target_device).eval()
-    return Bundle(model, contents.source, contents.target, contents.settings, contents.card)
+    tokenizers = contents.source, contents.target
+    about = contents.settings, contents.card, contents.training_sources
+    return Bundle(model, *tokenizers, *about, folder=contents.home)
 
 
 def load_model(contents: BundleContents) -> Model:
@@ -145,6 +154,9 @@ def _write_files(folder: Path, bundle: Bundle) -> None:
     source.save(folder / (SHARED if shared else SOURCE))
     if not shared:
         target.save(folder / TARGET)
+    if bundle.training_sources is not None:
+        bundle.training_sources.save(folder / TRAINING_SOURCES)
+        use_default_mode(folder / TRAINING_SOURCES)
     write_json(folder / MANIFEST, build_manifest(folder))
     for path in (*folder.iterdir(), folder):
         fsync_path(path)
@@ -167,6 +179,7 @@ def _write_weights(folder: Path, bundle: Bundle) -> None:
         )
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     save_file(tensors, folder / WEIGHTS)
+    use_default_mode(folder / WEIGHTS)
 
 
 def unique_parameters(model: Model) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from regard.bundle.manifest import (
     SHARED,
     SOURCE,
     TARGET,
+    TRAINING_SOURCES,
     WEIGHTS,
     BundleError,
     invalid_file,
@@ -23,6 +24,7 @@ from regard.bundle.manifest import (
     read_manifest,
     verify_file,
 )
+from regard.bundle.training_sources import TrainingSources
 from regard.errors import RegardError
 from regard.text.tokenizers import Tokenizer
 
@@ -40,6 +42,7 @@ class BundleContents:
     source: Tokenizer
     target: Tokenizer
     card: dict[str, Any]
+    training_sources: TrainingSources | None = None
 
     @property
     def weights(self) -> Path:
@@ -71,7 +74,11 @@ def read_contents(folder: str | os.PathLike[str]) -> BundleContents:
         if len(tokenizer) != size:
             reason = f"it has {len(tokenizer):,} ids, but {CONFIG} says {size:,}"
             raise invalid_file(home / name, reason)
-    return BundleContents(home, settings, source, target, read_json(home / CARD))
+    sources = None
+    if TRAINING_SOURCES in files:
+        verify_file(home, TRAINING_SOURCES, files)
+        sources = TrainingSources.load(home / TRAINING_SOURCES)
+    return BundleContents(home, settings, source, target, read_json(home / CARD), sources)
 
 
 def locate(folder: Path) -> Path:
@@ -97,7 +104,7 @@ def check_destination(folder: str | os.PathLike[str]) -> None:
         raise BundleError(
             f"cannot save a bundle as {str(folder)!r}: it is a file; choose another name"
         )
-    own = {WEIGHTS, CONFIG, CARD, MANIFEST, SOURCE, TARGET, SHARED}
+    own = {WEIGHTS, CONFIG, CARD, MANIFEST, SOURCE, TARGET, SHARED, TRAINING_SOURCES}
     others = sorted(path.name for path in home.iterdir() if path.name not in own)
     if others:
         raise BundleError(

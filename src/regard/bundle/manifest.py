@@ -16,6 +16,7 @@ MANIFEST = "manifest.json"
 SOURCE = "source.tokenizer.json"
 TARGET = "target.tokenizer.json"
 SHARED = "shared.tokenizer.json"
+TRAINING_SOURCES = "training_sources.safetensors"  # optional
 
 
 class BundleError(RegardError):
