@@ -45,11 +45,12 @@ from regard import bundle
 from regard.config import TextSettings, TrainSettings
 from regard.text import Corpus, group_references
 from regard.training import cmudict, metrics
-from regard.training.dataset import choose, tokenize
+from regard.training.dataset import tokenize
 from regard.training.display import LineDisplay
 from regard.training.evaluation import decode
 from regard.training.raw_data import read
 from regard.training.run import Job, run
+from regard.training.tokenizer_pair import choose
 
 
 class Bench:
@@ -61,7 +62,7 @@ class Bench:
         self.train, self.dev = Corpus(parts["train"]), Corpus(parts["dev"])
         self.references = group_references(self.dev)
         shared = folder / "data"
-        data = read(self.train, self.dev, TextSettings(), seed=options.seed, folder=shared)
+        data = read(self.train, self.dev, TextSettings(), folder=shared)
         tokenize(choose(data), lambda text: None)
 
     def train_row(self, name: str, seed: int) -> Result:
@@ -98,16 +99,16 @@ class Bench:
         tokenizers = (trained.source, trained.target)
         device = torch.device("cpu")
         outputs = decode(trained.model, *tokenizers, words, max_length=most, device=device)
-        right, kind = [self.references[word] for word in words], trained.target.kind
+        right = [self.references[word] for word in words]
         lengths = [len(word) for word in words]
-        buckets = metrics.by_length(lengths, outputs, right, kind=kind, edges=EDGES)
-        overall = error_rates(metrics.symbols(outputs, right, kind=kind))
+        buckets = metrics.by_length(lengths, outputs, right, task="phones", edges=EDGES)
+        overall = error_rates(metrics.error_rates("phones", outputs, right))
         return {**overall, "by_length": [error_rates(bucket) for bucket in buckets]}
 
 
 def error_rates(found: dict[str, Any]) -> Result:
-    """The figures of a metric under the names of this task: its symbols are phones."""
-    names = {"ser": "phone_error_rate", "wer": "word_error_rate"}
+    """The figures of a metric under the names of this task: its sequences are words."""
+    names = {"sequence_error_rate": "word_error_rate"}
     return {names.get(key, key): value for key, value in found.items()}
 
 

@@ -40,7 +40,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "recurrent": {"width": 192, "attention": "additive", "tie_embeddings": "target"},
 }
 
-NAMES = {"ser": "phone error", "wer": "word error"}
+NAMES = {
+    "phone_error_rate": "phone error rate",
+    "sequence_error_rate": "sequence error rate",
+}
 
 
 def train(options: argparse.Namespace) -> None:
@@ -78,7 +81,7 @@ def evaluate(trained: Bundle, parts: Path) -> dict[str, float]:
         reach={"most": longest},
         device=device,
     )
-    found = metrics.symbols(outputs, [references[word] for word in words], kind=trained.target.kind)
+    found = metrics.error_rates("phones", outputs, [references[word] for word in words])
     return {"words": len(words), **{name: round(value, 2) for name, value in found.items()}}
 
 
@@ -89,7 +92,7 @@ def measure() -> list[Check]:
         for name in sorted(path.name for path in MODELS.iterdir()):
             trained = bundle.load(MODELS / name)
             found, stated = evaluate(trained, Path(folder) / "parts"), trained.card["tested"]
-            for metric in ("ser", "wer"):  # rounding may change a word
+            for metric in NAMES:  # rounding may change a word
                 label, most = (
                     f"{name}: {NAMES[metric]}, % of {found['words']:,} words",
                     stated[metric] + 0.1,

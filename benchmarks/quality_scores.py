@@ -24,8 +24,8 @@ def phones(outputs: Outputs, examples: Sequence[Example]) -> dict[str, Any]:
     """WER: first outputs that equal no variant. PER: edits to the nearest variant over its
     length."""
     first, references = [output[0] for output in outputs], [one.references for one in examples]
-    found = metrics.symbols(first, references, kind="words")
-    return {"wer": found["wer"], "per": found["ser"]}
+    found = metrics.error_rates("phones", first, references)
+    return {"wer": found["sequence_error_rate"], "per": found["phone_error_rate"]}
 
 
 def bleu(outputs: Outputs, examples: Sequence[Example], *, tokenize: str) -> dict[str, Any]:

@@ -29,10 +29,10 @@ def test_accuracy_matches_the_card(name, tmp_path):
     words = list(questions)[::16]
     t = regard.load(name, device="cpu", long="allow")
     said = [answer.text for answer in t.many(words, t.search(beam=1))]
-    found = metrics.symbols(said, [questions[word] for word in words], kind=t.bundle.target.kind)
+    found = metrics.error_rates("phones", said, [questions[word] for word in words])
     tested = t.bundle.card["tested"]
-    assert found["ser"] == pytest.approx(tested["ser"], abs=2.0)
-    assert found["wer"] == pytest.approx(tested["wer"], abs=6.0)
+    assert found["phone_error_rate"] == pytest.approx(tested["phone_error_rate"], abs=2.0)
+    assert found["sequence_error_rate"] == pytest.approx(tested["sequence_error_rate"], abs=6.0)
 
 
 @pytest.mark.parametrize("name", NAMES)

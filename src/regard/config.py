@@ -104,6 +104,10 @@ class TextSettings(SettingsGroup):
     """One vocabulary for both sides (default: yes if both sides are subwords of the same size)."""
     max_tokens: int = Field(512, ge=1)
     """Maximum tokens per side; longer pairs are skipped and reported."""
+    extend_vocabulary: bool = True
+    """Fine-tuning: add new characters or words to the tokenizers (else they are unknown)."""
+    split_seed: int = Field(1, ge=0, lt=2**63)
+    """Seed of the held-out split. Models with the same split_seed and data can be compared."""
 
 
 class TrainSettings(SettingsGroup):
@@ -115,7 +119,7 @@ class TrainSettings(SettingsGroup):
     """
 
     seed: int = Field(1, ge=0, lt=2**63)
-    """Random seed."""
+    """Seed of weights, batches and dropout; it changes neither held-out split nor tokenizers."""
     minutes: float | None = Field(None, gt=0)
     """Training time in minutes; the schedule is fitted to the measured speed."""
     steps: int | None = Field(None, ge=1)
@@ -150,8 +154,12 @@ class TrainSettings(SettingsGroup):
     """Evaluations to average (last), or averaging window in 200ths of the run (ema)."""
     evaluations: int = Field(8, ge=1)
     """Number of evaluations on the held-out set during the run."""
+    select: str | None = None
+    """Metric that selects the best model and stops early (default: an error rate, or chrf)."""
     patience: int | None = Field(None, ge=1)
-    """Stop after this many evaluations without improvement."""
+    """Early stopping: end after this many evaluations without improvement of the metric."""
+    freeze: tuple[str, ...] = ()
+    """Parameters that stay fixed: patterns of names such as encoder.* or source.*"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Compute precision; weights stay in float32. auto: bfloat16 on GPUs that support it."""
     cuda_graphs: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from regard.pretrained import resolve_model
 from regard.user_parts import import_files
 
 PathLike = str | os.PathLike[str]
+ENSEMBLE = "ensemble.json"
 DEVICES = {"auto": 0, "cpu": 0, "cuda": 0}
 
 
@@ -32,7 +34,8 @@ def load(
     precision: str = "float32",
     imports: PathLike | Iterable[PathLike] = (),
 ) -> Pipeline:
-    """Load the pipeline of a bundle or an included model; several of them form an ensemble.
+    """Load the pipeline of a bundle, a run, an ensemble or an included model; several of them form
+    an ensemble.
 
     `long` handles sources longer than any in training: warn, refuse or allow. `precision` is that
     of search: bfloat16 is faster on a GPU, but near-ties may resolve differently, even between
@@ -40,8 +43,9 @@ def load(
     """
     import_files(imports)
     place = resolve_device(device)
-    folders = [folder] if isinstance(folder, str | os.PathLike) else folder
-    bundles = [bundle.load(_bundle_folder(one), place) for one in folders]
+    given = [folder] if isinstance(folder, str | os.PathLike) else folder
+    folders = [member for one in given for member in bundle_folders(one)]
+    bundles = [bundle.load(one, place) for one in folders]
     return Pipeline(_ensemble(bundles), long=long, precision=precision)
 
 
@@ -60,13 +64,19 @@ def fingerprint(folder: Path) -> str:
     return hashlib.sha256((locate(folder) / MANIFEST).read_bytes()).hexdigest()
 
 
-def _bundle_folder(folder: PathLike) -> Path:
-    """The folder of a bundle or an included model; the folder of a whole run raises."""
+def bundle_folders(folder: PathLike) -> list[Path]:
+    """The bundles in a folder: a bundle or an included model itself, the bundle of a run, or the
+    members of an ensemble (ensemble.json)."""
     path = resolve_model(folder)
-    inner = path / "bundle"
-    if (inner / MANIFEST).is_file() and not (path / MANIFEST).exists():
-        raise RegardError(f"{str(path)!r} is the folder of a run; its bundle is {str(inner)!r}")
-    return path
+    if (path / ENSEMBLE).is_file() and not (path / MANIFEST).exists():
+        try:
+            members = json.loads((path / ENSEMBLE).read_text(encoding="utf-8"))["members"]
+            return [path / str(member) for member in members]
+        except (ValueError, KeyError, TypeError):
+            raise RegardError(
+                f"{str(path / ENSEMBLE)!r} lists no members; write the ensemble again"
+            ) from None
+    return [path]
 
 
 def _ensemble(bundles: Sequence[bundle.Bundle]) -> bundle.Bundle:
@@ -79,4 +89,5 @@ def _ensemble(bundles: Sequence[bundle.Bundle]) -> bundle.Bundle:
         )
     if len(bundles) == 1:
         return bundles[0]
-    return replace(bundles[0], model=Ensemble([one.model for one in bundles]))
+    model = Ensemble([one.model for one in bundles])
+    return replace(bundles[0], model=model, folder=None)

@@ -33,7 +33,7 @@ MODELS = {
 }
 CARD = {
     "data": {"pairs": 3},
-    "metrics": {"ser": 8.25},
+    "metrics": {"phone_error_rate": 8.25},
     "commands": ["regard train pairs.tsv"],
     "zeichen": "é→",
 }

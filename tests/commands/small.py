@@ -79,7 +79,7 @@ class Quiet(Display):
         if self.at is not None:
             self.at(status.step)
 
-    def evaluated(self, step, metrics, samples=()):
+    def evaluated(self, step, metrics, samples=(), intervals=()):
         pass
 
     def message(self, text):

@@ -10,11 +10,11 @@ import sacrebleu
 from scipy import stats
 
 from regard import bundle as bundles
-from regard.commands.bootstrap import intervals, percentile_interval, resample
-from regard.commands.evaluate import measure_predictions
 from regard.loading import load
 from regard.pipeline import Pipeline
+from regard.quality import measure_predictions
 from regard.training import metrics
+from regard.training.bootstrap import intervals, percentile_interval, resample
 from tests.commands.small import pairs, regard, written
 
 PAIRS = pairs(300, seed=7)
@@ -57,13 +57,17 @@ def test_error_rates_agree_with_jiwer(report):
     assert [(source, right) for source, _, right, _ in rows] == PAIRS
     said, right = [row[1] for row in rows], [row[2] for row in rows]
     assert found["sources"] == found["pairs"] == 300
-    assert 2 < found["metrics"]["ser"]["value"] < 60  # some are right, some are not
-    assert found["metrics"]["ser"]["value"] == pytest.approx(100 * jiwer.cer(right, said))
-    assert found["metrics"]["wer"]["value"] == pytest.approx(
+    assert (
+        2 < found["metrics"]["character_error_rate"]["value"] < 60
+    )  # some are right, some are not
+    assert found["metrics"]["character_error_rate"]["value"] == pytest.approx(
+        100 * jiwer.cer(right, said)
+    )
+    assert found["metrics"]["sequence_error_rate"]["value"] == pytest.approx(
         100 * jiwer.wer(right, said)
     )  # each answer is one word
-    assert found["metrics"]["exact"]["value"] == pytest.approx(
-        100 - found["metrics"]["wer"]["value"]
+    assert found["metrics"]["sequence_accuracy"]["value"] == pytest.approx(
+        100 - found["metrics"]["sequence_error_rate"]["value"]
     )
 
 
@@ -88,7 +92,7 @@ def test_intervals_agree_with_scipy(report):
         vectorized=True,
         **options,
     ).confidence_interval
-    for name, theirs in (("wer", wer), ("ser", ser)):
+    for name, theirs in (("sequence_error_rate", wer), ("character_error_rate", ser)):
         ours = found["metrics"][name]
         wide = 100 * (theirs.high - theirs.low)
         assert ours["low"] == pytest.approx(100 * theirs.low, abs=wide / 10)
@@ -119,7 +123,7 @@ def test_worst_errors_and_length_buckets(report):
     for part in found["by_length"]:
         inside = [row for row in rows if part["least"] <= len(row[0]) <= (part["most"] or 99)]
         assert len(inside) == part["count"]
-        assert part["ser"] == pytest.approx(
+        assert part["character_error_rate"] == pytest.approx(
             100 * jiwer.cer([row[2] for row in inside], [row[1] for row in inside])
         )
 
@@ -151,12 +155,13 @@ def test_running_text_agrees_with_sacrebleu(model):
 
 def test_every_reference_counts():
     said, right = ["ab", "cd"], [["xy", "ab"], ["cx", "dd"]]
-    assert metrics.compare(["abc"], [["xyz", "abd", "q"]], kind="characters") == [
+    assert metrics.compare(["abc"], [["xyz", "abd", "q"]], task="characters") == [
         (True, 1, 3, "abd")
     ]
-    low, high = intervals("symbols", "characters", said, right)["wer"]
+    low, high = intervals("characters", said, right)["sequence_error_rate"]
     assert (low, high) == (0.0, 100.0)
-    assert intervals("symbols", "characters", ["ab", "ab"], [["xy", "ab"]] * 2)["wer"] == (0.0, 0.0)
+    perfect = intervals("characters", ["ab", "ab"], [["xy", "ab"]] * 2)
+    assert perfect["sequence_error_rate"] == (0.0, 0.0)
 
 
 def test_references_of_one_source_count_once(bundle, model, tmp_path, capsys):
@@ -174,7 +179,8 @@ def test_report_is_printed_as_tables(bundle, tmp_path, capsys):
     assert said == ""
     assert out.startswith("40 sources with 40 references, ")
     for words in (
-        "ser (edits per 100 symbols)",
+        "character error rate",
+        "edits per 100 characters of the reference; lower is better",
         "95 % interval",
         "By source length",
         "Worst errors",
@@ -191,8 +197,8 @@ def test_inspect_counts_every_parameter_once(bundle, model, capsys):
     assert found["files"]["weights.safetensors"] == (bundle / "weights.safetensors").stat().st_size
     out, _ = regard(capsys, "inspect", bundle)
     for words in (
-        "task: symbols",
-        "steps: 90 of 90",
+        "task: characters",
+        "best model: step 90 of 90",
         "command: regard train",
         "torch",
         "encoder self-attention",
@@ -207,8 +213,6 @@ def test_length_buckets_share_one_tokenization():
     )
     said, right = [*english, *chinese], [[line] for line in [*english, *chinese]]
     assert metrics.bleu_tokenizer(right) == "char"
-    parts = metrics.by_length(
-        [9] + [3] * len(chinese), said, right, kind="bpe", task="text", edges=(6,)
-    )
+    parts = metrics.by_length([9] + [3] * len(chinese), said, right, task="text", edges=(6,))
     assert metrics.bleu_tokenizer(right[:1]) == "13a"  # alone they would be cut otherwise
     assert all("tok:char" in part["bleu_signature"] for part in parts)

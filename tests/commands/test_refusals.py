@@ -33,7 +33,6 @@ def test_folders_without_a_bundle(bundle, tmp_path, capsys, command):
             f"'{tmp_path}' is not a bundle: it has no manifest.json; give a folder written by "
             "`regard train`",
         ),
-        (bundle.parent, f"'{bundle.parent}' is the folder of a run; its bundle is '{bundle}'"),
     ):
         assert refused(capsys, name, folder, *more) == said
 

@@ -186,7 +186,10 @@ def test_program_reads_a_pipe(tmp_path):
     out, said = process.communicate(text, timeout=120)
     assert process.returncode == 0, said
     assert out == ""
-    assert said.splitlines()[-1] == f"bundle: {tmp_path / 'run/bundle'}"
+    assert said.splitlines()[-2:] == [
+        f"bundle: {tmp_path / 'run/bundle'}",
+        f"report: {tmp_path / 'run/report.html'}",
+    ]
     assert "\x1b" not in said
 
 

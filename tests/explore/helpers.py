@@ -24,7 +24,7 @@ SETTINGS = {
 }
 CARD = {
     "task": "symbols",
-    "metrics": {"ser": 6.123, "wer": 25.0, "signature": "x"},
+    "metrics": {"symbol_error_rate": 6.123, "sequence_error_rate": 25.0, "signature": "x"},
     "held_out": 1234,
     "longest": {"source": 8, "target": 3},
     "example": "zebra",

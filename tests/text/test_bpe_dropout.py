@@ -9,8 +9,9 @@ import pytest
 
 from regard.config import TextSettings, TrainSettings
 from regard.text import Batches, BpeDropout, Corpus, tokenize_corpus, train_tokenizer
-from regard.training.dataset import choose, tokenize
+from regard.training.dataset import tokenize
 from regard.training.raw_data import read
+from regard.training.tokenizer_pair import choose
 from tests.commands.small import written
 
 WORDS = [
@@ -161,7 +162,7 @@ def test_ranks_share_the_batches_of_one_process(tmp_path):
 def test_train_settings_enable_it(tmp_path):
     corpus = Corpus(written(tmp_path / "pairs.tsv", [(line, line) for line in LINES]))
     text = TextSettings(source_tokenizer="bpe", target_tokenizer="characters", vocabulary_size=340)
-    raw = read(corpus, None, text, seed=1, folder=tmp_path / "data")
+    raw = read(corpus, None, text, folder=tmp_path / "data")
     data = tokenize(choose(raw), lambda _: None)
     source, target = data.batches(TrainSettings(bpe_dropout=0.2), 500).bpe_dropout
     assert isinstance(source, BpeDropout)

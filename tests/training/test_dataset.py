@@ -11,22 +11,21 @@ from regard.config import TextSettings
 from regard.errors import RegardError
 from regard.search.length_batching import length_limits
 from regard.text import Corpus
-from regard.training import dataset as dataset_module
-from regard.training.dataset import choose, tokenize
+from regard.training import tokenizer_pair
+from regard.training.dataset import tokenize
 from regard.training.raw_data import read
+from regard.training.tokenizer_pair import choose
 from tests.commands.small import pairs, written
 
 PAIRS = pairs(80)
 
 
-def prepared(home, lines=PAIRS, held=None, *, text=None, seed=1, **how):
+def prepared(home, lines=PAIRS, held=None, *, text=None, **how):
     data = home / "pairs.tsv"
     if not data.exists():
         written(data, lines)
     held_out = None if held is None else Corpus(written(home / "held.tsv", held))
-    raw = read(
-        Corpus(data, **how), held_out, text or TextSettings(), seed=seed, folder=home / "data"
-    )
+    raw = read(Corpus(data, **how), held_out, text or TextSettings(), folder=home / "data")
     return tokenize(choose(raw), lambda _: None)
 
 
@@ -121,14 +120,14 @@ def test_a_damaged_state_file_is_an_error(tmp_path):
 
 def test_tokenizers_are_trained_on_shortened_lines(tmp_path, monkeypatch):
     seen = []
-    train_tokenizer = dataset_module.train_tokenizer
+    train_tokenizer = tokenizer_pair.train_tokenizer
     monkeypatch.setattr(
-        dataset_module,
+        tokenizer_pair,
         "train_tokenizer",
         lambda kind, lines, **k: seen.extend(lines) or train_tokenizer(kind, lines, **k),
     )
     prepared(tmp_path, [*PAIRS, ("a" * 300_000, "b")])
-    assert max(map(len, seen)) <= dataset_module.MAX_CHARACTERS
+    assert max(map(len, seen)) <= tokenizer_pair.MAX_CHARACTERS
 
 
 @pytest.mark.parametrize("sides", [("source",), ("target",), ("source", "target")])
@@ -167,9 +166,7 @@ def test_held_out_sources_are_sampled_evenly_and_kept(tmp_path):
     )
 
     def questions(most: int) -> list[int]:
-        raw = read(
-            corpus, asked, TextSettings(), seed=1, folder=tmp_path / "data", max_held_out=most
-        )
+        raw = read(corpus, asked, TextSettings(), folder=tmp_path / "data", max_held_out=most)
         made = tokenize(choose(raw), lambda _: None)
         return [int(source) for source in made.held_out.references]
 
@@ -197,7 +194,8 @@ def test_a_second_call_opens_prepared_data(tmp_path):
 
 
 def test_tokenizer_choices_are_reported_with_reasons(tmp_path):
-    *_, source, target = prepared(tmp_path, text=TextSettings(target_tokenizer="bytes")).decisions
+    made = prepared(tmp_path, text=TextSettings(target_tokenizer="bytes"))
+    source, target = (line for line in made.decisions if " tokenizer: " in line)
     assert source.startswith("source tokenizer: characters: lines average ")
     assert target == "target tokenizer: bytes: as requested"
 
@@ -232,7 +230,10 @@ def test_skipped_bad_lines_are_reported(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"seed": 2}, "the data were prepared with other settings: train.seed was 1 and is 2"),
+        (
+            {"text": TextSettings(split_seed=2)},
+            "the data were prepared with other settings: text.split_seed was 1 and is 2",
+        ),
         (
             {"text": TextSettings(source_tokenizer="bytes")},
             "the data were prepared with other settings: text.source_tokenizer was 'auto' and is",
@@ -259,9 +260,10 @@ def test_swapped_columns_are_refused_with_a_held_out_file(tmp_path):
 def test_an_interrupted_preparation_starts_again(tmp_path):
     prepared(tmp_path)
     (tmp_path / "data/prepared.json").unlink()
-    made = prepared(tmp_path, text=TextSettings(source_tokenizer="words"), seed=5)
+    made = prepared(tmp_path, text=TextSettings(source_tokenizer="words", split_seed=5))
     assert made.held_out.source.kind == "words"
-    assert json.loads((tmp_path / "data/prepared.json").read_text())["settings"]["train.seed"] == 5
+    settings = json.loads((tmp_path / "data/prepared.json").read_text())["settings"]
+    assert settings["text.split_seed"] == 5
 
 
 def test_an_unknown_tokenizer_is_refused_before_writing(tmp_path):

@@ -27,7 +27,12 @@ SAMPLES = [
     ("esc\x1b[2J", "\x07x", "y"),
     ("fourth", "x", "y"),
 ]
-METRICS = {"ser": 8.254, "wer": 33.1, "count": 1200, "bleu_signature": "nrefs:1"}
+METRICS = {
+    "phone_error_rate": 8.254,
+    "sequence_error_rate": 33.1,
+    "count": 1200,
+    "bleu_signature": "nrefs:1",
+}
 
 
 def trained(view: Display, tick=lambda: None) -> None:
@@ -37,7 +42,7 @@ def trained(view: Display, tick=lambda: None) -> None:
         tick()
     view.evaluated(30, METRICS, SAMPLES)
     view.message("memory ran out; the batch is halved")
-    view.finished({"ser": 8.254, "bundle": "sounds"})
+    view.finished({"phone_error_rate": 8.254, "bundle": "sounds"})
 
 
 class Clock:
@@ -56,12 +61,12 @@ parameters: 240,000
 step 1 of 1,500 (0 %), loss 2.5000, rate 1.00e-03, 12,346 tokens/s, 2 min 05 s left
 step 11 of 1,500 (1 %), loss 0.2273, rate 1.00e-03, 12,346 tokens/s, 2 min 05 s left
 step 21 of 1,500 (1 %), loss 0.1190, rate 1.00e-03, 12,346 tokens/s, 2 min 05 s left
-step 30: ser 8.25, wer 33.10, count 1,200
+step 30: phone error rate 8.25, sequence error rate 33.10, count 1,200
   hello → HH AH L OW (correct)
   [red]gnome[/] → G N OW M (reference: N OW M)
   esc�[2J → �x (reference: y)
 memory ran out; the batch is halved
-ser: 8.25
+phone_error_rate: 8.25
 bundle: sounds
 """
 
@@ -113,7 +118,7 @@ def test_terminal_display_output():
     assert re.fullmatch(r"━{35} +750/1,500", lines[0])
     assert len(lines[0]) == 80
     assert lines[1] == "loss 1.2500 · rate 1.00e-03 · 12,346 tokens/s · 1 min 01 s left"
-    assert lines[2] == "step 700: ser 8.25, wer 33.10, count 1,200"
+    assert lines[2] == "step 700: phone error rate 8.25, sequence error rate 33.10, count 1,200"
     assert [line.split("  ")[0] for line in lines[3:]] == [
         "source",
         "hello",
@@ -223,7 +228,7 @@ with open_display(sys.stdout) as view:
     sys.stdin.readline()
     for step in range(9):
         view.message("x")
-    view.evaluated(1, {"ser": 1.0}, [("a", "b", "c")])
+    view.evaluated(1, {"phone_error_rate": 1.0}, [("a", "b", "c")])
     view.finished({})
 print("what others print must not fail either", flush=True)
 print("still here", file=sys.stderr)

@@ -9,7 +9,7 @@ import torch
 
 from regard import kernels
 from regard.errors import RegardError
-from regard.training import checkpoint, loop, metrics
+from regard.training import checkpoint, dataset, loop, metrics
 from regard.training.checkpoint import read
 from regard.training.display import LineDisplay
 from regard.training.loop import interruptible, measure_step_seconds
@@ -123,13 +123,12 @@ def test_patience_stops_a_run_for_good(tmp_path, data, monkeypatch):
     rates = iter(
         [50.0, 40.0, 45.0, 41.0, 40.0, 1.0]
     )  # the fifth is as good as the second, and no better
-    monkeypatch.setattr(
-        metrics, "measure", lambda *_: {"ser": next(rates), "wer": 100.0, "exact": 0.0}
-    )
+    monkeypatch.setattr(dataset, "score_baselines", lambda *_, **__: {})
+    monkeypatch.setattr(metrics, "measure", lambda *_: {"character_error_rate": next(rates)})
     view = Quiet()
     stubborn = job(data, tmp_path, evaluations=8, patience=3)
     card = run(stubborn, view)
-    assert (card["steps"], card["metrics"]["ser"]) == (
+    assert (card["steps"], card["metrics"]["character_error_rate"]) == (
         5,
         40.0,
     )  # the best; of two as good, the later

@@ -11,9 +11,10 @@ from regard.training.metrics import (
     MetricError,
     by_length,
     choose_task,
+    error_rates,
+    legend,
     measure,
     primary_metric,
-    symbols,
     text,
 )
 
@@ -33,22 +34,33 @@ ACTIONS = [
 @pytest.mark.parametrize(
     ("kind", "targets", "task"),
     [
-        ("words", PHONES, "symbols"),
-        ("words", ACTIONS, "symbols"),
+        ("words", PHONES, "phones"),
+        ("words", ["b ɔ̃ ʒ u ʁ", "m ɛ ʁ s i"], "phones"),
+        ("words", ACTIONS, "tokens"),
         ("words", ["m e d i u m t e r m l e t t e r s"], "symbols"),
-        ("words", ["sehr gut", "nicht schlecht"], "symbols"),
+        ("words", ["sehr gut", "nicht schlecht"], "tokens"),
         ("words", SENTENCES, "text"),
         ("bpe", SENTENCES, "text"),
         ("characters", SENTENCES, "text"),
-        ("characters", ["gegangen", "New York"], "symbols"),
-        ("bpe", ["Москва", "Санкт-Петербург"], "symbols"),
-        ("bytes", ["CC(=O)OC1=CC=CC=C1C(=O)O"], "symbols"),
-        ("characters", ["マイケル", "トーマス"], "symbols"),
+        ("characters", ["gegangen", "New York"], "characters"),
+        ("bpe", ["Москва", "Санкт-Петербург"], "characters"),
+        ("bytes", ["CC(=O)OC1=CC=CC=C1C(=O)O"], "characters"),
+        ("characters", ["マイケル", "トーマス"], "characters"),
         ("bpe", ["昨日は友達と一緒に映画を見に行きました。"], "text"),
     ],
 )
 def test_the_task_follows_from_the_targets(kind, targets, task):
     assert choose_task(kind, targets) == task
+
+
+def test_metrics_are_named_after_the_task():
+    for task, name in (("phones", "phone"), ("characters", "character"), ("tokens", "token")):
+        rates = error_rates(task, ["a"], [["b"]])
+        assert list(rates) == [f"{name}_error_rate", "sequence_error_rate", "sequence_accuracy"]
+    assert legend(["phone_error_rate", "sequence_accuracy"]) == [
+        "phone error rate: edits per 100 phones of the reference; lower is better",
+        "sequence accuracy: outputs that equal a reference, %; higher is better",
+    ]
 
 
 def test_error_rates_by_hand():
@@ -57,55 +69,63 @@ def test_error_rates_by_hand():
     # edits to the nearest: 0, 1 (Z), 1 ("B EH" by substitution, "B EH IY" by insertion: the longer
     # counts), 1
     # lengths of the nearest: 3, 3, 3, 1
-    assert symbols(predictions, references, kind="words") == {
-        "ser": 100 * 3 / 10,
-        "wer": 75.0,
-        "exact": 25.0,
+    assert error_rates("symbols", predictions, references) == {
+        "symbol_error_rate": 100 * 3 / 10,
+        "sequence_error_rate": 75.0,
+        "sequence_accuracy": 25.0,
     }
 
 
 def test_the_order_of_variants_does_not_matter():
     variants = ["B EH", "B EH IY", "P IY K S"]
-    rates = [symbols(["B IY"], [order], kind="words") for order in (variants, variants[::-1])]
-    assert rates[0] == rates[1] == {"ser": 100 / 3, "wer": 100.0, "exact": 0.0}
+    rates = [error_rates("symbols", ["B IY"], [order]) for order in (variants, variants[::-1])]
+    assert (
+        rates[0]
+        == rates[1]
+        == {"symbol_error_rate": 100 / 3, "sequence_error_rate": 100.0, "sequence_accuracy": 0.0}
+    )
 
 
 def test_other_kinds_count_characters():
     # kitten → sitting: three edits over seven letters (Levenshtein's own example)
-    assert symbols(["kitten"], [["sitting"]], kind="characters")["ser"] == pytest.approx(300 / 7)
-    assert symbols(["a b"], [["a  b"]], kind="words")["wer"] == 0
-    assert symbols(["a b"], [["a  b"]], kind="bpe")["wer"] == 100
+    assert error_rates("characters", ["kitten"], [["sitting"]])[
+        "character_error_rate"
+    ] == pytest.approx(300 / 7)
+    assert error_rates("symbols", ["a b"], [["a  b"]])["sequence_error_rate"] == 0
+    assert error_rates("characters", ["a b"], [["a  b"]])["sequence_error_rate"] == 100
 
 
 def test_composed_and_decomposed_letters_are_the_same():
-    assert symbols(["cafe\u0301"], [["caf\u00e9"]], kind="characters") == {
-        "ser": 0.0,
-        "wer": 0.0,
-        "exact": 100.0,
+    assert error_rates("characters", ["cafe\u0301"], [["caf\u00e9"]]) == {
+        "character_error_rate": 0.0,
+        "sequence_error_rate": 0.0,
+        "sequence_accuracy": 100.0,
     }
 
 
 def test_an_empty_reference_does_not_divide_by_zero():
-    assert symbols(["", "x"], [[""], [""]], kind="characters") == {
-        "ser": 100.0,
-        "wer": 50.0,
-        "exact": 50.0,
+    assert error_rates("characters", ["", "x"], [[""], [""]]) == {
+        "character_error_rate": 100.0,
+        "sequence_error_rate": 50.0,
+        "sequence_accuracy": 50.0,
     }
 
 
-@pytest.mark.parametrize("kind", ["words", "characters"])
-def test_rates_are_those_of_jiwer(kind):
+@pytest.mark.parametrize("task", ["symbols", "characters"])
+def test_rates_are_those_of_jiwer(task):
     jiwer = pytest.importorskip("jiwer")
     draw = random.Random(3)
-    between = " " if kind == "words" else ""
+    between = " " if task == "symbols" else ""
     lines = [
         [between.join(draw.choices("abcde", k=draw.randint(1, 9))) for _ in range(60)]
         for _ in range(2)
     ]
-    rate = jiwer.wer if kind == "words" else jiwer.cer
-    ours = symbols(lines[0], [[right] for right in lines[1]], kind=kind)
-    assert ours["ser"] == pytest.approx(100 * rate(lines[1], lines[0]))
-    assert ours["wer"] == pytest.approx(100 * sum(a != b for a, b in zip(*lines, strict=True)) / 60)
+    rate = jiwer.wer if task == "symbols" else jiwer.cer
+    ours = error_rates(task, lines[0], [[right] for right in lines[1]])
+    assert ours[f"{task[:-1]}_error_rate"] == pytest.approx(100 * rate(lines[1], lines[0]))
+    assert ours["sequence_error_rate"] == pytest.approx(
+        100 * sum(a != b for a, b in zip(*lines, strict=True)) / 60
+    )
 
 
 SAID = [
@@ -151,21 +171,25 @@ def test_scripts_without_spaces_use_the_char_tokenizer():
 
 
 def test_tasks_are_measured_by_their_name():
-    assert measure("symbols", "words", ["a b"], [["a c"]])["ser"] == 50
-    assert measure("text", "bpe", SENTENCES, [[right] for right in SENTENCES])[
-        "bleu"
-    ] == pytest.approx(100)
+    assert measure("phones", ["a b"], [["a c"]])["phone_error_rate"] == 50
+    assert measure("text", SENTENCES, [[right] for right in SENTENCES])["bleu"] == pytest.approx(
+        100
+    )
 
 
 def test_the_primary_metric_is_the_finer_one():
-    assert primary_metric({"wer": 40.0, "ser": 10.0, "exact": 60.0}) == ("ser", 10.0, False)
+    rates = {"sequence_error_rate": 40.0, "phone_error_rate": 10.0, "sequence_accuracy": 60.0}
+    assert primary_metric(rates) == ("phone_error_rate", 10.0, False)
+    assert primary_metric(rates, "sequence_accuracy") == ("sequence_accuracy", 60.0, True)
     assert primary_metric({"bleu": 0.0, "chrf": 12.5, "bleu_signature": "x"}) == (
         "chrf",
         12.5,
         True,
     )
-    with pytest.raises(MetricError, match=r"^expected ser or chrf among the metrics; got loss$"):
+    with pytest.raises(MetricError, match=r"^there is no metric to select by; choose from loss$"):
         primary_metric({"loss": 1.0})
+    with pytest.raises(MetricError, match=r"^there is no metric ter; choose from chrf$"):
+        primary_metric({"chrf": 1.0}, "ter")
 
 
 def test_errors_by_source_length():
@@ -173,13 +197,34 @@ def test_errors_by_source_length():
         [2, 4, 5, 9, 30],
         ["a", "b", "c d", "e f", "g h i j"],
         [["a"], ["x"], ["c d"], ["e x"], ["g h i x"]],
-        kind="words",
+        task="symbols",
         edges=(4, 6, 7),
     )
     assert buckets == [
-        {"least": 0, "most": 4, "count": 2, "ser": 50.0, "wer": 50.0, "exact": 50.0},
-        {"least": 5, "most": 6, "count": 1, "ser": 0.0, "wer": 0.0, "exact": 100.0},
-        {"least": 8, "most": None, "count": 2, "ser": 100 * 2 / 6, "wer": 100.0, "exact": 0.0},
+        {
+            "least": 0,
+            "most": 4,
+            "count": 2,
+            "symbol_error_rate": 50.0,
+            "sequence_error_rate": 50.0,
+            "sequence_accuracy": 50.0,
+        },
+        {
+            "least": 5,
+            "most": 6,
+            "count": 1,
+            "symbol_error_rate": 0.0,
+            "sequence_error_rate": 0.0,
+            "sequence_accuracy": 100.0,
+        },
+        {
+            "least": 8,
+            "most": None,
+            "count": 2,
+            "symbol_error_rate": 100 * 2 / 6,
+            "sequence_error_rate": 100.0,
+            "sequence_accuracy": 0.0,
+        },
     ]
 
 
@@ -187,7 +232,7 @@ def test_errors_by_source_length():
     ("act", "message"),
     [
         (
-            lambda: symbols([], [], kind="words"),
+            lambda: error_rates("symbols", [], []),
             "0 predictions do not fit 0 references; give one each",
         ),
         (
@@ -195,15 +240,15 @@ def test_errors_by_source_length():
             "1 predictions do not fit 2 references; give one each",
         ),
         (
-            lambda: symbols(["a", "b"], [["a"], []], kind="words"),
+            lambda: error_rates("symbols", ["a", "b"], [["a"], []]),
             "reference 1 holds no variant; give at least one",
         ),
         (
-            lambda: by_length([1, 2], ["a"], [["a"]], kind="words"),
+            lambda: by_length([1, 2], ["a"], [["a"]], task="symbols"),
             "2 lengths do not fit 1 predictions; give one",
         ),
         (
-            lambda: by_length([1], ["a"], [["a"]], kind="words", edges=(3, 3)),
+            lambda: by_length([1], ["a"], [["a"]], task="symbols", edges=(3, 3)),
             r"edges must rise; got \[3, 3\]",
         ),
         (lambda: choose_task("words", []), "no targets to choose a metric by; give some"),

@@ -12,7 +12,7 @@ from regard.errors import RegardError
 from regard.text import Batches, Corpus
 from regard.training import trainer
 from regard.training.auto_settings import RequestedSettings, resolve_settings
-from regard.training.dataset import Dataset, choose, tokenize
+from regard.training.dataset import Dataset, tokenize
 from regard.training.display import LineDisplay
 from regard.training.distributed import World
 from regard.training.plan import (
@@ -24,6 +24,7 @@ from regard.training.plan import (
 )
 from regard.training.raw_data import read
 from regard.training.run import Job, run
+from regard.training.tokenizer_pair import choose
 from tests.commands.small import written
 
 CPU, GPU = (World(1, 0, torch.device(name)) for name in ("cpu", "cuda"))
@@ -203,7 +204,7 @@ def test_batches_are_never_below_the_minimum(batch_tokens):
 def test_largest_batches_have_most_and_longest_pairs(tmp_path):
     lines = [("ab" * (1 + i % 40), "c" * (1 + i % 40)) for i in range(400)]
     corpus = Corpus(written(tmp_path / "pairs.tsv", lines))
-    raw = read(corpus, None, TextSettings(), seed=1, folder=tmp_path / "data")
+    raw = read(corpus, None, TextSettings(), folder=tmp_path / "data")
     data = tokenize(choose(raw), lambda _: None)
     batches = Batches(data.pairs, batch_tokens=600, seed=1, max_tokens=data.max_tokens)
     tried = largest_batches(batches)

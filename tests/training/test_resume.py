@@ -121,9 +121,11 @@ def test_a_finished_run_only_reports_its_result(data, whole):
     card = run(job(data, whole), view)
     assert left_by(whole) == before
     assert view.losses == []
-    assert "resumed: from step 8" in view.lines
+    assert "steps: 8, complete; nothing is left to train" in view.lines
+    assert not any(line.startswith("resumed") for line in view.lines)
     assert view.ended["bundle"] == str(whole / "bundle")
-    assert f"{card['metrics']['ser']:.9f}" == f"{view.ended['ser']:.9f}"
+    rate = f"{card['metrics']['character_error_rate']:.2f} ("
+    assert view.ended["character error rate"].startswith(rate)
 
 
 @pytest.mark.parametrize("damage", ["bit", "half"])
@@ -160,9 +162,10 @@ def test_changed_settings_are_refused_with_the_difference(data, whole, options, 
     before = left_by(whole)
     with pytest.raises(RegardError) as refused:
         run(job(data, whole, model=model, **options), Quiet())
-    assert (
-        str(refused.value)
-        == f"this run began with other settings: {said}. Use the old ones, or another --out"
+    extend = "--extend to continue with a new length, " if "steps" in options else ""
+    assert str(refused.value) == (
+        f"this run began with other settings: {said}. Use the old ones, {extend}--restart to "
+        "start over, or another --out"
     )
     assert left_by(whole) == before
 

@@ -25,7 +25,7 @@ def kinds(path):
 def test_an_event_is_written_at_once(path):
     before = datetime.now(UTC).replace(microsecond=0)
     log = RunLog(path)
-    log.write("step", step=3, loss=1.25, text="é\n", metrics={"ser": 8.5}, where=path)
+    log.write("step", step=3, loss=1.25, text="é\n", metrics={"phone_error_rate": 8.5}, where=path)
     (line,) = path.read_text(encoding="utf-8").splitlines()
     event = json.loads(line)
     assert before <= datetime.fromisoformat(event.pop("time")) <= datetime.now(UTC)
@@ -34,7 +34,7 @@ def test_an_event_is_written_at_once(path):
         "step": 3,
         "loss": 1.25,
         "text": "é\n",
-        "metrics": {"ser": 8.5},
+        "metrics": {"phone_error_rate": 8.5},
         "where": str(path),
     }
     log.close()
@@ -164,11 +164,11 @@ def test_tensorboard_gets_the_numbers_of_steps(path, monkeypatch):
     )
     with RunLog(path, tensorboard=path.parent / "board") as log:
         log.write("step", step=7, loss=1.5, text="x", whole=True)
-        log.write("evaluated", step=8, metrics={"ser": 9, "signature": "s"})
+        log.write("evaluated", step=8, metrics={"phone_error_rate": 9, "signature": "s"})
         log.write("said", loss=3.0)
         board = log._board
     assert board.folder == str(path.parent / "board")
-    assert board.scalars == [("step/loss", 1.5, 7), ("evaluated/metrics/ser", 9.0, 8)]
+    assert board.scalars == [("step/loss", 1.5, 7), ("evaluated/metrics/phone_error_rate", 9.0, 8)]
     assert board.closed
 
 

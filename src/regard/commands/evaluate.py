@@ -1,18 +1,15 @@
-"""`regard evaluate`: metrics on held-out pairs, their confidence intervals and the worst errors."""
+"""`regard evaluate`: metrics on held-out pairs beside baselines, their intervals and the worst
+errors."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from regard.commands.bootstrap import intervals
 from regard.commands.formats import SPACES, format_table
 from regard.commands.output_files import (
     check_not_folder,
@@ -23,47 +20,10 @@ from regard.commands.output_files import (
 from regard.commands.progress import Progress
 from regard.decoding_options import SearchOptions
 from regard.loading import load_pipeline
-from regard.pipeline import Pipeline
+from regard.quality import EvaluationReport, References, evaluate_pipeline
 from regard.text import Corpus, group_references
 from regard.training import metrics
-
-MEANING = {
-    "ser": "edits per 100 symbols",
-    "wer": "wrong answers, %",
-    "exact": "right answers, %",
-    "chrf": "character n-gram F-score",
-    "bleu": "word n-gram precision",
-}
-WORST = 10  # errors shown
-BUCKETS = 6  # of source length
-FIRST_WINDOW = 512  # lines searched together at first
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong prediction beside the nearest reference."""
-
-    source: str
-    prediction: str
-    reference: str
-    edits: int
-
-
-@dataclass(frozen=True)
-class EvaluationReport:
-    """The result. `metrics` are {"value", "low", "high"}: each metric and its 95 % interval."""
-
-    bundle: str
-    task: str
-    pairs: int
-    sources: int
-    unknown: int
-    metrics: dict[str, dict[str, float]]
-    signatures: dict[str, str]
-    by_length: list[dict[str, Any]]
-    worst: list[Mistake]
-    seconds: float
-    per_second: float
+from regard.training.baselines import LABELS
 
 
 def evaluate(
@@ -84,75 +44,25 @@ def evaluate(
         with Progress(lambda: len(references)) as progress:
             if reading.problems:
                 progress.say(reading.summary())
-            start = time.perf_counter()
-            predictions, unknown = predict_all(pipeline, list(references), decoding, progress)
-            seconds = time.perf_counter() - start
-        report = EvaluationReport(
-            bundle=str(folder),
-            pairs=sum(map(len, references.values())),
-            sources=len(references),
-            unknown=unknown,
-            seconds=seconds,
-            per_second=len(predictions) / max(1e-9, seconds),
-            **measure_predictions(pipeline, references, predictions),
-        )
+            report = evaluate_pipeline(
+                pipeline,
+                references,
+                decoding,
+                fingerprint=corpus.fingerprint(),
+                advance=progress.advance,
+            )
         try:
             if table is not None:
-                table.write(pipeline, references, predictions)
+                table.write(report.task, references, list(report.predictions.values()))
         finally:  # a full disk loses the table, not the metrics
-            if as_json:
-                print(json.dumps(asdict(report), ensure_ascii=False))
-            else:
-                print(format_report(report))
+            print(format_json(report, folder) if as_json else format_report(report))
 
 
-def predict_all(
-    pipeline: Pipeline, sources: Sequence[str], decoding: SearchOptions, progress: Progress
-) -> tuple[list[str], int]:
-    """The best output for each source, and the number of sources with unknown symbols."""
-    predictions, unknown = [], 0
-    search = pipeline.search(decoding)
-    for answers in pipeline.answers(sources, search, first=FIRST_WINDOW):
-        predictions.append(answers[0].text)
-        unknown += bool(answers[0].unknown)
-        progress.advance(1)
-    return predictions, unknown
-
-
-def measure_predictions(
-    pipeline: Pipeline, references: dict[str, list[str]], predictions: Sequence[str]
-) -> dict[str, Any]:
-    """The metrics with their intervals, by source length, and the worst errors."""
-    kind, right = pipeline.bundle.target.kind, list(references.values())
-    task = pipeline.bundle.card.get("task")
-    task = task or metrics.choose_task(kind, (line for some in right for line in some))
-    values = metrics.measure(task, kind, predictions, right)
-    bounds = intervals(task, kind, predictions, right)
-    lengths = [len(pipeline.bundle.source.encode(source)) for source in references]
-    inner = np.quantile(lengths, np.linspace(0, 1, BUCKETS + 1)[1:-1]).astype(int)
-    edges = sorted(set(inner.tolist()))
-    buckets = metrics.by_length(lengths, predictions, right, kind=kind, task=task, edges=edges)
-    compared = metrics.compare(predictions, right, kind=kind)
-    mistakes = [
-        Mistake(source, prediction, one.nearest, one.edits)
-        for source, prediction, one in zip(references, predictions, compared, strict=True)
-        if one.wrong
-    ]
-    mistakes.sort(key=lambda one: (-one.edits, len(one.reference), one.source))
-    signatures = {name: values.get(f"{name}_signature") for name in bounds}
-    return {
-        "task": task,
-        "metrics": {
-            name: {"value": values[name], "low": low, "high": high}
-            for name, (low, high) in bounds.items()
-        },
-        "signatures": {name: text for name, text in signatures.items() if text is not None},
-        "by_length": [
-            {name: value for name, value in bucket.items() if not name.endswith("_signature")}
-            for bucket in buckets
-        ],
-        "worst": mistakes[:WORST],
-    }
+def format_json(report: EvaluationReport, folder: Path) -> str:
+    """The report as one JSON object, without the predictions."""
+    values = {**asdict(report), "bundle": str(folder)}
+    del values["predictions"]
+    return json.dumps(values, ensure_ascii=False)
 
 
 def format_report(report: EvaluationReport) -> str:
@@ -160,11 +70,13 @@ def format_report(report: EvaluationReport) -> str:
     names = list(report.metrics)
     count = f"{report.sources:,} sources with {report.pairs:,} references"
     unknown = f"; {report.unknown:,} with unknown symbols" if report.unknown else ""
+    heads = ["metric", "value", "95 % interval", *(LABELS[key] for key in report.baselines)]
     metric_rows = [
         [
-            f"{name} ({MEANING[name]})",
+            metrics.label(name),
             f"{one['value']:.2f}",
             f"{one['low']:.2f} – {one['high']:.2f}",
+            *(f"{scores[name]:.2f}" for scores in report.baselines.values()),
         ]
         for name, one in report.metrics.items()
     ]
@@ -172,14 +84,24 @@ def format_report(report: EvaluationReport) -> str:
         [_format_range(part), f"{part['count']:,}", *(f"{part[name]:.2f}" for name in names)]
         for part in report.by_length
     ]
+    labels = [metrics.label(name) for name in names]
     lines = [
         f"{count}, {report.per_second:,.0f} sources/s{unknown}",
         "",
-        format_table(["metric", "value", "95 % interval"], metric_rows),
+        format_table(heads, metric_rows),
+        "",
+        *(f"  {line}" for line in report.legend),
+        *(f"\n{note[:1].upper()}{note[1:]}." for note in report.notes),
         *(f"\n{name}: {signature}" for name, signature in report.signatures.items()),
-        "\nBy source length in tokens",
-        format_table(["tokens", "sources", *names], length_rows),
     ]
+    if "seen" in report.seen:
+        rows = [
+            [f"{part} in training", f"{one['sources']:,}", *(f"{one[name]:.2f}" for name in names)]
+            for part, one in report.seen.items()
+        ]
+        lines += ["\nSeen and unseen sources", format_table(["", "sources", *labels], rows)]
+    lines += ["\nBy source length in tokens"]
+    lines += [format_table(["tokens", "sources", *labels], length_rows)]
     if report.worst:
         head = ["source", "prediction", "reference", "edits"]
         rows = [[one.source, one.prediction, one.reference, f"{one.edits}"] for one in report.worst]
@@ -211,12 +133,9 @@ class _PredictionTable:
             raise write_error(self._path, error) from None
         return self
 
-    def write(
-        self, pipeline: Pipeline, references: dict[str, list[str]], predictions: Sequence[str]
-    ) -> None:
+    def write(self, task: str, references: References, predictions: Sequence[str]) -> None:
         """Write source and prediction (columns that every command reads), reference and edits."""
-        kind = pipeline.bundle.target.kind
-        compared = metrics.compare(predictions, list(references.values()), kind=kind)
+        compared = metrics.compare(predictions, list(references.values()), task=task)
         rows = (
             (source, prediction, one.nearest, str(one.edits))
             for source, prediction, one in zip(references, predictions, compared, strict=True)

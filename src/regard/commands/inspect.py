@@ -12,8 +12,10 @@ from regard.bundle import locate
 from regard.commands.formats import format_table
 from regard.loading import load_pipeline
 from regard.models import Model
-from regard.terminal import format_duration, format_number
+from regard.terminal import format_duration
 from regard.text import Tokenizer
+from regard.training.display import format_metrics
+from regard.training.metrics import legend
 
 
 def inspect(folder: Path, *, as_json: bool = False) -> None:
@@ -69,15 +71,18 @@ def _format_card(card: dict[str, Any]) -> list[str]:
         lines.append(f"task: {card['task']}")
     metrics = card.get("metrics", {})
     if numbers := {n: v for n, v in metrics.items() if isinstance(v, int | float)}:
-        measured = ", ".join(f"{name} {format_number(value)}" for name, value in numbers.items())
+        measured = format_metrics(numbers, card.get("intervals", {}))
         where = f" on {card['held_out']:,} held-out sources" if "held_out" in card else ""
         lines.append(f"metrics: {measured}{where}")
+        lines += [f"  {line}" for line in legend(numbers)]
     if "pairs" in card:
         lines.append(f"trained on: {card['pairs']:,} pairs")
     lines += [f"data: {name}" for name in card.get("data", {}) if "reading" not in name]
     if "steps" in card:
         time = f" in {format_duration(card['seconds'])}" if "seconds" in card else ""
-        lines.append(f"steps: {card['steps']:,} of {card.get('of', card['steps']):,}{time}")
+        lines.append(
+            f"best model: step {card['steps']:,} of {card.get('of', card['steps']):,}{time}"
+        )
     if "longest" in card:
         source, target = (card["longest"].get(side) for side in ("source", "target"))
         lines.append(f"longest in training: source {source}, target {target} tokens")

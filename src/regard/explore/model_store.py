@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 QUEUE = 8  # computations per model, including the running one
 FAMILIES = {"transformer": "Transformer", "recurrent": "recurrent"}
 METRICS = {  # of a card: name and unit on the page
-    "ser": ("symbol error rate", "%"),
-    "wer": ("sequence error rate", "%"),
-    "exact": ("exact match", "%"),
+    "phone_error_rate": ("phone error rate", "%"),
+    "character_error_rate": ("character error rate", "%"),
+    "symbol_error_rate": ("symbol error rate", "%"),
+    "token_error_rate": ("token error rate", "%"),
+    "sequence_error_rate": ("sequence error rate", "%"),
+    "sequence_accuracy": ("sequence accuracy", "%"),
     "bleu": ("BLEU", ""),
     "chrf": ("chrF", ""),
 }
@@ -97,7 +100,7 @@ class ServedModel:
             "title": card.get("title") or f"{self.name} ({FAMILIES.get(self.family, self.family)})",
             "family": self.family,
             "included": self.included,
-            "task": card.get("task", "text"),
+            "task": "text" if card.get("task", "text") == "text" else "symbols",
             "parameters": _count_parameters(self.folder / "weights.safetensors"),
             "position": None if recurrent else _part_name(settings.get("position")),
             "layers": {
@@ -146,10 +149,8 @@ def _bundle_folder(folder: Path) -> Path:
         message = f"there is no bundle {str(folder)!r}; give a folder written by `regard train`"
         raise RegardError(message)
     if not (home / "manifest.json").exists():
-        inner = folder / "bundle"
-        if (inner / "manifest.json").is_file():
-            message = f"{str(folder)!r} is the folder of a run; its bundle is {str(inner)!r}"
-            raise RegardError(message)
+        if (home / "bundle/manifest.json").is_file():  # the folder of a run
+            return home / "bundle"
         raise RegardError(
             f"{str(folder)!r} is not a bundle: it has no manifest.json; give a folder written by "
             "`regard train`"

@@ -43,6 +43,17 @@ def train_tokenizer(kind: str, lines: Iterable[str], *, size: int | None = None)
     return Tokenizer(train(lines, size))
 
 
+def extend_tokenizer(tokenizer: Tokenizer, symbols: Iterable[str]) -> Tokenizer:
+    """A `characters` or `words` tokenizer with more symbols; ids of the others do not change."""
+    if tokenizer.kind not in ("characters", "words"):
+        raise TokenizerError(f"a {tokenizer.kind} tokenizer cannot be extended; train a new one")
+    document = json.loads(tokenizer.library.to_str())
+    vocabulary = document["model"]["vocab"]
+    for symbol in symbols:
+        vocabulary.setdefault(symbol, len(vocabulary))
+    return Tokenizer(Library.from_str(json.dumps(document)))
+
+
 def train_characters(lines: Iterable[str], size: int | None) -> Library:
     """Each character is a token."""
     characters = _most_frequent(_count(nfc(line) for line in lines), size, "characters")

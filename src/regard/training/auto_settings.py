@@ -21,6 +21,7 @@ from regard.errors import RegardError, choose
 from regard.models import FAMILIES, build
 from regard.training.dataset import Dataset
 from regard.training.distributed import World
+from regard.training.fine_tuning import RATE_FACTOR
 
 BASE_TOKENS = 20e6  # training tokens from which a base model is used
 SMALL_DATA = 5e6  # tokens below which a run repeats its data so often that it may overfit
@@ -36,6 +37,7 @@ class RequestedSettings:
     model: dict[str, Any] = field(default_factory=dict)
     train: TrainSettings = field(default_factory=TrainSettings)
     text: TextSettings = field(default_factory=TextSettings)
+    fine_tuning: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class ResolvedSettings:
     train: TrainSettings
     text: TextSettings
     decisions: list[str]
+    extended: bool = False  # the length differs from the one that is stored
 
     @property
     def batch_tokens(self) -> int:
@@ -91,6 +94,8 @@ def resolve_settings(
             f"train.bpe_dropout = {train.bpe_dropout:g} needs a bpe tokenizer on at least one side"
         )
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # tuned at width 64; wider models need less
+    if requested.fine_tuning:
+        peak *= RATE_FACTOR
     values: dict[str, Any] = {
         "batch_tokens": train.batch_tokens or _choose_batch_tokens(tokens, world),
         "learning_rate": train.learning_rate or peak * math.sqrt(64 / model.width),

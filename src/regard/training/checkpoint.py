@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.disk import fsync_path, write_atomically
+from regard.disk import fsync_path, use_default_mode, write_atomically
 from regard.errors import RegardError
 
 KEPT = 2  # checkpoints, in case the newest is damaged
@@ -67,6 +67,7 @@ def write(
         number = 1 + max((int(path.name[:8]) for path in numbered), default=0)
         path = home / f"{number:08}.{name}.safetensors"
         save_file(tensors, partial, metadata=metadata)
+        use_default_mode(partial)
         fsync_path(partial)
         partial.replace(path)
         fsync_path(home)

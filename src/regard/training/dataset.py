@@ -1,47 +1,35 @@
-"""Stages 2 and 3 of a run, choose and tokenize: from raw data to tokenizers and token ids.
+"""Stage 3 of a run, tokenize: from tokenizers to token ids and the held-out set.
 
 All results are stored in the run's data folder; a resumed run opens them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
-from regard.config import TextSettings, TrainSettings
+from regard.bundle import SourceCollector, TrainingSources
+from regard.bundle.manifest import TRAINING_SOURCES
+from regard.config import TrainSettings
 from regard.errors import RegardError
 from regard.text import (
     Batches,
     BpeDropout,
-    CorpusStats,
-    HeldOutSplit,
     TokenizedPairs,
-    Tokenizer,
-    choose_tokenizer,
-    default_vocabulary_size,
     group_references,
     tokenize_corpus,
-    train_tokenizer,
 )
 from regard.training import metrics
+from regard.training.baselines import Scores, most_frequent_target, score_baselines
 from regard.training.checkpoint import write_state
 from regard.training.evaluation import HeldOutSet, Lengths, length_ratio, sample_references
-from regard.training.raw_data import SIDES, STATE_FILE, RawData
+from regard.training.raw_data import SIDES, STATE_FILE
+from regard.training.tokenizer_pair import TokenizerPair
 
-MAX_CHARACTERS = 20_000  # of a line, when tokenizers are trained: longer lines take minutes
-
-
-@dataclass(frozen=True)
-class TokenizerPair:
-    """Result of `choose`: the tokenizers of both sides, and the split of the corpus."""
-
-    data: RawData
-    source: Tokenizer
-    target: Tokenizer
-    split: HeldOutSplit | None
-    decisions: list[str]
+SMALL_HELD_OUT = 200  # sources, below which metrics are uncertain by more than 7 points
 
 
 @dataclass(frozen=True)
@@ -53,6 +41,9 @@ class Dataset:
     decisions: list[str]
     fingerprint: dict[str, str]
     max_tokens: int
+    training_sources: TrainingSources
+    frequent_target: str
+    baselines: Scores
 
     @cached_property
     def lengths(self) -> tuple[Lengths, Lengths]:
@@ -83,51 +74,55 @@ class Dataset:
         )
 
 
-def choose(data: RawData) -> TokenizerPair:
-    """Stage 2: choose and train the tokenizers."""
-    if data.recorded is not None:
-        decisions = list(data.recorded["decisions"])
-        shared, threshold = data.recorded["shared_vocabulary"], data.recorded["threshold"]
-    else:
-        assert data.stats is not None
-        decisions = list(data.decisions)
-        shared = _train_tokenizers(data.stats, data.text, data.folder, decisions)
-        threshold = None if data.stats.split is None else data.stats.split.threshold
-    source, target = (Tokenizer.load(_tokenizer_file(data.folder, side)) for side in SIDES)
-    split = None if threshold is None else HeldOutSplit(data.seed, threshold)
-    return TokenizerPair(data, source, source if shared else target, split, decisions)
-
-
 def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     """Stage 3: write the token ids of all training pairs, and select the held-out set."""
     data, split = chosen.data, chosen.split
     max_tokens, decisions = data.text.max_tokens, list(chosen.decisions)
+    collector = SourceCollector(data.text.split_seed)
+    used = data.corpus if split is None else split.training_pairs(data.corpus)
     pairs = tokenize_corpus(
-        data.corpus if split is None else split.training_pairs(data.corpus),
+        collector.watch(used),
         chosen.source,
         chosen.target,
         data.folder / "ids",
         fingerprint=data.fingerprint,
         progress=lambda count: report(f"tokenized {count:,} pairs"),
     )
-    max_held_out = data.max_held_out
-    if data.recorded is None:
+    first, recorded = data.recorded is None, data.recorded or {}
+    max_held_out = recorded.get("max_held_out", data.max_held_out)
+    if first:
         decisions += _describe_pairs(pairs, max_tokens)
-        state = {"decisions": decisions, "shared_vocabulary": chosen.source is chosen.target}
-        state |= {"threshold": None if split is None else split.threshold}
-        state |= {"fingerprint": data.fingerprint, "settings": data.settings}
-        write_state(data.folder / STATE_FILE, {**state, "max_held_out": max_held_out})
-    else:
-        max_held_out = data.recorded.get("max_held_out", max_held_out)
+        collector.sources().save(data.folder / TRAINING_SOURCES)
+    stated = list(decisions)  # the state has the decisions that do not depend on the held-out set
     references = _select_references(chosen, max_held_out, decisions)
-    task = metrics.choose_task(
-        chosen.target.kind, [line for r in references.values() for line in r]
-    )
-    sources, targets = _lengths(pairs, max_tokens)
-    max_length = int(min(max_tokens, 2 * int(targets.max()) + 10))
-    ratio = length_ratio(sources, targets)
+    targets = [line for lines in references.values() for line in lines]
+    task = metrics.choose_task(chosen.target.kind, targets)
+    if first:
+        recorded = _record(chosen, stated, task, references)
+    lengths = _lengths(pairs, max_tokens)
+    max_length = int(min(max_tokens, 2 * int(lengths[1].max()) + 10))
+    ratio = length_ratio(*lengths)
     held_out = HeldOutSet(chosen.source, chosen.target, references, task, max_length, ratio)
-    return Dataset(pairs, held_out, decisions, data.fingerprint, max_tokens)
+    sources = TrainingSources.load(data.folder / TRAINING_SOURCES)
+    known = recorded["frequent_target"], recorded["baselines"]
+    return Dataset(pairs, held_out, decisions, data.fingerprint, max_tokens, sources, *known)
+
+
+def _record(
+    chosen: TokenizerPair, decisions: list[str], task: str, references: dict[str, list[str]]
+) -> dict[str, Any]:
+    """Store what a resumed run needs, including the scores of the baselines."""
+    data, split = chosen.data, chosen.split
+    assert data.stats is not None
+    sample = list(zip(data.stats.sources, data.stats.targets, strict=True))
+    frequent = most_frequent_target(sample)
+    baselines = score_baselines(task, references, frequent=frequent, pairs=sample)
+    state = {"decisions": decisions, "shared_vocabulary": chosen.source is chosen.target}
+    state |= {"threshold": None if split is None else split.threshold}
+    state |= {"fingerprint": data.fingerprint, "settings": data.settings}
+    state |= {"frequent_target": frequent, "baselines": baselines}
+    write_state(data.folder / STATE_FILE, {**state, "max_held_out": data.max_held_out})
+    return state
 
 
 def _select_references(
@@ -147,70 +142,13 @@ def _select_references(
     if skipped := len(references) - len(used):
         what = f"held-out sources with more than {max_tokens} tokens"
         decisions.append(f"{skipped:,} {what} are skipped (text.max_tokens)")
-    return used
-
-
-def _train_tokenizers(
-    stats: CorpusStats, text: TextSettings, folder: Path, decisions: list[str]
-) -> bool:
-    """Choose, train and save the tokenizers; returns whether both sides share one."""
-    sides = {"source": _shorten(stats.sources), "target": _shorten(stats.targets)}
-    everything = [line for lines in sides.values() for line in lines]
-    if text.shared_vocabulary:  # one choice, from the lines of both sides
-        requested = text.source_tokenizer
-        requested = requested if requested != "auto" else text.target_tokenizer
-        choice, reason = _choose_one(requested, text, everything, 2 * stats.pairs)
-        decisions.append(f"tokenizer of both sides: {reason}")
-        choices = [choice] * 2
-    else:
-        choices = []
-        for side, lines in sides.items():
-            requested = getattr(text, f"{side}_tokenizer")
-            choice, reason = _choose_one(requested, text, lines, stats.pairs)
-            decisions.append(f"{side} tokenizer: {reason}")
-            choices.append(choice)
-    subwords = [kind in ("bpe", "unigram") for kind, _ in choices]
-    if text.vocabulary_size and not any(subwords):
-        kinds = " and ".join(dict.fromkeys(kind for kind, _ in choices))
-        raise RegardError(
-            f"text.vocabulary_size = {text.vocabulary_size} applies to bpe and unigram tokenizers, "
-            f"and both sides are {kinds}; remove it"
+    if len(used) < SMALL_HELD_OUT:
+        decisions.append(
+            f"warning: the held-out set has only {len(used):,} sources; a sequence accuracy is "
+            f"uncertain by up to ±{98 / math.sqrt(len(used)):.0f} points. Give more pairs, or a "
+            "larger --held-out"
         )
-    shared = text.shared_vocabulary
-    if shared is None:
-        shared = subwords[0] and choices[0] == choices[1]
-    if shared:
-        decisions.append("one vocabulary for both sides")
-        tokenizer = train_tokenizer(choices[0][0], everything, size=choices[0][1])
-        for side in SIDES:
-            tokenizer.save(_tokenizer_file(folder, side))
-        return True
-    for side, (kind, size) in zip(SIDES, choices, strict=True):
-        train_tokenizer(kind, sides[side], size=size).save(_tokenizer_file(folder, side))
-    return False
-
-
-def _choose_one(
-    requested: str, text: TextSettings, lines: list[str], total: int
-) -> tuple[tuple[str, int | None], str]:
-    """The kind and vocabulary size of one tokenizer, and the reason."""
-    if requested == "auto":
-        choice = choose_tokenizer(lines, total=total)
-        kind, size, reason = choice.kind, choice.size, choice.reason
-    else:
-        kind, reason = requested, f"{requested}: as requested"
-        size = default_vocabulary_size(requested, lines, total=total)
-    if kind in ("bpe", "unigram") and text.vocabulary_size:
-        size = text.vocabulary_size
-    return (kind, size), reason
-
-
-def _shorten(lines: list[str]) -> list[str]:
-    return [line[:MAX_CHARACTERS] for line in lines]
-
-
-def _tokenizer_file(folder: Path, side: str) -> Path:
-    return folder / f"{side}.tokenizer.json"
+    return used
 
 
 def _lengths(pairs: TokenizedPairs, max_tokens: int) -> tuple[Lengths, Lengths]:

@@ -35,11 +35,11 @@ def demonstrate(*, minutes: float, out: Path, family: str, device: str) -> None:
     run(job)
     trained, cpu = bundle.load(out / "bundle"), torch.device("cpu")
     test = group_references(Corpus(parts["test"]))
-    held_out = HeldOutSet(trained.source, trained.target, test, "symbols", MAX_LENGTH)
-    metrics, _ = held_out.evaluate(trained.model, cpu)
+    held_out = HeldOutSet(trained.source, trained.target, test, "phones", MAX_LENGTH)
+    metrics = held_out.evaluate(trained.model, cpu).metrics
     print(
-        f"\nOn {len(test):,} unseen test words, {metrics['ser']:.1f} % of the phones "
-        f"and {metrics['wer']:.1f} % of the words are wrong.\n"
+        f"\nOn {len(test):,} unseen test words, {metrics['phone_error_rate']:.1f} % of the phones "
+        f"and {metrics['sequence_error_rate']:.1f} % of the words are wrong.\n"
     )
     words = list(test)[:: len(test) // 10][:10]
     tokenizers = trained.source, trained.target

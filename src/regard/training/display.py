@@ -19,6 +19,10 @@ from regard.terminal import (
     write_lines,
 )
 from regard.training.evaluation import SAMPLES, Sample
+from regard.training.metrics import label
+
+Intervals = Mapping[str, tuple[float, float]]
+NO_INTERVALS: Intervals = {}
 
 
 class StepStatus(NamedTuple):
@@ -51,7 +55,11 @@ class Display(ABC):
 
     @abstractmethod
     def evaluated(
-        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+        self,
+        step: int,
+        metrics: Mapping[str, Any],
+        samples: Sequence[Sample] = (),
+        intervals: Intervals = NO_INTERVALS,
     ) -> None:
         """Show metrics and samples of the held-out set."""
 
@@ -101,9 +109,13 @@ class LineDisplay(Display):
         self._print(", ".join([where, *status.describe()]))
 
     def evaluated(
-        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+        self,
+        step: int,
+        metrics: Mapping[str, Any],
+        samples: Sequence[Sample] = (),
+        intervals: Intervals = NO_INTERVALS,
     ) -> None:
-        self._print(f"step {step:,}: {format_metrics(metrics)}")
+        self._print(f"step {step:,}: {format_metrics(metrics, intervals)}")
         for source, prediction, reference in samples[:SAMPLES]:
             verdict = "correct" if prediction == reference else f"reference: {reference}"
             self._print(f"  {source} → {prediction} ({verdict})")
@@ -149,9 +161,13 @@ class TerminalDisplay(Display):
             self._screen.refresh()
 
     def evaluated(
-        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+        self,
+        step: int,
+        metrics: Mapping[str, Any],
+        samples: Sequence[Sample] = (),
+        intervals: Intervals = NO_INTERVALS,
     ) -> None:
-        self._metrics = f"step {step:,}: {format_metrics(metrics)}"
+        self._metrics = f"step {step:,}: {format_metrics(metrics, intervals)}"
         self._samples = samples[:SAMPLES]
         self._screen.refresh()
 
@@ -210,9 +226,13 @@ class SafeDisplay(Display):
         self._try(lambda display: display.step(status))
 
     def evaluated(
-        self, step: int, metrics: Mapping[str, Any], samples: Sequence[Sample] = ()
+        self,
+        step: int,
+        metrics: Mapping[str, Any],
+        samples: Sequence[Sample] = (),
+        intervals: Intervals = NO_INTERVALS,
     ) -> None:
-        self._try(lambda display: display.evaluated(step, metrics, samples))
+        self._try(lambda display: display.evaluated(step, metrics, samples, intervals))
 
     def message(self, text: str) -> None:
         self._try(lambda display: display.message(text))
@@ -240,6 +260,11 @@ class SafeDisplay(Display):
 
 def open_display(file: TextStream | None = None) -> Display:
     """The display that suits `file` (default: standard error)."""
+    if file is None:
+        from regard.training.notebook_display import NotebookDisplay, in_notebook
+
+        if in_notebook():
+            return SafeDisplay(NotebookDisplay(), sys.stderr)
     file = sys.stderr if file is None else file
     if file.isatty() and os.environ.get("TERM") != "dumb":
         from rich.console import Console
@@ -249,7 +274,17 @@ def open_display(file: TextStream | None = None) -> Display:
     return SafeDisplay(LineDisplay(file), file)
 
 
-def format_metrics(metrics: Mapping[str, Any]) -> str:
-    """The numbers among metrics; signatures go to the log only."""
-    numbers = ((name, value) for name, value in metrics.items() if isinstance(value, int | float))
-    return ", ".join(f"{name} {format_number(value)}" for name, value in numbers)
+def format_metrics(metrics: Mapping[str, Any], intervals: Intervals = NO_INTERVALS) -> str:
+    """The numbers among metrics with their 95 % intervals; signatures go to the log only."""
+    return ", ".join(f"{name} {value}" for name, value in metric_facts(metrics, intervals).items())
+
+
+def metric_facts(metrics: Mapping[str, Any], intervals: Intervals = NO_INTERVALS) -> dict[str, str]:
+    """Each number among metrics by its label, as "8.25 (7.91–8.60)"."""
+    facts = {}
+    for name, value in metrics.items():
+        if isinstance(value, int | float):
+            low, high = intervals.get(name, (None, None))
+            interval = "" if low is None else f" ({low:.2f}–{high:.2f})"
+            facts[label(name)] = f"{format_number(value)}{interval}"
+    return facts

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int32
 
+from regard.disk import write_atomically
 from regard.errors import RegardError
 from regard.inference import inference_model, search_all
 from regard.models import Model, is_finite
 from regard.search import Greedy
 from regard.search.length_batching import EXTRA, RATIO
 from regard.text import Tokenizer
-from regard.training import metrics
+from regard.training import bootstrap, metrics
 
 SAMPLES = 3
 MAX_RATIO = 16.0  # of output to source length; longer outputs are errors of the data or the model
 
 Lengths = Int32[np.ndarray, " pair"]
 Sample = tuple[str, str, str]  # source, prediction, reference
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A user-defined metric: a function of predictions and references (a list for each)."""
+
+    function: Callable[[Sequence[str], Sequence[Sequence[str]]], float]
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics on the held-out set, their 95 % intervals, and a few samples."""
+
+    metrics: dict[str, Any]
+    intervals: dict[str, tuple[float, float]]
+    samples: list[Sample]
+    outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -35,9 +56,10 @@ class HeldOutSet:
     task: str
     max_length: int
     ratio: float = RATIO
+    extra_metrics: Mapping[str, Metric] = field(default_factory=dict)
 
-    def evaluate(self, model: Model, device: torch.device) -> tuple[dict[str, Any], list[Sample]]:
-        """The metrics, and a few samples: always of the same sources."""
+    def evaluate(self, model: Model, device: torch.device) -> Evaluation:
+        """Decode all sources and measure; the samples are always of the same sources."""
         sources = list(self.references)
         outputs = decode(
             model,
@@ -49,9 +71,29 @@ class HeldOutSet:
             device=device,
         )
         references = list(self.references.values())
-        values = metrics.measure(self.task, self.target.kind, outputs, references)
+        values = metrics.measure(self.task, outputs, references)
+        for name, metric in self.extra_metrics.items():
+            values[name] = float(metric.function(outputs, references))
         indices = dict.fromkeys(len(sources) * (i + 1) // (SAMPLES + 1) for i in range(SAMPLES))
-        return values, [(sources[i], outputs[i], references[i][0]) for i in indices]
+        samples = [(sources[i], outputs[i], references[i][0]) for i in indices]
+        bounds = bootstrap.intervals(self.task, outputs, references)
+        return Evaluation(values, bounds, samples, dict(zip(sources, outputs, strict=True)))
+
+    def save_outputs(self, path: Path, outputs: Mapping[str, str]) -> None:
+        """Write source, output and references of every source as JSON lines, for reports."""
+        rows = (
+            {"source": source, "output": outputs[source], "references": list(references)}
+            for source, references in self.references.items()
+        )
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_atomically(path, "".join(lines))
+
+    def primary(self, values: Mapping[str, Any], name: str | None) -> tuple[float, bool]:
+        """The value of the metric that selects the best model, and whether higher is better."""
+        name, value, higher = metrics.primary_metric(values, name)
+        if name in self.extra_metrics:
+            higher = self.extra_metrics[name].higher_is_better
+        return value, higher
 
 
 def decode(

@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import torch
 
-from regard import bundle
 from regard.errors import RegardError
 from regard.models import Model, build
-from regard.text.files import printable_name
 from regard.threads import training_threads
-from regard.training import checkpoint, metrics
+from regard.training import checkpoint
 from regard.training.auto_settings import ResolvedSettings
 from regard.training.dataset import Dataset
 from regard.training.display import StepStatus
 from regard.training.distributed import gather_full
-from regard.training.evaluation import check_finite
+from regard.training.fine_tuning import freeze_parameters
+from regard.training.interruption import Interrupted, interruptible
 from regard.training.loss_log import LossEntry, LossLog
+from regard.training.model_selection import evaluate_and_select
+from regard.training.plan import store_length
 from regard.training.report import (
     Progress,
     RunContext,
     TrainResult,
-    build_card,
     report_start,
 )
-from regard.training.schedule import TIME_SHARE, TimeLimit
+from regard.training.schedule import TIME_SHARE, RunLength, TimeLimit
 from regard.training.trainer import Trainer
-
-
-class Interrupted(RegardError):
-    """The run was stopped by a signal, after it was saved."""
-
-    exit_code = 130
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], str | None]]:
-    """Inside, SIGINT and SIGTERM are recorded; yields a function that returns the first name."""
-    received: list[str] = []
-    old = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            record = lambda n, _: received.append(signal.Signals(n).name)  # noqa: E731
-            old[number] = signal.signal(number, record)
-        except ValueError:  # only the main thread may set handlers
-            break
-    try:
-        yield lambda: received[0] if received else None
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def train(settings: ResolvedSettings, dataset: Dataset, context: RunContext) -> TrainResult:
@@ -82,14 +57,22 @@ class TrainingLoop:
         self.world.barrier()
         self.resumed = saved is not None
         self.progress = Progress()
-        total = saved.progress["length"]["planned"] if saved else self._choose_total()
+        if saved and settings.extended:
+            total = self._extended_total(saved.progress)
+        else:
+            total = saved.progress["length"]["planned"] if saved else self._choose_total()
         self.trainer = self._build_trainer(self.model, total)
         if saved:
             self.progress = Progress(**self.trainer.restore(saved))
             if saved.warning:
                 self.display.message(saved.warning)
-        else:
+        if saved and settings.extended:
+            self.trainer.length = RunLength(total, total)
+            self.progress.stopped, self.progress.since_best = None, 0
+        if not saved or settings.extended:
             self._save()  # so that a measured number of steps is never measured again
+        if settings.extended and self.world.first:
+            store_length(context.folder / "settings.json", settings)
         self.threads_reported = self.threads.count
         minutes = settings.train.minutes
         self.time_limit = None
@@ -100,7 +83,14 @@ class TrainingLoop:
         """Train to the end. `interruption`: the name of a signal that was received, if any."""
         if self.world.first:
             resumed = self.resumed
-            report_start(self.trainer, self.dataset, self.settings, self.context, resumed=resumed)
+            report_start(
+                self.trainer,
+                self.dataset,
+                self.settings,
+                self.context,
+                resumed=resumed,
+                stopped=self.progress.stopped is not None,
+            )
         trainer, progress = self.trainer, self.progress
         settings = self.settings.train
         saved_at = mark = time.monotonic()
@@ -159,7 +149,8 @@ class TrainingLoop:
         with trainer.average.applied():
             model = self._full_model()
             if self.world.first:
-                self._evaluate_first(model)
+                parts = self.trainer, progress, self.dataset, self.settings, self.context
+                evaluate_and_select(model, *parts)
         progress.since_best = self.world.broadcast(progress.since_best)
         patience = self.settings.train.patience
         if patience is not None and progress.since_best >= patience:
@@ -167,29 +158,6 @@ class TrainingLoop:
         progress.evaluation_seconds = time.monotonic() - start
         if self.time_limit is not None:
             self.time_limit.paused += progress.evaluation_seconds
-
-    def _evaluate_first(self, model: Model) -> None:
-        """What rank 0 does in an evaluation."""
-        step, progress = self.trainer.step, self.progress
-        check_finite(model, step)
-        values, samples = self.dataset.held_out.evaluate(model, self.world.device)
-        _, value, higher = metrics.primary_metric(values)
-        gain = 0.0
-        if progress.best is not None:
-            gain = value - progress.best if higher else progress.best - value
-        better = gain >= 0  # of equal results keep the later, which was trained longer
-        improved = gain > 0 or progress.best is None
-        progress.since_best = 0 if improved else progress.since_best + 1
-        progress.best = value if better else progress.best
-        progress.history = [*progress.history, {"step": step, **values}]
-        if better:
-            card = build_card(self.trainer, self.progress, self.dataset, self.settings, values)
-            card["command"] = [printable_name(word) for word in self.context.command]
-            held_out = self.dataset.held_out
-            made = bundle.Bundle(model, held_out.source, held_out.target, self.settings.model, card)
-            bundle.save(self.context.folder / "bundle", made)
-        self.display.evaluated(step, values, samples)
-        self.log.write("evaluated", step=step, metrics=values, samples=samples, best=better)
 
     def _full_model(self) -> Model:
         """The model with all weights gathered; every process must call it."""
@@ -211,7 +179,10 @@ class TrainingLoop:
         if minutes is not None:
             left = TIME_SHARE * 60 * minutes - seconds
         speed = self.progress.tokens / seconds
-        self.display.step(StepStatus(step, total, self.losses.average, last.rate, speed, left))
+        status = StepStatus(step, total, self.losses.average, last.rate, speed, left)
+        self.display.step(status)
+        for callback in self.context.callbacks:
+            callback.on_step(status)
 
     def _report_threads(self) -> None:
         """Report the new number of threads, and save it: a resumed run starts with the same."""
@@ -226,13 +197,20 @@ class TrainingLoop:
 
     def _save(self) -> None:
         self.trainer.save(self.checkpoints, asdict(self.progress))
+        if self.world.first:
+            for callback in self.context.callbacks:
+                callback.on_checkpoint(self.trainer.step, self.checkpoints)
         self.world.barrier()
 
     def _build_model(self) -> Model:
         torch.manual_seed(self.settings.train.seed)
         held_out = self.dataset.held_out
         sizes = len(held_out.source), len(held_out.target)
-        return build(self.settings.model, *sizes).to(self.world.device)
+        model = build(self.settings.model, *sizes).to(self.world.device)
+        if self.context.initial is not None:
+            self.context.initial.copy_to(model)
+        freeze_parameters(model, self.settings.train.freeze)
+        return model
 
     def _build_trainer(self, model: Model, total: int) -> Trainer:
         train = self.settings.train
@@ -255,6 +233,23 @@ class TrainingLoop:
         evaluations = max(1, self.settings.train.evaluations - len(progress.history))
         reserved = progress.evaluation_seconds * evaluations
         return self.time_limit.total(trainer.length, trainer.step, progress.seconds, reserved)
+
+    def _extended_total(self, saved: dict[str, Any]) -> int:
+        """The last step of a run whose length is increased after it was saved."""
+        train, step = self.settings.train, saved["step"]
+        seconds, minutes = saved["seconds"], train.minutes
+        if minutes is None:
+            total = self._choose_total()
+        else:
+            reserved = saved["evaluation_seconds"] * train.evaluations
+            left = 60 * minutes * TIME_SHARE - seconds - reserved
+            total = step + int(left * step / seconds) if step else self._choose_total()
+        if total <= step:
+            raise RegardError(
+                f"this run has {step:,} steps already, in {seconds / 60:.1f} minutes; --extend "
+                "needs more minutes, steps or epochs than that"
+            )
+        return total
 
     def _choose_total(self) -> int:
         """The number of steps: as requested, or as many as fit in the minutes at present speed."""

@@ -90,10 +90,13 @@ def build_optimizers(
 
     A rate in a GPU tensor may change after a step was captured as a CUDA graph.
     """
-    scaled = {m.table: m.scale for m in model.modules() if isinstance(m, Distance)}
+    distances = [m for m in model.modules() if isinstance(m, Distance)]
+    scaled = {m.table: m.scale for m in distances if m.table.requires_grad}
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for label, parameter in model.named_parameters():
+        if not parameter.requires_grad:  # frozen
+            continue
         inner = name == "muon" and parameter.ndim == 2 and not label.endswith("table")
         (matrices if inner else others).append(parameter)
     decayed = [p for p in others if p.ndim >= 2 and p not in scaled]

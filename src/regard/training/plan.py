@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +22,68 @@ from regard.training.distributed import World
 from regard.training.objective import Objective
 
 MAY_CHANGE = {"checkpoint_seconds", "cuda_graphs"}  # settings that may differ on resume
+LENGTHS = ("minutes", "steps", "epochs")
 STATE_KEYS = {"name", "model", "train", "text", "decisions", "requested"}
 MEMORY_SHARE = 0.4  # of a GPU for one step: a captured one uses it twice, and search needs some
 MIN_BATCH_TOKENS = 512
 
 
 def plan(
-    dataset: Dataset, requested: RequestedSettings, world: World, path: Path
+    dataset: Dataset,
+    requested: RequestedSettings,
+    world: World,
+    path: Path,
+    *,
+    extend: bool = False,
 ) -> ResolvedSettings:
-    """The settings of a run: those stored in `path` on resume, or chosen for this machine."""
+    """The settings of a run: those stored in `path` on resume, or chosen for this machine.
+
+    With `extend`, a requested length replaces the stored one (see `store_length`).
+    """
     stored = world.broadcast(read_state(path, STATE_KEYS))
+    given = _given(requested)
+    extended = stored is not None and extend and _new_length(given, stored)
+    if stored is not None and extended:
+        stored = without_length(stored)
     if stored is not None:
-        settings = _restore(stored, requested)
+        settings = replace(_restore(stored, requested), extended=extended)
     else:
         settings = resolve_settings(requested, dataset, world)
         if requested.train.batch_tokens is None and world.device.type == "cuda":
             settings = fit_batch_tokens(settings, dataset, world)
     if world.first:
-        _store_or_compare(path, stored, settings, _given(requested))
+        _store_or_compare(path, stored, settings, given)
     return settings
+
+
+def _new_length(given: dict[str, dict[str, Any]], stored: dict[str, Any]) -> bool:
+    """Whether a length is given that differs from the stored one."""
+    return any(
+        given["train"][name] != stored["train"].get(name)
+        for name in LENGTHS
+        if name in given["train"]
+    )
+
+
+def without_length(stored: dict[str, Any]) -> dict[str, Any]:
+    """The stored settings without minutes, steps and epochs."""
+
+    def drop(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in LENGTHS}
+
+    requested = {**stored["requested"], "train": drop(stored["requested"]["train"])}
+    return {**stored, "train": drop(stored["train"]), "requested": requested}
+
+
+def store_length(path: Path, settings: ResolvedSettings) -> None:
+    """Store the new length of a run that was extended."""
+    stored = read_state(path, STATE_KEYS)
+    assert stored is not None
+    length = {name: getattr(settings.train, name) for name in LENGTHS}
+    stored = without_length(stored)
+    stored["train"] |= length
+    stored["requested"]["train"] |= {n: value for n, value in length.items() if value is not None}
+    write_state(path, stored)
 
 
 def _given(requested: RequestedSettings) -> dict[str, dict[str, Any]]:
@@ -83,11 +127,12 @@ def _store_or_compare(
         about = {"name": settings.name, "decisions": settings.decisions, "requested": given}
         write_state(path, {**now, **about})
         return
+    ignored = LENGTHS if settings.extended else ()
     changed = [
         f"{group}.{name} was {stored[group].get(name)!r} and is {now[group].get(name)!r}"
         for group in now
         for name in {**stored[group], **now[group]}
-        if stored[group].get(name) != now[group].get(name)
+        if name not in ignored and stored[group].get(name) != now[group].get(name)
     ]
     changed += [
         f"{group}.{name} was {value!r} and is not given"
@@ -96,9 +141,11 @@ def _store_or_compare(
         if name not in given[group] and stored[group].get(name) == now[group].get(name)
     ]
     if changed:
+        lengths = any(f"train.{name} was" in change for change in changed for name in LENGTHS)
+        extend = "--extend to continue with a new length, " if lengths else ""
         raise RegardError(
-            f"this run began with other settings: {'; '.join(changed)}. Use the old ones, or "
-            "another --out"
+            f"this run began with other settings: {'; '.join(changed)}. Use the old ones, "
+            f"{extend}--restart to start over, or another --out"
         )
 
 

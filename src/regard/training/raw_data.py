@@ -7,18 +7,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from regard.bundle.manifest import TRAINING_SOURCES
 from regard.config import TextSettings
 from regard.errors import RegardError, choose
-from regard.text import TOKENIZERS, Corpus, CorpusStats, Overlap, collect_stats
+from regard.text import TOKENIZERS, CorpusStats, Overlap, collect_stats
 from regard.training.checkpoint import read_state
+from regard.training.fine_tuning import InitialModel
+from regard.training.pairs import PairSource
 
 MAX_HELD_OUT = {"cpu": 2_000, "cuda": 10_000}  # sources that are decoded in an evaluation
-STATE_KEYS = {"decisions", "shared_vocabulary", "threshold", "fingerprint", "settings"}
+STATE_KEYS = {"decisions", "shared_vocabulary", "threshold", "fingerprint", "settings"} | {
+    "frequent_target",
+    "baselines",
+}
 STATE_FILE = "prepared.json"
 SIDES = ("source", "target")
 OWN_FILES = {"ids", "ids.partial"} | {
     f"{name}{ending}"
-    for name in (STATE_FILE, "bad-lines.txt", *(f"{side}.tokenizer.json" for side in SIDES))
+    for name in (
+        STATE_FILE,
+        TRAINING_SOURCES,
+        "bad-lines.txt",
+        *(f"{side}.tokenizer.json" for side in SIDES),
+    )
     for ending in ("", ".partial")
 }
 ID_FILES = {"source.ids", "target.ids", "source.offsets", "target.offsets", "ids.json"}
@@ -28,32 +39,33 @@ ID_FILES = {"source.ids", "target.ids", "source.offsets", "target.offsets", "ids
 class RawData:
     """Result of `read`: the corpora and their statistics, or what an earlier start recorded."""
 
-    corpus: Corpus
-    held_out: Corpus | None
+    corpus: PairSource
+    held_out: PairSource | None
     text: TextSettings
-    seed: int
     folder: Path
     max_held_out: int
     fingerprint: dict[str, str]
     recorded: dict[str, Any] | None
     stats: CorpusStats | None
     decisions: list[str]
+    initial: InitialModel | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the prepared data depend on."""
         text = {f"text.{name}": value for name, value in self.text.model_dump().items()}
-        return {"train.seed": self.seed, **text}
+        initial = None if self.initial is None else self.initial.fingerprint
+        return {**text, "the initial model": initial}
 
 
 def read(
-    corpus: Corpus,
-    held_out: Corpus | None,
+    corpus: PairSource,
+    held_out: PairSource | None,
     text: TextSettings,
     *,
-    seed: int,
     folder: Path,
     max_held_out: int = MAX_HELD_OUT["cpu"],
+    initial: InitialModel | None = None,
 ) -> RawData:
     """Stage 1: read the corpora once and collect their statistics."""
     _check_text(text)
@@ -62,9 +74,8 @@ def read(
         files = held_out.fingerprint()
         fingerprint |= {f"held out: {name}": value for name, value in files.items()}
     recorded = read_state(folder / STATE_FILE, STATE_KEYS)
-    data = RawData(
-        corpus, held_out, text, seed, folder, max_held_out, fingerprint, recorded, None, []
-    )
+    found = fingerprint, recorded
+    data = RawData(corpus, held_out, text, folder, max_held_out, *found, None, [], initial)
     if recorded is not None:
         _check_unchanged(recorded, data)
         return data
@@ -73,7 +84,8 @@ def read(
     folder.mkdir(parents=True, exist_ok=True)
     reader = corpus.read(folder / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
     overlap = Overlap(() if held_out is None else (pair.source for pair in held_out))
-    stats = collect_stats(overlap.watch(reader), seed=seed, hold_out=held_out is None)
+    watched = overlap.watch(reader)
+    stats = collect_stats(watched, seed=text.split_seed, hold_out=held_out is None)
     data.decisions.extend(corpus.decisions)
     data.decisions.extend([reader.summary()] if reader.problems else [])
     data.decisions.extend(overlap.warnings())

@@ -13,10 +13,15 @@ import torch
 from regard import bundle
 from regard.device import resolve_precision
 from regard.errors import RegardError
+from regard.training import metrics
 from regard.training.auto_settings import ResolvedSettings
+from regard.training.baselines import compare_with_baselines, describe_baselines
+from regard.training.callbacks import Callback
 from regard.training.dataset import Dataset
-from regard.training.display import Display
+from regard.training.display import Display, metric_facts
 from regard.training.distributed import World
+from regard.training.evaluation import Evaluation
+from regard.training.fine_tuning import InitialModel
 from regard.training.run_log import RunLog
 from regard.training.trainer import Trainer
 
@@ -30,6 +35,8 @@ class RunContext:
     display: Display
     log: RunLog
     command: Sequence[str] = ()
+    callbacks: Sequence[Callback] = ()
+    initial: InitialModel | None = None
 
 
 @dataclass
@@ -60,6 +67,7 @@ def report_start(
     context: RunContext,
     *,
     resumed: bool,
+    stopped: bool = False,
 ) -> None:
     """Display and log what is about to be trained, and every automatic decision."""
     device = context.world.device
@@ -75,9 +83,16 @@ def report_start(
         "pairs": f"{pairs:,} for training, {held_out:,} held out",
         "steps": f"{steps} on {device}",
     }
-    if resumed:
+    if resumed and (stopped or trainer.step >= trainer.total):
+        facts["steps"] = f"{trainer.step:,}, complete; nothing is left to train"
+        facts["next"] = "--extend with more minutes, steps or epochs continues it; --restart"
+        facts["next"] += " starts over"
+    elif resumed:
         facts["resumed"] = f"from step {trainer.step:,}"
     context.display.started(facts)
+    groups = {"model": settings.model.model_dump(), "train": settings.train.model_dump()}
+    for callback in context.callbacks:
+        callback.on_start(context.folder, {**groups, "name": settings.name}, trainer.total)
     event = "resumed" if resumed else "started"
     context.log.write(event, step=trainer.step, total=trainer.total, facts=facts)
 
@@ -87,13 +102,17 @@ def build_card(
     progress: Progress,
     dataset: Dataset,
     settings: ResolvedSettings,
-    metrics: Mapping[str, Any],
+    evaluation: Evaluation,
 ) -> dict[str, Any]:
     """The card of a trained model: data, settings, training, and metrics on the held-out set."""
     sources, targets = dataset.lengths
     longest = {"source": int(sources.max()), "target": int(targets.max())}
     return {
-        "metrics": dict(metrics),
+        "metrics": dict(evaluation.metrics),
+        "intervals": {name: list(pair) for name, pair in evaluation.intervals.items()},
+        "baselines": dataset.baselines,
+        "most_frequent_target": dataset.frequent_target,
+        "samples": [list(sample) for sample in evaluation.samples],
         "task": dataset.held_out.task,
         "held_out": len(dataset.held_out.references),
         "pairs": len(sources),
@@ -124,11 +143,30 @@ def report(result: TrainResult, context: RunContext) -> dict[str, Any]:
         )
     card = bundle.load(path).card
     if context.world.first:
-        metrics = card["metrics"]
-        context.log.write("finished", step=result.step, metrics=metrics)
-        facts = {k: v for k, v in metrics.items() if not k.endswith("signature")}
+        context.log.write("finished", step=result.step, metrics=card["metrics"])
+        facts = summarize(card)
         if progress.stopped:
             facts["stopped"] = progress.stopped
         facts |= {"minutes": f"{progress.seconds / 60:.1f}", "bundle": str(path)}
         context.display.finished(facts)
+        for callback in context.callbacks:
+            callback.on_end(card)
     return card
+
+
+def summarize(card: Mapping[str, Any]) -> dict[str, str]:
+    """The quality on a card: metrics with intervals, baselines, a warning and the legend."""
+    values = card["metrics"]
+    intervals = {name: tuple(pair) for name, pair in card.get("intervals", {}).items()}
+    facts = metric_facts(values, intervals)
+    primary = card["settings"]["train"].get("select")
+    name, _, _ = metrics.primary_metric(values, primary)
+    baselines = card.get("baselines", {})
+    if any(name in found for found in baselines.values()):
+        facts[f"baselines ({metrics.label(name)})"] = describe_baselines(baselines, name)
+    warning = compare_with_baselines(values, intervals, baselines, primary)
+    if warning:
+        facts["warning"] = warning
+    facts["legend"] = "; ".join(line.replace("; ", ", ") for line in metrics.legend(values))
+    facts["legend"] += "; in parentheses: 95 % interval"
+    return facts

@@ -6,7 +6,8 @@ The same call after an interruption resumes the run, with bit-identical results 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,25 +17,35 @@ import torch
 
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
-from regard.text import Corpus
+from regard.errors import RegardError
 from regard.training.auto_settings import RequestedSettings, check_settings
-from regard.training.dataset import choose, tokenize
+from regard.training.callbacks import Callback
+from regard.training.dataset import tokenize
 from regard.training.display import Display, open_display
 from regard.training.distributed import World, world
+from regard.training.evaluation import Metric
+from regard.training.fine_tuning import InitialModel
 from regard.training.loop import train
+from regard.training.pairs import PairSource, as_corpus
 from regard.training.plan import plan
 from regard.training.raw_data import MAX_HELD_OUT, read
 from regard.training.report import RunContext, report
 from regard.training.run_log import RunLog
+from regard.training.tokenizer_pair import choose
+
+RUN_FILES = (
+    *("data", "checkpoints", "bundle", "tensorboard"),
+    *("settings.json", "held_out.jsonl", "report.html"),
+)
 
 
 @dataclass(frozen=True)
 class Job:
     """What to train, on which data, and the folder of the run."""
 
-    corpus: Corpus
+    corpus: PairSource
     out: Path
-    held_out: Corpus | None = None
+    held_out: PairSource | None = None
     family: str = "transformer"
     size: str = "auto"
     model: dict[str, Any] = field(default_factory=dict)
@@ -43,21 +54,30 @@ class Job:
     device: str = "auto"
     tensorboard: bool = False
     command: Sequence[str] = ()
+    init: Path | None = None
+    extend: bool = False
+    restart: bool = False
+    callbacks: Sequence[Callback] = ()
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
 
     @property
     def settings(self) -> RequestedSettings:
         """The settings of the model, the text and the training."""
-        return RequestedSettings(self.family, self.size, self.model, self.train, self.text)
+        names = self.family, self.size, self.model
+        return RequestedSettings(*names, self.train, self.text, self.init is not None)
 
 
 def run(job: Job, display: Display | None = None) -> dict[str, Any]:
     """Train and save a bundle in `job.out / "bundle"`; returns its card."""
-    job = replace(job, out=Path(job.out))
-    if not isinstance(job.corpus, Corpus):
-        job = replace(job, corpus=Corpus(job.corpus))
+    job = replace(job, out=Path(job.out), corpus=as_corpus(job.corpus))
+    initial = None if job.init is None else InitialModel.load(job.init)
+    if initial is not None:
+        job = _use_model_of(initial, job)
     check_settings(job.settings)
+    if job.restart:
+        remove_run(job.out)
     bundle.check_destination(job.out / "bundle")
-    with _open_context(job, display) as context:
+    with _open_context(job, display, initial) as context:
         processes = context.world
         message = context.display.message if processes.first else (lambda text: None)
         device = "cuda" if processes.device.type == "cuda" else "cpu"
@@ -66,19 +86,33 @@ def run(job: Job, display: Display | None = None) -> dict[str, Any]:
                 job.corpus,
                 job.held_out,
                 job.text,
-                seed=job.train.seed,
                 folder=job.out / "data",
                 max_held_out=MAX_HELD_OUT[device],
+                initial=initial,
             )
             tokenizers = choose(data)
             dataset = tokenize(tokenizers, message)
-        settings = plan(dataset, job.settings, processes, job.out / "settings.json")
+        dataset = replace(dataset, held_out=replace(dataset.held_out, extra_metrics=job.metrics))
+        path = job.out / "settings.json"
+        settings = plan(dataset, job.settings, processes, path, extend=job.extend)
         result = train(settings, dataset, context)
         return report(result, context)
 
 
+def _use_model_of(initial: InitialModel, job: Job) -> Job:
+    """The job with the model settings of the initial model."""
+    settings = initial.model_settings
+    if job.size != "auto":
+        raise RegardError(f"--size {job.size} is fixed by the initial model; leave it out")
+    if job.text.shared_vocabulary is not None or job.text.vocabulary_size is not None:
+        raise RegardError("the vocabulary is that of the initial model; leave out text settings")
+    return replace(job, family=settings["kind"], model={**settings, **job.model})
+
+
 @contextmanager
-def _open_context(job: Job, display: Display | None) -> Iterator[RunContext]:
+def _open_context(
+    job: Job, display: Display | None, initial: InitialModel | None
+) -> Iterator[RunContext]:
     """The processes, display and log of a run, with random numbers isolated from the caller's."""
     with (
         torch.random.fork_rng(devices=[]),
@@ -86,7 +120,24 @@ def _open_context(job: Job, display: Display | None) -> Iterator[RunContext]:
         display or open_display() as shown,
         _open_log(job, processes) as log,
     ):
-        yield RunContext(job.out, processes, shown, log, job.command)
+        callbacks = job.callbacks if processes.first else ()
+        yield RunContext(job.out, processes, shown, log, job.command, callbacks, initial)
+
+
+def remove_run(out: Path) -> None:
+    """Remove the files of a run from its folder; raises if there are others in its place."""
+    if int(os.environ.get("RANK", "0")) or not out.exists():
+        return
+    if any(out.iterdir()) and not (out / "log.jsonl").exists():
+        raise RegardError(f"{str(out)!r} is not the folder of a run; use another --out")
+    with RunLog(out / "log.jsonl"):  # raises if another process trains here
+        for name in RUN_FILES:
+            path = out / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    (out / "log.jsonl").unlink(missing_ok=True)
 
 
 def _open_log(job: Job, processes: World) -> RunLog:

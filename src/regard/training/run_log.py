@@ -176,7 +176,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _numbers(prefix: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of an event by path, such as evaluated/metrics/ser."""
+    """The numbers of an event by path, such as evaluated/metrics/phone_error_rate."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from _numbers(f"{prefix}/{name}", value)

@@ -16,16 +16,16 @@ Sums = Float[np.ndarray, "resample statistic"]
 
 
 def intervals(
-    task: str, kind: str, predictions: Sequence[str], references: Sequence[Sequence[str]]
+    task: str, predictions: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, tuple[float, float]]:
     """The 95 % bootstrap interval of each metric of the task."""
-    if task == "symbols":
-        found = metrics.compare(predictions, references, kind=kind)
+    if task != "text":
+        found = metrics.compare(predictions, references, task=task)
         counts = np.array([(one.wrong, one.edits, one.length) for one in found], dtype=np.float64)
         sums = resample(counts)
-        wer = 100 * sums[:, 0] / len(counts)
-        ser = 100 * sums[:, 1] / np.maximum(1, sums[:, 2])
-        rates = {"ser": ser, "wer": wer, "exact": 100 - wer}
+        wrong = 100 * sums[:, 0] / len(counts)
+        edits = 100 * sums[:, 1] / np.maximum(1, sums[:, 2])
+        rates = metrics.name_rates(task, edits, wrong, 100 - wrong)
         return {name: percentile_interval(values) for name, values in rates.items()}
     outputs, streams, judges = metrics.corpus_scorers(predictions, references)
     bounds = {}

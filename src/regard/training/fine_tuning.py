@@ -1,0 +1,104 @@
+"""Fine-tuning: start a run from the weights and tokenizers of an existing bundle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard import bundle
+from regard.bundle import MANIFEST, locate
+from regard.bundle.bundle import unique_parameters
+from regard.errors import RegardError
+from regard.models import Model
+from regard.text import Tokenizer
+from regard.text.tokenizer_training import extend_tokenizer
+from regard.text.tokenizers import nfc
+
+RATE_FACTOR = 0.3  # of the default learning rate, so that little data does not undo much training
+MAX_SHOWN = 20  # new symbols listed in a message
+
+
+@dataclass(frozen=True, eq=False)
+class InitialModel:
+    """The bundle that a run starts from, and its identity."""
+
+    bundle: bundle.Bundle
+    name: str
+    fingerprint: str
+
+    @classmethod
+    def load(cls, folder: Path) -> InitialModel:
+        """Load a bundle."""
+        manifest = (locate(folder) / MANIFEST).read_bytes()
+        return cls(bundle.load(folder), str(folder), hashlib.sha256(manifest).hexdigest())
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """All settings of the model."""
+        return self.bundle.settings.model_dump()
+
+    def copy_to(self, model: Model) -> None:
+        """Copy all weights. Rows of new symbols, at the end of a table, keep their own."""
+        weights = unique_parameters(self.bundle.model)
+        with torch.no_grad():
+            for name, parameter in unique_parameters(model).items():
+                stored = weights.get(name)
+                rows = None if stored is None else stored.shape[0]
+                fits = stored is not None and stored.shape[1:] == parameter.shape[1:]
+                if stored is None or rows is None or not fits or rows > parameter.shape[0]:
+                    raise RegardError(
+                        f"the model does not match {self.name!r}: {name!r} differs; leave out "
+                        "settings of the model's family and size"
+                    )
+                parameter[:rows] = stored
+
+
+def adapt_tokenizer(
+    tokenizer: Tokenizer, lines: Iterable[str], side: str, *, extend: bool
+) -> tuple[Tokenizer, str]:
+    """The tokenizer for new data, and its coverage in a sentence.
+
+    `characters` and `words` get a token for each new symbol if `extend`; `bytes`, `bpe` and
+    `unigram` spell any text already.
+    """
+    if tokenizer.kind not in ("characters", "words"):
+        return (
+            tokenizer,
+            f"{side} tokenizer: {tokenizer.kind} of the initial model, spells any text",
+        )
+    split = str.split if tokenizer.kind == "words" else list
+    counts = Counter(symbol for line in lines for symbol in split(nfc(line)))
+    vocabulary = tokenizer.library.get_vocab()
+    new = sorted((s for s in counts if s not in vocabulary), key=lambda s: (-counts[s], s))
+    used, unknown = counts.total(), sum(counts[symbol] for symbol in new)
+    coverage = f"covers {100 * (used - unknown) / max(1, used):.2f} % of the {tokenizer.kind}"
+    reason = f"{side} tokenizer: {tokenizer.kind} of the initial model, {coverage}"
+    if not new:
+        return tokenizer, reason
+    shown = " ".join(new[:MAX_SHOWN]) + (" …" if len(new) > MAX_SHOWN else "")
+    if not extend:
+        return tokenizer, f"{reason}; {len(new):,} stay unknown: {shown}"
+    return extend_tokenizer(tokenizer, new), f"{reason}; {len(new):,} new ones are added: {shown}"
+
+
+def freeze_parameters(model: nn.Module, patterns: Iterable[str]) -> int:
+    """Exclude the parameters whose names match a pattern from training; returns their number."""
+    names = dict(model.named_parameters())
+    for pattern in patterns:
+        matching = [name for name in names if fnmatchcase(name, pattern)]
+        if not matching:
+            groups = ", ".join(sorted({f"{name.split('.')[0]}.*" for name in names}))
+            raise RegardError(f"--freeze {pattern!r} matches no parameter; choose from {groups}")
+        for name in matching:
+            names[name].requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in names.values()):
+        raise RegardError("--freeze leaves nothing to train; leave out a pattern")
+    return sum(p.numel() for p in names.values() if not p.requires_grad)

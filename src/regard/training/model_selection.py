@@ -1,0 +1,69 @@
+"""Model selection: evaluate on the held-out set, and save the bundle of the best model so far."""
+
+from __future__ import annotations
+
+from regard import bundle
+from regard.models import Model
+from regard.text.files import printable_name
+from regard.training.auto_settings import ResolvedSettings
+from regard.training.dataset import Dataset
+from regard.training.evaluation import Evaluation, check_finite
+from regard.training.report import Progress, RunContext, build_card
+from regard.training.trainer import Trainer
+
+HELD_OUT_FILE = "held_out.jsonl"  # outputs of the best model for the held-out set
+
+
+def evaluate_and_select(
+    model: Model,
+    trainer: Trainer,
+    progress: Progress,
+    dataset: Dataset,
+    settings: ResolvedSettings,
+    context: RunContext,
+) -> None:
+    """Evaluate `model`, save its bundle if it is the best, and report. Only rank 0 calls this."""
+    step, held_out = trainer.step, dataset.held_out
+    check_finite(model, step)
+    found = held_out.evaluate(model, context.world.device)
+    value, higher = held_out.primary(found.metrics, settings.train.select)
+    better = _update_best(progress, value, higher=higher)
+    progress.history = [*progress.history, {"step": step, **found.metrics}]
+    if better:
+        card = build_card(trainer, progress, dataset, settings, found)
+        card["command"] = [printable_name(word) for word in context.command]
+        _save_bundle(model, card, dataset, settings, context)
+        held_out.save_outputs(context.folder / HELD_OUT_FILE, found.outputs)
+    _report(step, found, context, better=better)
+
+
+def _update_best(progress: Progress, value: float, *, higher: bool) -> bool:
+    """Count evaluations without improvement; returns whether this model is the best so far."""
+    gain = 0.0
+    if progress.best is not None:
+        gain = value - progress.best if higher else progress.best - value
+    improved = gain > 0 or progress.best is None
+    progress.since_best = 0 if improved else progress.since_best + 1
+    better = gain >= 0  # of equal results keep the later, which was trained longer
+    progress.best = value if better else progress.best
+    return better
+
+
+def _save_bundle(
+    model: Model,
+    card: dict[str, object],
+    dataset: Dataset,
+    settings: ResolvedSettings,
+    context: RunContext,
+) -> None:
+    tokenizers = dataset.held_out.source, dataset.held_out.target
+    about = settings.model, card, dataset.training_sources
+    bundle.save(context.folder / "bundle", bundle.Bundle(model, *tokenizers, *about))
+
+
+def _report(step: int, found: Evaluation, context: RunContext, *, better: bool) -> None:
+    context.display.evaluated(step, found.metrics, found.samples, found.intervals)
+    fields = {"metrics": found.metrics, "intervals": found.intervals, "samples": found.samples}
+    context.log.write("evaluated", step=step, **fields, best=better)
+    for callback in context.callbacks:
+        callback.on_evaluation(step, found, best=better)

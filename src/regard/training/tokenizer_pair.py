@@ -1,0 +1,130 @@
+"""Stage 2 of a run, choose: the tokenizers of both sides, trained or of an initial model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.config import TextSettings
+from regard.errors import RegardError
+from regard.text import (
+    HeldOutSplit,
+    Tokenizer,
+    choose_tokenizer,
+    default_vocabulary_size,
+    train_tokenizer,
+)
+from regard.training.fine_tuning import adapt_tokenizer
+from regard.training.raw_data import SIDES, RawData
+
+MAX_CHARACTERS = 20_000  # of a line, when tokenizers are trained: longer lines take minutes
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """Result of `choose`: the tokenizers of both sides, and the split of the corpus."""
+
+    data: RawData
+    source: Tokenizer
+    target: Tokenizer
+    split: HeldOutSplit | None
+    decisions: list[str]
+
+
+def choose(data: RawData) -> TokenizerPair:
+    """Stage 2: choose and train the tokenizers."""
+    if data.recorded is not None:
+        decisions = list(data.recorded["decisions"])
+        shared, threshold = data.recorded["shared_vocabulary"], data.recorded["threshold"]
+    else:
+        assert data.stats is not None
+        decisions = list(data.decisions)
+        prepare = _train_tokenizers if data.initial is None else _adapt_tokenizers
+        shared = prepare(data, decisions)
+        threshold = None if data.stats.split is None else data.stats.split.threshold
+    source, target = (Tokenizer.load(_tokenizer_file(data.folder, side)) for side in SIDES)
+    split = None if threshold is None else HeldOutSplit(data.text.split_seed, threshold)
+    return TokenizerPair(data, source, source if shared else target, split, decisions)
+
+
+def _adapt_tokenizers(data: RawData, decisions: list[str]) -> bool:
+    """Save the tokenizers of the initial model, extended by new symbols; returns whether both sides
+    share one."""
+    assert data.initial is not None
+    assert data.stats is not None
+    made, stats = data.initial.bundle, data.stats
+    sides = {"source": (made.source, stats.sources), "target": (made.target, stats.targets)}
+    shared = made.source is made.target
+    if shared:
+        lines = [*stats.sources, *stats.targets]
+        sides = {side: (tokenizer, lines) for side, (tokenizer, _) in sides.items()}
+    for side, (tokenizer, lines) in sides.items():
+        extend = data.text.extend_vocabulary
+        adapted, reason = adapt_tokenizer(tokenizer, lines, side, extend=extend)
+        adapted.save(_tokenizer_file(data.folder, side))
+        decisions.append(reason)
+    return shared
+
+
+def _train_tokenizers(data: RawData, decisions: list[str]) -> bool:
+    """Choose, train and save the tokenizers; returns whether both sides share one."""
+    assert data.stats is not None
+    stats, text = data.stats, data.text
+    folder = data.folder
+    sides = {"source": _shorten(stats.sources), "target": _shorten(stats.targets)}
+    everything = [line for lines in sides.values() for line in lines]
+    if text.shared_vocabulary:  # one choice, from the lines of both sides
+        requested = text.source_tokenizer
+        requested = requested if requested != "auto" else text.target_tokenizer
+        choice, reason = _choose_one(requested, text, everything, 2 * stats.pairs)
+        decisions.append(f"tokenizer of both sides: {reason}")
+        choices = [choice] * 2
+    else:
+        choices = []
+        for side, lines in sides.items():
+            requested = getattr(text, f"{side}_tokenizer")
+            choice, reason = _choose_one(requested, text, lines, stats.pairs)
+            decisions.append(f"{side} tokenizer: {reason}")
+            choices.append(choice)
+    subwords = [kind in ("bpe", "unigram") for kind, _ in choices]
+    if text.vocabulary_size and not any(subwords):
+        kinds = " and ".join(dict.fromkeys(kind for kind, _ in choices))
+        raise RegardError(
+            f"text.vocabulary_size = {text.vocabulary_size} applies to bpe and unigram tokenizers, "
+            f"and both sides are {kinds}; remove it"
+        )
+    shared = text.shared_vocabulary
+    if shared is None:
+        shared = subwords[0] and choices[0] == choices[1]
+    if shared:
+        decisions.append("one vocabulary for both sides")
+        tokenizer = train_tokenizer(choices[0][0], everything, size=choices[0][1])
+        for side in SIDES:
+            tokenizer.save(_tokenizer_file(folder, side))
+        return True
+    for side, (kind, size) in zip(SIDES, choices, strict=True):
+        train_tokenizer(kind, sides[side], size=size).save(_tokenizer_file(folder, side))
+    return False
+
+
+def _choose_one(
+    requested: str, text: TextSettings, lines: list[str], total: int
+) -> tuple[tuple[str, int | None], str]:
+    """The kind and vocabulary size of one tokenizer, and the reason."""
+    if requested == "auto":
+        choice = choose_tokenizer(lines, total=total)
+        kind, size, reason = choice.kind, choice.size, choice.reason
+    else:
+        kind, reason = requested, f"{requested}: as requested"
+        size = default_vocabulary_size(requested, lines, total=total)
+    if kind in ("bpe", "unigram") and text.vocabulary_size:
+        size = text.vocabulary_size
+    return (kind, size), reason
+
+
+def _shorten(lines: list[str]) -> list[str]:
+    return [line[:MAX_CHARACTERS] for line in lines]
+
+
+def _tokenizer_file(folder: Path, side: str) -> Path:
+    return folder / f"{side}.tokenizer.json"
