@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.answer import Answer
+    from regard.api import evaluate, train
     from regard.attention import (
         Attention,
         Cache,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from regard.ragged import Ragged
     from regard.trace.record import record
     from regard.trace.trace import Trace
+    from regard.training.callbacks import Callback
+    from regard.training.evaluation import Metric
 
 __version__ = "0.1.0"
 
@@ -30,7 +33,9 @@ __all__ = [
     "Answer",
     "Attention",
     "Cache",
+    "Callback",
     "DecodingOptions",
+    "Metric",
     "MultiHead",
     "Pipeline",
     "Ragged",
@@ -39,11 +44,13 @@ __all__ = [
     "attend",
     "causal",
     "debug",
+    "evaluate",
     "everything",
     "load",
     "prefix",
     "record",
     "show",
+    "train",
     "window",
 ]
 
@@ -53,6 +60,9 @@ _HOMES = {
     "trace": ("Trace", "record"),
     "explore.notebook": ("show",),
     "answer": ("Answer",),
+    "api": ("evaluate", "train"),
+    "training.callbacks": ("Callback",),
+    "training.evaluation": ("Metric",),
     "decoding_options": ("DecodingOptions",),
     "loading": ("load",),
     "pipeline": ("Pipeline",),

@@ -47,6 +47,10 @@ def train(
     import_: options.Imports = None,
     device: options.Device = "auto",
     tensorboard: options.Tensorboard = False,
+    from_: options.From = None,
+    freeze: options.Freeze = None,
+    extend: options.Extend = False,
+    restart: options.RestartRun = False,
 ) -> None:
     """Train a model on pairs of text: `regard train pairs.tsv`.
 
@@ -54,34 +58,34 @@ def train(
     after an interruption.
     """
     with _without_gc():
-        from regard.config import TextSettings, TrainSettings, parse
+        from regard import api
         from regard.text import Corpus
-        from regard.training.run import Job, run
 
     import_files(import_ or [])
     groups = read_settings(config, set_ or [])
     for name, value in (("minutes", minutes), ("steps", steps), ("epochs", epochs)):
         if value is not None:
             groups["train"][name] = value
-    kind = groups["model"].pop("kind", "transformer")
+    if freeze:
+        groups["train"]["freeze"] = freeze
 
     def corpus(paths: list[Path], parallel: list[Path] | None = None) -> Corpus:
         return Corpus(paths, parallel, source=source, target=target, bad_lines=bad_lines)
 
-    job = Job(
-        corpus=corpus(list(files), targets),
+    api.train(
+        corpus(list(files), targets),
+        out or Path("runs") / run_name(files[0]),
         held_out=corpus(held_out) if held_out else None,
-        out=out or Path("runs") / run_name(files[0]),
-        family=family or kind,
+        init=from_,
+        family=family,
         size=size,
-        model=groups["model"],
-        text=parse(TextSettings, groups["text"], "text"),
-        train=parse(TrainSettings, groups["train"], "train"),
         device=device,
         tensorboard=tensorboard,
+        extend=extend,
+        restart=restart,
         command=["regard", *sys.argv[1:]],
+        **groups,
     )
-    run(job)
 
 
 @app.command(sort_key=1)

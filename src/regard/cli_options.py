@@ -66,6 +66,21 @@ Overrides = Annotated[
     Parameter(name="--set", help="Any setting, such as model.width=128 (repeatable)."),
 ]
 Tensorboard = Annotated[bool, Parameter(help="Also write TensorBoard event files.")]
+From = Annotated[
+    Path | None,
+    Parameter(
+        name="--from", help="Fine-tune this bundle: its weights, tokenizers and model settings."
+    ),
+]
+Freeze = Annotated[
+    list[str] | None,
+    Parameter(help="Parameters to keep fixed, such as encoder.* (repeatable)."),
+]
+Extend = Annotated[
+    bool,
+    Parameter(help="Continue a finished or interrupted run with more minutes, steps or epochs."),
+]
+RestartRun = Annotated[bool, Parameter(help="Delete the earlier run in --out and start over.")]
 Texts = Annotated[
     str, Parameter(help="Texts to answer. Without texts and --input, read standard input.")
 ]
