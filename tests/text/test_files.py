@@ -104,11 +104,19 @@ def test_unreadable_paths(tmp_path: Path):
         open_file(tmp_path / "nowhere.tsv")
     with pytest.raises(CorpusError, match=r"^'.*' is a folder; name the files in it$"):
         open_file(tmp_path)
-    with pytest.raises(
-        CorpusError,
-        match=r"^.*file.txt is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8$",
-    ):
-        read(write_file(tmp_path, "a\tb\n".encode("utf-16")))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "cp1252", "mac_roman"])
+def test_other_encodings_are_read_as_utf8(tmp_path: Path, encoding: str):
+    file = open_file(write_file(tmp_path, TEXT.decode().encode(encoding)))
+    file.encoding = encoding
+    assert [line.decode() for _, line in read_lines(file)] == TEXT.decode().splitlines()
+
+
+def test_undecodable_byte_stays_in_its_line(tmp_path: Path):
+    file = open_file(write_file(tmp_path, b"a\x81\n\xe5\n"))  # cp1252 does not define 0x81
+    file.encoding = "cp1252"
+    assert list(read_lines(file)) == [(1, b"a\x81"), (2, "å".encode())]
 
 
 def test_missing_package_is_named(tmp_path: Path):

@@ -26,7 +26,7 @@ from regard.text.files import (
     read_lines,
     report_damage,
 )
-from regard.text.row_format import ColumnRequest, ParsedRow, decode_line
+from regard.text.row_format import ParsedRow, ReadRequest, decode_line
 
 STANDARD_INPUT = "standard input"
 
@@ -65,7 +65,7 @@ class Inputs:
         self._column = column
         if column is not None:
             self._tables = [
-                detect_format(one, ColumnRequest(column, column))[0] for one in self._files
+                detect_format(one, ReadRequest(column, column))[0] for one in self._files
             ]
 
     @property
@@ -99,7 +99,7 @@ class Inputs:
             for at, raw in read_lines(one):
                 yield _decode_line(one.name, at, raw)
             return
-        for row in self._tables[number].rows(read_lines(one)):
+        for row in self._tables[number].rows(one):
             if row.problem not in ("", "empty line", "empty side"):
                 raise CorpusError(f"{one.name}:{row.line}: {row.detail}; fix the line")
             yield InputLine(f"{one.name}:{row.line}", row.source)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
 
 from regard.errors import choose
 from regard.text.files import CorpusError, DamagedFile, File, open_file, read_lines
-from regard.text.pair_formats import (
-    CsvFormat,
-    JsonLinesFormat,
-    TsvFormat,
-    likely_delimiter,
-    modal_width,
-)
+from regard.text.json_lines import JsonLinesFormat
 from regard.text.reading import CorpusPart, CorpusReader, Pair, read_parallel
-from regard.text.row_format import ColumnRequest, Line, ParsedRow, RowFormat
+from regard.text.row_format import Line, ReadRequest, RowFormat, modal_width
+from regard.text.table_formats import CsvFormat, TsvFormat, WorkbookFormat, likely_delimiter
+from regard.text.text_encoding import detect_encoding
+from regard.text.workbooks import OLE, PARQUET, ZIP
 
 BAD_LINES = {"stop": "a bad line is an error", "skip": "bad lines are skipped and counted"}
-FORMATS: dict[str, type[RowFormat]] = {"tsv": TsvFormat, "csv": CsvFormat, "jsonl": JsonLinesFormat}
+TEXT_FORMATS = {"tsv": TsvFormat, "csv": CsvFormat, "jsonl": JsonLinesFormat}
+FORMATS = {**TEXT_FORMATS, "excel": WorkbookFormat, "parquet": WorkbookFormat}
 SUFFIXES = {
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -29,9 +27,16 @@ SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".xlsb": "excel",
+    ".xls": "excel",
+    ".ods": "excel",
+    ".parquet": "parquet",
 }
+OTHER_DOCUMENTS = (".numbers", ".docx", ".doc", ".odt", ".pages", ".pdf", ".rtf", ".html", ".htm")
 COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst", ".zstd")
-HEAD_LINES = 100
+HEAD_LINES = 1_000
 HEAD_BYTES = 1 << 20
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -41,8 +46,9 @@ class Corpus:
     of its counterpart are targets.
 
     Files may be plain, gzip, xz or zstandard; "-" is standard input. Columns are selected by name
-    or by number from 1. `decisions` lists how each file is read. Nothing is kept in memory: every
-    `read()` is a new pass over the files.
+    or by number from 1. `header`, `encoding` and `sheet` override what is detected. `decisions`
+    lists how each file is read. Nothing is kept in memory: every `read()` is a new pass over the
+    files.
     """
 
     def __init__(
@@ -53,12 +59,14 @@ class Corpus:
         source: str | int | None = None,
         target: str | int | None = None,
         header: bool | None = None,
+        encoding: str | None = None,
+        sheet: str | None = None,
         format: str | None = None,
         bad_lines: str = "stop",
     ) -> None:
         choose(BAD_LINES, bad_lines, "bad-line policy")
         self.bad_lines = bad_lines
-        request = ColumnRequest(source, target, header)
+        request = ReadRequest(source, target, header, encoding, sheet)
         names, counterparts = _as_list(files), None if targets is None else _as_list(targets)
         if not names:
             raise CorpusError(
@@ -72,7 +80,7 @@ class Corpus:
                 f"{len(names)} source files but {len(counterparts)} target files; each needs a "
                 "counterpart"
             )
-        if counterparts is not None and (source or target or header or format):
+        if counterparts is not None and (source or target or header or format or sheet):
             raise CorpusError(
                 "parallel files do not have columns, a header or a format; omit these options"
             )
@@ -85,12 +93,21 @@ class Corpus:
                 found, description = detect_format(file, request, format)
                 self.decisions.append(f"{file.name}: {description}")
                 self._descriptions.append(f"{_file_name(file)}: {description}")
-                self._parts.append((file.name, partial(_parse_file, found.rows, file)))
+                self._parts.append((file.name, partial(found.rows, file)))
             return
         for file, name in zip(list(self.files), counterparts, strict=True):
             other = open_file(name)
             self.files.append(other)
-            description = "parallel files, line by line"
+            description = "; ".join(
+                [
+                    "parallel files, line by line",
+                    *(
+                        f"{_file_name(one)} is {found}"
+                        for one in (file, other)
+                        if (found := detect_encoding(one, encoding))
+                    ),
+                ]
+            )
             self.decisions.append(f"{file.name} and {other.name}: {description}")
             both = f"{_file_name(file)} and {_file_name(other)}"
             self._descriptions.append(f"{both}: {description}")
@@ -120,20 +137,32 @@ class Corpus:
 
 
 def detect_format(
-    file: File, request: ColumnRequest, format: str | None = None
+    file: File, request: ReadRequest, format: str | None = None
 ) -> tuple[RowFormat, str]:
     """The requested or detected format of a file, and a description that says how it was chosen."""
-    head = read_head(file)
-    if not head:
-        raise CorpusError(f"{file.name} is empty")
     if format is not None:
+        choose(FORMATS, format, "format")
         kind, reason = format, "as requested"
     else:
         kind, reason = _format_by_name(file.name), "by its name"
-        if not kind:
-            kind, reason = _format_by_content(file.name, head), "by its first lines"
-    found = choose(FORMATS, kind, "format").from_head(file.name, head, request)
-    return found, f"{found.description} ({reason})"
+    with file.open() as stored:
+        first = stored.peek(4)[:4]
+    if first in (ZIP, OLE, PARQUET):
+        kind = "parquet" if first == PARQUET else "excel"
+        reason = reason if _format_by_name(file.name) == kind else "by its content"
+    if kind in ("excel", "parquet"):
+        named = "sheet" if kind == "excel" else "Parquet"
+        found: RowFormat = WorkbookFormat.from_file(file, named, request, HEAD_LINES)
+        return found, f"{found.description} ({reason})"
+    encoding = detect_encoding(file, request.encoding)
+    head = read_head(file)
+    if not head:
+        raise CorpusError(f"{file.name} is empty")
+    if not kind:
+        kind, reason = _format_by_content(file.name, head), "by its first lines"
+    found = TEXT_FORMATS[kind].from_head(file.name, head, request)
+    encoded = f"{encoding}; " if encoding else ""
+    return found, f"{encoded}{found.description} ({reason})"
 
 
 def read_head(file: File) -> list[Line]:
@@ -153,10 +182,17 @@ def read_head(file: File) -> list[Line]:
     return head
 
 
+def is_table_name(name: str) -> bool:
+    """Whether a file name is that of a table: CSV, TSV, a workbook or Parquet."""
+    return _format_by_name(name) in ("tsv", "csv", "excel", "parquet")
+
+
 def _format_by_name(name: str) -> str:
     path = PurePath(name)
     if path.suffix.lower() in COMPRESSED_SUFFIXES:
         path = path.with_suffix("")
+    if path.suffix.lower() in OTHER_DOCUMENTS:
+        raise CorpusError(f"{name} is a document, not a table; export it as CSV or Excel")
     return SUFFIXES.get(path.suffix.lower(), "")
 
 
@@ -171,12 +207,6 @@ def _format_by_content(name: str, head: Sequence[Line]) -> str:
         f"{name} seems to have one column: no tabs, commas or JSON in its first lines; "
         "give pairs, or a second file whose lines are the targets"
     )
-
-
-def _parse_file(
-    parse: Callable[[Iterator[Line]], Iterator[ParsedRow]], file: File
-) -> Iterator[ParsedRow]:
-    return parse(read_lines(file))
 
 
 def _file_name(file: File) -> str:

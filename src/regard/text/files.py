@@ -1,7 +1,8 @@
-"""Lines of bytes from plain or compressed files and from standard input."""
+"""Lines of UTF-8 from plain or compressed files in any encoding, and from standard input."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import importlib
 import io
@@ -25,8 +26,8 @@ BUFFER_BYTES = 1 << 20
 GZIP = b"\x1f\x8b"
 XZ = b"\xfd7zXZ\x00"
 ZSTD = b"\x28\xb5\x2f\xfd"
+UTF8 = "utf-8"
 UTF8_BOM = b"\xef\xbb\xbf"
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class CorpusError(RegardError):
@@ -38,9 +39,14 @@ class DamagedFile(CorpusError):
 
 
 class File(ABC):
-    """A file that can be read from its start any number of times."""
+    """A file that can be read from its start any number of times.
+
+    `encoding` and `carriage_returns` (bare CR ends a line) are set when the file is inspected.
+    """
 
     name: str
+    encoding: str = UTF8
+    carriage_returns: bool = False
 
     @abstractmethod
     def open(self) -> io.BufferedReader:
@@ -106,9 +112,16 @@ def decompress(stored: Any, name: str) -> io.BufferedReader:
         return io.BufferedReader(_PartialReader(lzma.LZMAFile(stored)), BUFFER_BYTES)
     if first.startswith(ZSTD):
         return io.BufferedReader(_ZstdReader(stored, name), BUFFER_BYTES)
-    if first.startswith(UTF16_BOMS):
-        raise CorpusError(f"{name} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8")
     return stored
+
+
+def open_text(stored: Any, file: File) -> io.BufferedReader:
+    """The decompressed content of a file, transcoded to UTF-8 with LF or CRLF line ends."""
+    stream = decompress(stored, file.name)
+    if file.encoding == UTF8 and not file.carriage_returns:
+        return stream
+    transcoder = Transcoder(stream, file.encoding, carriage_returns=file.carriage_returns)
+    return io.BufferedReader(transcoder, BUFFER_BYTES)
 
 
 def read_lines(file: File) -> Iterator[tuple[int, bytes]]:
@@ -120,7 +133,7 @@ def read_lines(file: File) -> Iterator[tuple[int, bytes]]:
     number = 0
     with (
         file.open() as stored,
-        decompress(stored, file.name) as stream,
+        open_text(stored, file) as stream,
         report_damage(file.name, lambda: number),
     ):
         while line := stream.readline(MAX_LINE_BYTES + 1):
@@ -130,11 +143,6 @@ def read_lines(file: File) -> Iterator[tuple[int, bytes]]:
             number += 1
             if number == 1:
                 line = line.removeprefix(UTF8_BOM)
-                if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
-                    raise CorpusError(
-                        f"{file.name} uses bare carriage returns as line ends; convert it: tr "
-                        "'\\r' '\\n'"
-                    )
             yield number, line.removesuffix(b"\n").removesuffix(b"\r")
 
 
@@ -155,6 +163,37 @@ def report_damage(name: str, last_line: Callable[[], int]) -> Iterator[None]:
         raise CorpusError(
             f"cannot read {name!r} after line {last_line():,}: {error.strerror}"
         ) from None
+
+
+class Transcoder(io.RawIOBase):
+    """A stream in another encoding, read as UTF-8. Undecodable bytes stay as they are, so that the
+    reader reports their line."""
+
+    def __init__(self, stream: Any, encoding: str, *, carriage_returns: bool = False) -> None:
+        self._stream = stream
+        # In UTF-16 and UTF-32, the bytes of an invalid character cannot be kept.
+        self._errors = "replace" if encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
+        self._decoder = codecs.getincrementaldecoder(encoding)(self._errors)
+        self._carriage_returns = carriage_returns
+        self._ready = b""
+        self._ended = False
+
+    def readable(self) -> bool:
+        """Always true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with UTF-8."""
+        while not self._ready and not self._ended:
+            block = self._stream.read1(BUFFER_BYTES)
+            self._ended = not block
+            text = self._decoder.decode(block, final=self._ended)
+            if self._carriage_returns:
+                text = text.replace("\r", "\n")
+            self._ready = text.encode("utf-8", self._errors)
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
 
 
 class _PositionalReader(io.RawIOBase):

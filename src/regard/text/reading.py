@@ -85,8 +85,10 @@ class CorpusReader:
 
     def _reject(self, name: str, row: ParsedRow, bad_lines: _BadLinesFile | None) -> None:
         if not self._skip:
+            encoding = ", name the --encoding" if "not valid UTF-8" in row.detail else ""
             raise CorpusError(
-                f"{name}:{row.line}: {row.detail}; fix the line, or skip it with --bad-lines skip"
+                f"{name}:{row.line}: {row.detail}; fix the line{encoding}, or skip it with "
+                "--bad-lines skip"
             )
         self._count(name, row, bad_lines)
 

@@ -6,15 +6,24 @@ A row carries its problem, if it has one; the reader decides whether to raise or
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from regard.errors import suggestion
-from regard.text.files import MAX_LINE_BYTES, CorpusError
+from regard.text.files import MAX_LINE_BYTES, CorpusError, File
+from regard.text.header_detection import (
+    HEADER_WORDS,
+    NUMBER,
+    SOURCE_NAMES,
+    TARGET_NAMES,
+    WORD,
+    detect_header,
+)
 
-SOURCE_NAMES = ("source", "src", "input", "from")
-TARGET_NAMES = ("target", "tgt", "output", "to")
+MAX_LISTED = 8  # columns named in a message
+NOT_TEXT = {"lang", "language", "id", "nr", "index", "number"}  # `source_lang` is no source
 Line = tuple[int, bytes]
 
 
@@ -29,32 +38,33 @@ class ParsedRow(NamedTuple):
     detail: str = ""
 
 
+TableRow = tuple[int, bytes, list[str] | ParsedRow]
+"""The line number, raw bytes and cells of a row, or the row with its problem."""
+
+
 class RowFormat(ABC):
     """A file format with one pair per row, configured for one file."""
 
     description: str
 
-    @classmethod
     @abstractmethod
-    def from_head(cls, name: str, head: Sequence[Line], request: ColumnRequest) -> RowFormat:
-        """Configure this format for a file that starts with these lines."""
-
-    @abstractmethod
-    def rows(self, lines: Iterator[Line]) -> Iterator[ParsedRow]:
-        """Parse all lines of a file; bad ones become rows with a problem."""
+    def rows(self, file: File) -> Iterator[ParsedRow]:
+        """Parse the whole file; bad rows have a problem."""
 
 
 @dataclass(frozen=True)
-class ColumnRequest:
-    """Requested columns, by name or by number from 1, and whether the first line is a header.
+class ReadRequest:
+    """How the user wants a file to be read; None is detected.
 
-    None means: columns named `source` and `target` (or one of SOURCE_NAMES and TARGET_NAMES) if the
-    first line has them, else the first two columns.
+    Columns are given by name or by number from 1. `header` says whether the first row is a header,
+    `sheet` names a sheet of a workbook.
     """
 
     source: str | int | None = None
     target: str | int | None = None
     header: bool | None = None
+    encoding: str | None = None
+    sheet: str | None = None
 
     def __post_init__(self) -> None:
         if (self.source is None) != (self.target is None):
@@ -76,51 +86,83 @@ class ColumnRequest:
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """Resolved columns: source and target index from 0, column count, and header or not."""
+    """Resolved columns: source and target index from 0, column count, the first row, whether it is
+    a header, and why."""
 
     source: int
     target: int
     width: int
     header: bool
+    first: tuple[str, ...] = ()
+    reason: str = ""
 
     @property
     def description(self) -> str:
         """The layout in words."""
         header = "with a header" if self.header else "no header"
+        if self.reason:
+            option = "--no-header" if self.header else "--header"
+            header += f" ({self.reason}; {option} if this is wrong)"
         columns = f"source is column {self.source + 1} and target column {self.target + 1}"
         return f"{header}; {columns} of {self.width}"
 
 
 def resolve_columns(
-    name: str, format: str, first: Sequence[str], width: int, request: ColumnRequest
+    name: str, format: str, rows: Sequence[Sequence[str]], request: ReadRequest
 ) -> ColumnLayout:
-    """The columns of a file, from its first row and the most common number of columns (`width`)."""
-    cells = [cell.strip() for cell in first]
+    """The columns of a file, from its first rows."""
+    first = tuple(cell.strip() for cell in rows[0])
+    width = modal_width(rows)
+    source, target = _find_name(first, SOURCE_NAMES), _find_name(first, TARGET_NAMES)
+    named = source is not None and target is not None and request.header is not False
     columns = request.columns
-    source, target = _find_name(cells, SOURCE_NAMES), _find_name(cells, TARGET_NAMES)
-    names_both = source is not None and target is not None
-    if columns is None:
-        if request.header is not False and source is not None and target is not None:
-            return ColumnLayout(source, target, width, True)
-        columns = 1, 2
-    by_name = any(isinstance(column, str) for column in columns)
+    if columns is None and source is not None and target is not None and named:
+        return ColumnLayout(source, target, width, True, first)
+    by_name = columns is not None and any(isinstance(column, str) for column in columns)
     if request.header is False and by_name:
         raise CorpusError(
             f"{name}: columns are named {columns!r} but header is False; number them from 1 instead"
         )
-    source, target = (_column_index(name, format, cells, width, column) for column in columns)
-    if by_name:
-        return ColumnLayout(source, target, width, True)
-    header = request.header
-    if header is None and source == target:  # one column only: the whole first row decides
-        header = names_both
-    elif header is None:
-        header = (
-            max(source, target) < len(cells)
-            and cells[source].casefold() in SOURCE_NAMES
-            and cells[target].casefold() in TARGET_NAMES
-        )
-    return ColumnLayout(source, target, width, header)
+    header, reason = request.header, ""
+    if header is None:
+        header, reason = (True, "") if by_name or named else detect_header(rows)
+    if columns is None:
+        columns = _only_two(name, rows, header=header)
+    source, target = (_column_index(name, format, first, width, column) for column in columns)
+    return ColumnLayout(source, target, width, header, first, reason)
+
+
+def _only_two(name: str, rows: Sequence[Sequence[str]], *, header: bool) -> tuple[int, int]:
+    """The numbers of the only two columns that are not empty; more of them raise."""
+    width = modal_width(rows)
+    used = [i for i in range(width) if any(row[i].strip() for row in rows if i < len(row))]
+    if len(used) <= 2:
+        return (used[0] + 1, used[1] + 1) if len(used) == 2 else (1, 2)
+    listed = describe_columns(rows, used, header=header)
+    texts = [i for i in used if not _is_numeric(rows[1:], i)] or used
+    source, target = (texts + used)[0] + 1, (texts + used)[1] + 1
+    raise CorpusError(
+        f"{name} has {len(used)} columns: {listed}; which are source and target? Pass for example "
+        f"--source {source} --target {target}"
+    )
+
+
+def describe_columns(
+    rows: Sequence[Sequence[str]], used: Sequence[int], *, header: bool = False
+) -> str:
+    """The columns with their names and two samples each, for a message."""
+    parts = []
+    for i in used[:MAX_LISTED]:
+        cells = [row[i].strip()[:20] for row in rows if i < len(row)]
+        heading = f"{i + 1} {cells[0]!r}" if header else f"{i + 1}"
+        samples = list(dict.fromkeys(cell for cell in cells[header:] if cell))[:2]
+        parts.append(f"{heading} ({', '.join(samples)})")
+    return ", ".join(parts) + ", …" * (len(used) > MAX_LISTED)
+
+
+def modal_width(rows: Sequence[Sequence[str]]) -> int:
+    """The most common number of columns."""
+    return Counter(map(len, rows)).most_common(1)[0][0]
 
 
 def decode_line(number: int, raw: bytes) -> str | ParsedRow:
@@ -144,6 +186,11 @@ def make_row(number: int, raw: bytes, source: str, target: str) -> ParsedRow:
     return ParsedRow(number, raw, problem="empty side", detail=detail)
 
 
+def bad_row(number: int, raw: bytes, problem: str, detail: str) -> ParsedRow:
+    """A row with a problem."""
+    return ParsedRow(number, raw, problem=problem, detail=detail)
+
+
 def _column_index(
     name: str, format: str, cells: Sequence[str], width: int, column: str | int
 ) -> int:
@@ -161,10 +208,27 @@ def _column_index(
     return column - 1
 
 
-def _find_name(cells: Sequence[str], names: Sequence[str]) -> int | None:
-    """The index of the first known name among the cells."""
-    folded = [cell.casefold() for cell in cells]
-    return next((folded.index(name) for name in names if name in folded), None)
+def find_source(cells: Sequence[str]) -> int | None:
+    """The index of the column whose name says that it is the source."""
+    return _find_name(cells, SOURCE_NAMES)
+
+
+def _find_name(cells: Sequence[str], names: frozenset[str]) -> int | None:
+    """The index of the column with one of these names, such as `source`, or `source_text`."""
+    exact = [i for i, cell in enumerate(cells) if cell.casefold() in names]
+    if exact:
+        return exact[0]
+    similar = []
+    for i, cell in enumerate(cells):
+        words = set(WORD.findall(cell.casefold()))
+        if words & names and words <= HEADER_WORDS and not words & NOT_TEXT:
+            similar.append(i)
+    return similar[0] if len(similar) == 1 else None
+
+
+def _is_numeric(rows: Sequence[Sequence[str]], index: int) -> bool:
+    cells = [row[index].strip() for row in rows if index < len(row) and row[index].strip()]
+    return bool(cells) and all(map(NUMBER.fullmatch, cells))
 
 
 def _parse_column(column: str | int) -> str | int:
