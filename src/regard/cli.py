@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
@@ -33,10 +34,9 @@ def train(
     *files: options.Pairs,
     targets: options.Targets = None,
     held_out: options.HeldOut = None,
+    held_out_targets: options.HeldOutTargets = None,
     out: options.RunFolder = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    bad_lines: options.BadLines = "stop",
+    reading: options.Reading = None,
     family: options.OptionalFamily = None,
     size: options.Size = "auto",
     minutes: options.Minutes = None,
@@ -68,14 +68,16 @@ def train(
             groups["train"][name] = value
     if freeze:
         groups["train"]["freeze"] = freeze
+    if held_out_targets and not held_out:
+        raise RegardError("--held-out-targets needs --held-out, the files of held-out sources")
 
     def corpus(paths: list[Path], parallel: list[Path] | None = None) -> Corpus:
-        return Corpus(paths, parallel, source=source, target=target, bad_lines=bad_lines)
+        return Corpus(paths, parallel, **options.reading_arguments(reading))
 
     api.train(
         corpus(list(files), targets),
         out or Path("runs") / run_name(files[0]),
-        held_out=corpus(held_out) if held_out else None,
+        held_out=corpus(held_out, held_out_targets) if held_out else None,
         init=from_,
         family=family,
         size=size,
@@ -110,6 +112,8 @@ def predict(
     *texts: options.Texts,
     input: options.InputFiles = None,
     column: options.Column = None,
+    reading: options.TableReading = None,
+    ensemble: options.Ensemble = None,
     output: options.ResumableOutput = None,
     restart: options.Restart = False,
     form: options.Format = None,
@@ -123,7 +127,8 @@ def predict(
 
     Answers keep the order of the lines, one line each; an empty line gives an empty answer. With
     --n-best, each line is LINE⇥SCORE⇥ANSWER. Line ends and tabs in an answer become spaces;
-    --json keeps them.
+    --json keeps them. A .csv, .tsv or .xlsx file is read as a table, and source and output are
+    written side by side in the format of the --output file.
     """
     with _without_gc():
         from regard.commands.inputs import Inputs
@@ -134,9 +139,10 @@ def predict(
     check_not_input(output, input or [])
     import_files(import_ or [])
     arguments = [] if texts == ("-",) else list(texts)
+    asked = asdict(reading or options.InputOptions())
     job = PredictJob(
-        bundle=resolve_model(bundle),
-        inputs=Inputs(arguments, [str(path) for path in input or []], column),
+        bundles=[resolve_model(one) for one in (bundle, *(ensemble or []))],
+        inputs=Inputs(arguments, [str(path) for path in input or []], column, **asked),
         output=output,
         form=form or OutputFormat(),
         decoding=decoding or DecodingOptions(),
@@ -154,9 +160,7 @@ def evaluate(
     /,
     *files: options.Pairs,
     targets: options.Targets = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    bad_lines: options.BadLines = "stop",
+    reading: options.Reading = None,
     output: options.TableOutput = None,
     json: options.Json = False,
     decoding: options.SearchDecoding = None,
@@ -177,7 +181,7 @@ def evaluate(
 
     check_not_input(output, [*files, *(targets or [])])
     import_files(import_ or [])
-    corpus = Corpus(list(files), targets, source=source, target=target, bad_lines=bad_lines)
+    corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
     run(
         resolve_model(bundle),
         corpus,
@@ -196,9 +200,7 @@ def score(
     *files: options.Pairs,
     pair: options.PairArguments = None,
     targets: options.Targets = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    bad_lines: options.BadLines = "stop",
+    reading: options.Reading = None,
     json: options.JsonLines = False,
     import_: options.Imports = None,
     device: options.Device = "auto",
@@ -215,7 +217,7 @@ def score(
         raise RegardError("give either files of pairs or --pair SOURCE TARGET")
     import_files(import_ or [])
     pairs = [Pair(*one) for one in pair or []] or Corpus(
-        list(files), targets, source=source, target=target, bad_lines=bad_lines
+        list(files), targets, **options.reading_arguments(reading)
     )
     run(resolve_model(bundle), pairs, device=device, as_json=json)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -18,17 +19,54 @@ DECODING = Group.create_ordered(
 BUNDLE = "Folder written by `regard train`, or an included model: spelling, spelling-recurrent."
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Pairs = Annotated[
-    Path, Parameter(help="Files of pairs (TSV, CSV or JSON lines, plain or compressed).")
+    Path, Parameter(help="Files of pairs: TSV, CSV, JSON lines, Excel, OpenDocument or Parquet.")
 ]
 Targets = Annotated[
     list[Path] | None,
     Parameter(help="Files of targets, parallel to FILES, line by line.", consume_multiple=True),
 ]
-Source = Annotated[str | None, Parameter(help="Source column: its name, or its number from 1.")]
-Target = Annotated[str | None, Parameter(help="Target column: its name, or its number from 1.")]
-BadLines = Annotated[
-    str, Parameter(help="Bad input lines: stop with an error, or skip and report them.")
-]
+READING = Group.create_ordered("Reading", default_parameter=Parameter(show_default=False))
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How input files are read; everything that is not given is detected."""
+
+    header: Annotated[bool | None, Parameter(negative="--no-header")] = None
+    """The first row is a header, or is not (default: by its content)."""
+
+    encoding: str | None = None
+    """Encoding of the files, such as utf-16 or cp1252 (default: detected)."""
+
+    sheet: str | None = None
+    """Sheet of a workbook (default: the only one that is not empty)."""
+
+
+@dataclass(frozen=True)
+class ReadingOptions(InputOptions):
+    """How files of pairs are read; everything that is not given is detected."""
+
+    source: str | None = None
+    """Source column: its name, or its number from 1."""
+
+    target: str | None = None
+    """Target column: its name, or its number from 1."""
+
+    bad_lines: str = "stop"
+    """Bad input lines: stop with an error, or skip and report them."""
+
+
+Reading = Annotated[ReadingOptions | None, Parameter(name="*", group=READING)]
+
+
+TableReading = Annotated[InputOptions | None, Parameter(name="*", group=READING)]
+
+
+def reading_arguments(reading: ReadingOptions | None) -> dict[str, Any]:
+    """The options as keyword arguments of `Corpus`."""
+    return asdict(reading or ReadingOptions())
+
+
 Family = Annotated[str, Parameter(help="Model family: transformer or recurrent.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu or cuda.")]
 Precision = Annotated[
@@ -45,6 +83,10 @@ HeldOut = Annotated[
         help="Files of held-out pairs (default: split from FILES by a fixed rule).",
         consume_multiple=True,
     ),
+]
+HeldOutTargets = Annotated[
+    list[Path] | None,
+    Parameter(help="Files of targets, parallel to --held-out.", consume_multiple=True),
 ]
 RunFolder = Annotated[
     Path | None, Parameter(help="Folder of the run (default: runs/NAME of the first file).")
@@ -92,7 +134,11 @@ InputFiles = Annotated[
 ]
 Column = Annotated[
     str | None,
-    Parameter(help="Read the files as tables and take the source from this column."),
+    Parameter(help="Column of the source in table files: its name, or its number from 1."),
+]
+Ensemble = Annotated[
+    list[Path] | None,
+    Parameter(help="Another bundle; the probabilities of all are averaged (repeatable)."),
 ]
 ResumableOutput = Annotated[
     Path | None,

@@ -50,9 +50,13 @@ def load(
 
 
 def load_pipeline(
-    folder: Path, *, device: str = "auto", long: str = "warn", precision: str = "float32"
+    folder: PathLike | Sequence[PathLike],
+    *,
+    device: str = "auto",
+    long: str = "warn",
+    precision: str = "float32",
 ) -> Pipeline:
-    """Load the pipeline of a command: one bundle, on one of the devices that commands offer."""
+    """Load the pipeline of a command: a bundle or an ensemble, on a device of the commands."""
     choose(DEVICES, device.split(":")[0], "device")
     pipeline = load(folder, device=device, long=long, precision=precision)
     gc.freeze()  # the model lives until the process ends: spare the garbage collector its objects

@@ -40,14 +40,16 @@ BAD_DATA = {
         "{}:41: 3 columns where the file has 2; is a delimiter inside the text?" + MEND,
     ),
     "broken UTF-8": (
-        GOOD + b"caf\xe9 au lait\tx\n",
-        "{}:41: byte 4 of the line, 0xE9, is not valid UTF-8" + MEND,
+        GOOD + b"caf\xff au lait\tx\n",
+        "{}:41: byte 4 of the line, 0xFF, is not valid UTF-8; fix the line, name the --encoding, "
+        "or skip it with --bad-lines skip",
     ),
     "empty target": (GOOD + b"a\t \nb\tb\n", "{}:41: the target is empty" + MEND),
     "empty source": (GOOD + b"\tb\n", "{}:41: the source is empty" + MEND),
-    "UTF-16": (
-        "a\tb\n".encode("utf-16"),
-        "{} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+    "three columns": (
+        b"1\ta\tb\n2\tc\td\n",
+        "{} has 3 columns: 1 (1, 2), 2 (a, c), 3 (b, d); which are source and target? Pass for "
+        "example --source 2 --target 3",
     ),
     "one pair": (
         b"a\tb\n",

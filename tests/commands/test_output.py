@@ -206,7 +206,7 @@ def test_symbolic_link_stays_a_link(bundle, gold, tmp_path, capsys, command):
     real, link = tmp_path / "real.tsv", tmp_path / "link.tsv"
     real.write_text("old\n")
     link.symlink_to(real)
-    words = {"evaluate": [gold], "predict": ["--input", gold]}[command]
+    words = {"evaluate": [gold], "predict": ["--input", gold, "--column", "1"]}[command]
     regard(capsys, command, bundle, *words, "--output", link)
     assert link.is_symlink()
     assert "old" not in real.read_text()

@@ -57,10 +57,12 @@ def test_files_pipes_and_tables_give_the_same_answers(
         ("--input", words),
         ("--input", tmp_path / "packed.gz"),
         ("--input", tmp_path / "windows.txt"),
-        ("--input", tmp_path / "table.tsv", "--column", "2"),
         ("--input", tmp_path / "table.jsonl", "--column", "word"),
     ):
         assert regard(capsys, "predict", bundle, *more)[0].splitlines() == right, more
+    table = ("--input", tmp_path / "table.tsv", "--column", "2")
+    side_by_side = [f"{line}\t{answer}" for line, answer in zip(lines, right, strict=True)]
+    assert regard(capsys, "predict", bundle, *table)[0].splitlines() == side_by_side
     assert (
         regard(capsys, "predict", bundle, "--input", words, words)[0].splitlines() == right + right
     )

@@ -56,7 +56,7 @@ def test_damaged_bundles(bundle, tmp_path, capsys):
 
 def test_unreadable_inputs(bundle, tmp_path, capsys):
     broken, table = tmp_path / "broken.txt", tmp_path / "table.tsv"
-    broken.write_bytes(b"abc\ncaf\xe9\n")
+    broken.write_bytes(b"abc\ncaf\xff\n")
     table.write_text("abc\tx\nlonely\n")
     for words, said in (
         (
@@ -66,7 +66,8 @@ def test_unreadable_inputs(bundle, tmp_path, capsys):
         (["--input", tmp_path], f"'{tmp_path}' is a folder; name the files in it"),
         (
             ["--input", broken],
-            f"{broken}:2: byte 4 of the line, 0xE9, is not valid UTF-8; fix the line",
+            f"{broken}:2: byte 4 of the line, 0xFF, is not valid UTF-8; fix the line, or name the "
+            "--encoding",
         ),
         (
             ["--input", table, "--column", "5"],
@@ -88,11 +89,10 @@ def test_unreadable_inputs(bundle, tmp_path, capsys):
 
 def test_answers_before_broken_text_are_kept(bundle, tmp_path, capsys):
     data, out = tmp_path / "broken.txt", tmp_path / "out.txt"
-    data.write_bytes(b"abc\n" * 70 + b"caf\xe9\n")
+    data.write_bytes(b"abc\n" * 70 + b"caf\xff\n")
     said = regard(capsys, "predict", bundle, "--input", data, "--output", out, code=2)[1]
-    assert (
-        said == f"regard: {data}:71: byte 4 of the line, 0xE9, is not valid UTF-8; fix the line\n"
-    )
+    problem = f"{data}:71: byte 4 of the line, 0xFF, is not valid UTF-8"
+    assert said == f"regard: {problem}; fix the line, or name the --encoding\n"
     assert not out.exists()
     data.write_bytes(b"abc\n" * 71)
     regard(capsys, "predict", bundle, "--input", data, "--output", out)

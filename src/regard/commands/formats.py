@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -32,6 +34,37 @@ def format_answers(
         return json.dumps(fields, ensure_ascii=False) + "\n"
     rows = (_columns(number, answer, form, n_best) for answer in chosen)
     return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def format_answer_rows(
+    pipeline: Pipeline,
+    answers: Sequence[Answer],
+    form: OutputFormat,
+    n_best: int,
+    delimiter: str,
+) -> str:
+    """The answers to one input as table rows: source, score (if wanted), output, alignment."""
+    rows = []
+    for answer in answers[:n_best]:
+        if form.alignments and answer.source:
+            answer = pipeline.with_attention(answer, alignment=True)
+        rows.append([answer.source, *_columns(0, answer, form, n_best)[n_best > 1 :]])
+    return format_rows(rows, delimiter)
+
+
+def answer_header(source: str, form: OutputFormat, n_best: int) -> list[str]:
+    """The names of the columns of `format_answer_rows`."""
+    score = ["score"] if form.scores or n_best > 1 else []
+    return [source, *score, "output", *(["alignment"] if form.alignments else [])]
+
+
+def format_rows(rows: Sequence[Sequence[str]], delimiter: str) -> str:
+    """Rows as tab-separated text without quotes, or as CSV with them."""
+    if delimiter == "\t":
+        return "".join("\t".join(cell.translate(SPACES) for cell in row) + "\n" for row in rows)
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def format_alignment(answer: Answer) -> str:

@@ -7,6 +7,7 @@ file are the same in every run, so that a resumed job computes bit-identical num
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,19 +15,24 @@ from typing import Any, NamedTuple
 
 from regard.errors import RegardError
 from regard.pipeline import FIRST_LINES, MOST_LINES
-from regard.text.corpus import detect_format
+from regard.text.corpus import detect_format, is_table_name
 from regard.text.files import (
     BUFFER_BYTES,
     MAX_LINE_BYTES,
+    UTF8,
     UTF8_BOM,
     CorpusError,
     File,
+    Transcoder,
     decompress,
     open_file,
+    open_text,
     read_lines,
     report_damage,
 )
-from regard.text.row_format import ParsedRow, ReadRequest, decode_line
+from regard.text.row_format import ParsedRow, ReadRequest, RowFormat, decode_line
+from regard.text.table_formats import CsvFormat, TableFormat, WorkbookFormat
+from regard.text.text_encoding import BOMS, check_encoding, detect_encoding
 
 STANDARD_INPUT = "standard input"
 
@@ -41,10 +47,20 @@ class InputLine(NamedTuple):
 Windows = Iterator[list[InputLine]]
 
 
+class TableStyle(NamedTuple):
+    """How an input table looks: its delimiter, the name of its source column (None: no header), and
+    whether Excel would misread it without a byte-order mark."""
+
+    delimiter: str
+    header: str | None
+    bom: bool
+
+
 class Inputs:
     """Lines from text arguments, from files, or else from standard input.
 
-    With `column`, files are read as tables.
+    Table files, and all files if `column` is given, are read by rows; the other options say how.
+    `notes` are guesses about the files that the user should check.
     """
 
     def __init__(
@@ -52,6 +68,10 @@ class Inputs:
         texts: Sequence[str] = (),
         files: Sequence[str] = (),
         column: str | int | None = None,
+        *,
+        header: bool | None = None,
+        encoding: str | None = None,
+        sheet: str | None = None,
     ) -> None:
         if texts and files:
             raise RegardError(f"give texts or --input, not both; got {texts[0]!r} and {files[0]!r}")
@@ -61,12 +81,34 @@ class Inputs:
         if "-" in files and len(files) > 1:
             raise RegardError("standard input ('-') must be the only input; leave out the files")
         self._texts, self._stream = texts, stream
+        self._encoding = None if encoding is None else check_encoding(encoding)
         self._files = [] if stream else [open_file(name) for name in files]
-        self._column = column
-        if column is not None:
-            self._tables = [
-                detect_format(one, ReadRequest(column, column))[0] for one in self._files
-            ]
+        self._formats: list[RowFormat] = []
+        self.notes: list[str] = []
+        tables = [is_table_name(file.name) or column is not None for file in self._files]
+        if any(tables) and not all(tables):
+            raise RegardError("give tables or files of lines, not both; run them separately")
+        only = column is None
+        request = ReadRequest(column, column, header, encoding, sheet, source_only=only)
+        for file in self._files:
+            if any(tables):
+                found = detect_format(file, request)
+                self._formats.append(found.format)
+                self.notes += [f"{file.name}: {found.description}"] if found.notable else []
+            elif guessed := detect_encoding(file, encoding):
+                self.notes.append(f"{file.name}: {guessed}")
+
+    @property
+    def table(self) -> TableStyle | None:
+        """The style of the first table; None if the inputs are not tables."""
+        if not self._formats or not isinstance(found := self._formats[0], TableFormat):
+            return None
+        with self._files[0].open() as stored:
+            bom = stored.peek(3).startswith(UTF8_BOM) or self._files[0].encoding != UTF8
+        columns = found.columns
+        header = columns.first[columns.source] or "source" if columns.header else None
+        delimiter = found.delimiter if isinstance(found, CsvFormat) else "\t"
+        return TableStyle(delimiter, header, bom)
 
     @property
     def interactive(self) -> bool:
@@ -76,7 +118,7 @@ class Inputs:
     def windows(self) -> Windows:
         """The lines, in windows of those that are available."""
         if self._stream:
-            return _stream_windows(decompress(sys.stdin.buffer, STANDARD_INPUT))
+            return _stream_windows(_open_stream(self._encoding))
         if self._texts:
             named = (InputLine(f"text {n}", text.strip()) for n, text in enumerate(self._texts, 1))
             return _growing_windows(named)
@@ -86,7 +128,7 @@ class Inputs:
 
     def count(self) -> int | None:
         """The number of lines, from a quick count of line ends; None if it cannot be known."""
-        if self._stream:
+        if self._stream or any(isinstance(one, WorkbookFormat) for one in self._formats):
             return None
         try:
             return len(self._texts) + sum(map(_count_lines, self._files))
@@ -95,14 +137,30 @@ class Inputs:
 
     def _read(self, number: int) -> Iterator[InputLine]:
         one = self._files[number]
-        if self._column is None:
+        if not self._formats:
             for at, raw in read_lines(one):
                 yield _decode_line(one.name, at, raw)
             return
-        for row in self._tables[number].rows(one):
+        empty: list[InputLine] = []  # empty lines at the end of a table are not answered
+        for row in self._formats[number].rows(one):
             if row.problem not in ("", "empty line", "empty side"):
                 raise CorpusError(f"{one.name}:{row.line}: {row.detail}; fix the line")
-            yield InputLine(f"{one.name}:{row.line}", row.source)
+            line = InputLine(f"{one.name}:{row.line}", row.source)
+            if row.problem == "empty line":
+                empty.append(line)
+                continue
+            yield from empty
+            empty.clear()
+            yield line
+
+
+def _open_stream(encoding: str | None) -> Any:
+    """Standard input as UTF-8: in the given encoding, or in the one of its byte-order mark."""
+    stream = decompress(sys.stdin.buffer, STANDARD_INPUT)
+    if encoding is None:
+        first = stream.peek(4)[:4]
+        encoding = next((name for bom, name in BOMS.items() if first.startswith(bom)), UTF8)
+    return stream if encoding == UTF8 else io.BufferedReader(Transcoder(stream, encoding))
 
 
 def _growing_windows(lines: Iterable[InputLine]) -> Windows:
@@ -149,13 +207,14 @@ def _read_chunk(stream: Any, number: int) -> bytes:
 def _decode_line(name: str, number: int, raw: bytes) -> InputLine:
     text = decode_line(number, raw)
     if isinstance(text, ParsedRow):
-        raise CorpusError(f"{name}:{number}: {text.detail}; fix the line")
+        encoding = ", or name the --encoding" if "not valid UTF-8" in text.detail else ""
+        raise CorpusError(f"{name}:{number}: {text.detail}; fix the line{encoding}")
     return InputLine(f"{name}:{number}", text.strip())
 
 
 def _count_lines(one: File) -> int:
     count, last = 0, b"\n"
-    with one.open() as stored, decompress(stored, one.name) as stream:
+    with one.open() as stored, open_text(stored, one) as stream:
         while block := stream.read1(BUFFER_BYTES):
             count, last = count + block.count(b"\n"), block[-1:]
     return count + (last != b"\n")

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from regard.commands.inputs import InputLine, Windows
 from regard.disk import fsync_path
 from regard.errors import RegardError
 
+Convert = Callable[[Path, Path], None]  # from the complete partial file to the output
 SAVE_SECONDS = 1.0  # at most this much work is repeated after a kill
 
 
@@ -92,11 +93,20 @@ class Written(NamedTuple):
 class ResumableFile(PredictOutput):
     """A file that appears when it is complete; a job that was stopped resumes where it was.
 
-    `options` are all that the answers depend on besides the input lines.
+    `options` are all that the answers depend on besides the input lines. `convert` writes the
+    complete partial file in the final format.
     """
 
-    def __init__(self, path: Path, options: Mapping[str, Any], *, restart: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: Mapping[str, Any],
+        *,
+        restart: bool = False,
+        convert: Convert | None = None,
+    ) -> None:
         path = resolve_link(path)
+        self._convert = convert
         self._path, self._options = path, dict(options)
         self._partial = path.with_name(f"{path.name}.partial")
         self._progress = path.with_name(f"{path.name}.progress")
@@ -141,6 +151,11 @@ class ResumableFile(PredictOutput):
     def finish(self) -> None:
         try:
             self._save_progress()
+            if self._convert is not None:
+                fresh = self._path.with_name(f".{self._path.name}.new")
+                self._convert(self._partial, fresh)
+                fsync_path(fresh)
+                fresh.replace(self._partial)
             self._partial.replace(self._path)
             self._finished = True
             self._progress.unlink()
@@ -216,9 +231,9 @@ class ResumableFile(PredictOutput):
         """Record how many lines are complete, after they are on disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        lines, size, sources = self._written
-        progress = {"options": self._options, "lines": lines, "bytes": size}
-        progress["sources"] = sources.hexdigest()
+        written = self._written
+        progress = {"options": self._options, "lines": written.lines, "bytes": written.bytes}
+        progress["sources"] = written.sources.hexdigest()
         fresh = self._progress.with_name(f".{self._progress.name}")
         fresh.write_text(json.dumps(progress))
         fsync_path(fresh)
@@ -270,11 +285,15 @@ def _add_to_hash(sources: Any, window: Sequence[InputLine]) -> Any:
 
 
 def open_output(
-    path: Path | None, options: Mapping[str, Any], *, restart: bool = False
+    path: Path | None,
+    options: Mapping[str, Any],
+    *,
+    restart: bool = False,
+    convert: Convert | None = None,
 ) -> PredictOutput:
     """The output of a job: a file, or standard output without a path."""
     if path is None:
         return StreamOutput(sys.stdout.buffer)
     if is_special_file(path):
         return StreamOutput(open(path, "wb"))
-    return ResumableFile(path, options, restart=restart)
+    return ResumableFile(path, options, restart=restart, convert=convert)

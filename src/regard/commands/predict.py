@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from regard.answer import Answer
-from regard.commands.formats import format_answers
-from regard.commands.inputs import InputLine, Inputs
+from regard.commands.formats import (
+    answer_header,
+    format_answer_rows,
+    format_answers,
+    format_rows,
+)
+from regard.commands.inputs import InputLine, Inputs, TableStyle
 from regard.commands.options import OutputFormat
 from regard.commands.output_files import open_output
 from regard.commands.progress import Progress
 from regard.decoding_options import DecodingOptions
+from regard.errors import RegardError
 from regard.loading import fingerprint, load_pipeline
+from regard.text.workbooks import write_workbook
 
 
 @dataclass(frozen=True)
 class PredictJob:
     """The inputs, output and options of one `regard predict` command."""
 
-    bundle: Path
+    bundles: Sequence[Path]
     inputs: Inputs
     output: Path | None = None
     form: OutputFormat = field(default_factory=OutputFormat)
@@ -35,17 +43,23 @@ class PredictJob:
         options = {**asdict(self.form), **asdict(self.decoding)}
         options |= {"precision": self.precision, "long": self.long}
         named = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-        return {"bundle": fingerprint(self.bundle), **named}
+        identity = "+".join(map(fingerprint, self.bundles))
+        return {"bundle": identity, **named}
 
 
 def predict(job: PredictJob) -> None:
     """Answer every input line; a window of lines is written before the next one is read."""
-    pipeline = load_pipeline(job.bundle, device=job.device, long=job.long, precision=job.precision)
-    search = pipeline.search(job.decoding)
+    table = choose_table(job)
+    bundles = job.bundles[0] if len(job.bundles) == 1 else job.bundles
+    pipeline = load_pipeline(bundles, device=job.device, long=job.long, precision=job.precision)
+    search, n_best = pipeline.search(job.decoding), job.decoding.n_best
+    convert = None if table is None else table.convert
     with (
-        open_output(job.output, job.dependencies(), restart=job.restart) as out,
+        open_output(job.output, job.dependencies(), restart=job.restart, convert=convert) as out,
         Progress(job.inputs.count, done=out.done, quiet=job.inputs.interactive) as progress,
     ):
+        for note in job.inputs.notes:
+            progress.say(note)
         if out.done:
             progress.say(f"{job.output}: resuming after {out.done:,} lines")
         try:
@@ -56,8 +70,13 @@ def predict(job: PredictJob) -> None:
                 for number, line in enumerate(window, out.done + 1):
                     found = next(answers)
                     _warn_unknown(progress, line, found)
-                    n_best = job.decoding.n_best
-                    written.append(format_answers(pipeline, number, found, job.form, n_best))
+                    if table is None:
+                        written.append(format_answers(pipeline, number, found, job.form, n_best))
+                    else:
+                        rows = (pipeline, found, job.form, n_best, table.delimiter)
+                        written.append(format_answer_rows(*rows))
+                if table is not None and not out.done:
+                    written.insert(0, table.head)
                 out.write(window, "".join(written))
                 progress.advance(len(window))
         except KeyboardInterrupt:
@@ -68,6 +87,36 @@ def predict(job: PredictJob) -> None:
                 )
             raise
         out.finish()
+
+
+class TableOutput(NamedTuple):
+    """How answers are written as a table: text before the first row, delimiter, and the conversion
+    of the complete text to another format."""
+
+    head: str
+    delimiter: str
+    convert: Callable[[Path, Path], None] | None = None
+
+
+def choose_table(job: PredictJob) -> TableOutput | None:
+    """The table format of the output: that of its name, or of the input on standard output."""
+    table, suffix = job.inputs.table, "" if job.output is None else job.output.suffix.lower()
+    if suffix in (".ods", ".xls", ".parquet"):
+        raise RegardError(f"cannot write {str(job.output)!r}: use .xlsx, .csv or .tsv")
+    text = job.output is not None and suffix not in (".csv", ".tsv", ".tab", ".xlsx")
+    if job.form.json or text or (table is None and suffix != ".xlsx"):
+        return None
+    table = table or TableStyle("\t", None, False)
+    name = table.header if suffix != ".xlsx" else table.header or "source"
+    n_best = job.decoding.n_best
+    header = [] if name is None else [answer_header(name, job.form, n_best)]
+    if suffix == ".xlsx":
+        return TableOutput(format_rows(header, ","), ",", write_workbook)
+    delimiter = "\t" if suffix in (".tsv", ".tab") else table.delimiter
+    if suffix == ".csv" and delimiter == "\t":
+        delimiter = ","
+    mark = "\ufeff" if table.bom and suffix == ".csv" else ""
+    return TableOutput(mark + format_rows(header, delimiter), delimiter)
 
 
 def _warn_unknown(progress: Progress, line: InputLine, answers: Sequence[Answer]) -> None:

@@ -7,13 +7,20 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
+from typing import NamedTuple
 
 from regard.errors import choose
 from regard.text.files import CorpusError, DamagedFile, File, open_file, read_lines
 from regard.text.json_lines import JsonLinesFormat
 from regard.text.reading import CorpusPart, CorpusReader, Pair, read_parallel
 from regard.text.row_format import Line, ReadRequest, RowFormat, modal_width
-from regard.text.table_formats import CsvFormat, TsvFormat, WorkbookFormat, likely_delimiter
+from regard.text.table_formats import (
+    CsvFormat,
+    TableFormat,
+    TsvFormat,
+    WorkbookFormat,
+    likely_delimiter,
+)
 from regard.text.text_encoding import detect_encoding
 from regard.text.workbooks import OLE, PARQUET, ZIP
 
@@ -86,29 +93,25 @@ class Corpus:
             )
         self.files = [open_file(name) for name in names]
         self.decisions: list[str] = []
+        self.notes: list[str] = []  # decisions that the user should check
         self._descriptions: list[str] = []
         self._parts: list[CorpusPart] = []
         if counterparts is None:
             for file in self.files:
-                found, description = detect_format(file, request, format)
-                self.decisions.append(f"{file.name}: {description}")
-                self._descriptions.append(f"{_file_name(file)}: {description}")
-                self._parts.append((file.name, partial(found.rows, file)))
+                found = detect_format(file, request, format)
+                self.decisions.append(f"{file.name}: {found.description}")
+                self.notes += self.decisions[-1:] if found.notable else []
+                self._descriptions.append(f"{_file_name(file)}: {found.description}")
+                self._parts.append((file.name, partial(found.format.rows, file)))
             return
         for file, name in zip(list(self.files), counterparts, strict=True):
             other = open_file(name)
             self.files.append(other)
-            description = "; ".join(
-                [
-                    "parallel files, line by line",
-                    *(
-                        f"{_file_name(one)} is {found}"
-                        for one in (file, other)
-                        if (found := detect_encoding(one, encoding))
-                    ),
-                ]
-            )
+            encodings = [(one, detect_encoding(one, encoding)) for one in (file, other)]
+            guessed = [f"{_file_name(one)} is {found}" for one, found in encodings if found]
+            description = "; ".join(["parallel files, line by line", *guessed])
             self.decisions.append(f"{file.name} and {other.name}: {description}")
+            self.notes += self.decisions[-1:] if guessed else []
             both = f"{_file_name(file)} and {_file_name(other)}"
             self._descriptions.append(f"{both}: {description}")
             self._parts.append((file.name, partial(read_parallel, file, other)))
@@ -136,10 +139,17 @@ class Corpus:
         return fingerprint
 
 
-def detect_format(
-    file: File, request: ReadRequest, format: str | None = None
-) -> tuple[RowFormat, str]:
-    """The requested or detected format of a file, and a description that says how it was chosen."""
+class DetectedFormat(NamedTuple):
+    """The format of a file, and a description that says how it was chosen. `notable`: the encoding
+    or the header was guessed, so the user should see the description."""
+
+    format: RowFormat
+    description: str
+    notable: bool
+
+
+def detect_format(file: File, request: ReadRequest, format: str | None = None) -> DetectedFormat:
+    """The requested or detected format of a file."""
     if format is not None:
         choose(FORMATS, format, "format")
         kind, reason = format, "as requested"
@@ -152,17 +162,18 @@ def detect_format(
         reason = reason if _format_by_name(file.name) == kind else "by its content"
     if kind in ("excel", "parquet"):
         named = "sheet" if kind == "excel" else "Parquet"
-        found: RowFormat = WorkbookFormat.from_file(file, named, request, HEAD_LINES)
-        return found, f"{found.description} ({reason})"
+        table = WorkbookFormat.from_file(file, named, request, HEAD_LINES)
+        return DetectedFormat(table, f"{table.description} ({reason})", bool(table.columns.reason))
     encoding = detect_encoding(file, request.encoding)
     head = read_head(file)
     if not head:
         raise CorpusError(f"{file.name} is empty")
     if not kind:
         kind, reason = _format_by_content(file.name, head), "by its first lines"
-    found = TEXT_FORMATS[kind].from_head(file.name, head, request)
+    found: RowFormat = TEXT_FORMATS[kind].from_head(file.name, head, request)
     encoded = f"{encoding}; " if encoding else ""
-    return found, f"{encoded}{found.description} ({reason})"
+    notable = bool(encoding or (isinstance(found, TableFormat) and found.columns.reason))
+    return DetectedFormat(found, f"{encoded}{found.description} ({reason})", notable)
 
 
 def read_head(file: File) -> list[Line]:

@@ -57,7 +57,7 @@ class ReadRequest:
     """How the user wants a file to be read; None is detected.
 
     Columns are given by name or by number from 1. `header` says whether the first row is a header,
-    `sheet` names a sheet of a workbook.
+    `sheet` names a sheet of a workbook. `source_only`: one column is enough.
     """
 
     source: str | int | None = None
@@ -65,6 +65,7 @@ class ReadRequest:
     header: bool | None = None
     encoding: str | None = None
     sheet: str | None = None
+    source_only: bool = False
 
     def __post_init__(self) -> None:
         if (self.source is None) != (self.target is None):
@@ -114,6 +115,8 @@ def resolve_columns(
     first = tuple(cell.strip() for cell in rows[0])
     width = modal_width(rows)
     source, target = _find_name(first, SOURCE_NAMES), _find_name(first, TARGET_NAMES)
+    if request.source_only:
+        target = source
     named = source is not None and target is not None and request.header is not False
     columns = request.columns
     if columns is None and source is not None and target is not None and named:
@@ -127,24 +130,28 @@ def resolve_columns(
     if header is None:
         header, reason = (True, "") if by_name or named else detect_header(rows)
     if columns is None:
-        columns = _only_two(name, rows, header=header)
+        columns = _only_columns(name, rows, header=header, source_only=request.source_only)
     source, target = (_column_index(name, format, first, width, column) for column in columns)
     return ColumnLayout(source, target, width, header, first, reason)
 
 
-def _only_two(name: str, rows: Sequence[Sequence[str]], *, header: bool) -> tuple[int, int]:
-    """The numbers of the only two columns that are not empty; more of them raise."""
+def _only_columns(
+    name: str, rows: Sequence[Sequence[str]], *, header: bool, source_only: bool
+) -> tuple[int, int]:
+    """The numbers of the only two columns (`source_only`: of the only one) that are not empty."""
     width = modal_width(rows)
     used = [i for i in range(width) if any(row[i].strip() for row in rows if i < len(row))]
-    if len(used) <= 2:
+    if source_only and len(used) == 1:
+        return used[0] + 1, used[0] + 1
+    if not source_only and len(used) <= 2:
         return (used[0] + 1, used[1] + 1) if len(used) == 2 else (1, 2)
     listed = describe_columns(rows, used, header=header)
-    texts = [i for i in used if not _is_numeric(rows[1:], i)] or used
-    source, target = (texts + used)[0] + 1, (texts + used)[1] + 1
-    raise CorpusError(
-        f"{name} has {len(used)} columns: {listed}; which are source and target? Pass for example "
-        f"--source {source} --target {target}"
-    )
+    texts = [i for i in used if not _is_numeric(rows[1:], i)] + used
+    question = "which are source and target? Pass for example"
+    options = f"--source {texts[0] + 1} --target {texts[1] + 1}"
+    if source_only:
+        question, options = "which is the source? Pass for example", f"--column {texts[0] + 1}"
+    raise CorpusError(f"{name} has {len(used)} columns: {listed}; {question} {options}")
 
 
 def describe_columns(
@@ -206,11 +213,6 @@ def _column_index(
             f"{name}, read as {format}, has {count}; there is no column {column} (counted from 1)"
         )
     return column - 1
-
-
-def find_source(cells: Sequence[str]) -> int | None:
-    """The index of the column whose name says that it is the source."""
-    return _find_name(cells, SOURCE_NAMES)
 
 
 def _find_name(cells: Sequence[str], names: frozenset[str]) -> int | None:

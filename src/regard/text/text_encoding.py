@@ -199,7 +199,7 @@ def guess_encoding(name: str, scan: EncodingScan) -> tuple[str, str]:
             )
     letters = Counter(c for c in text if not c.isascii() and c.isalpha())
     common = ", ".join(letter for letter, _ in letters.most_common(3))
-    fits = f", and {common} fit {language}" if common else ""
+    fits = f", and its letters ({common}) fit {language}" if common else ""
     return encoding, f"{problem}{fits}; --encoding overrides it"
 
 
@@ -211,8 +211,10 @@ def _guesses(data: bytes) -> Iterator[tuple[float, str, str]]:
         except UnicodeDecodeError:
             continue
         scores = {language: _score(text, *languages[language]) for language in languages}
-        best = max(scores, key=lambda language: scores[language])
-        yield scores[best] - 0.1 * (encoding in UNUSUAL), encoding, best
+        score = max(scores.values())
+        best = [language for language in scores if scores[language] == score]
+        language = best[0] if len(best) == 1 else f"{len(best)} languages"
+        yield score - 0.1 * (encoding in UNUSUAL), encoding, language
 
 
 def _score(text: str, common: str, rare: str) -> float:

@@ -1,12 +1,15 @@
-"""Workbooks and columnar tables: rows of text cells from .xlsx, .xls, .ods and Parquet files."""
+"""Workbooks and columnar tables: text cells from .xlsx, .xls, .ods and Parquet, and to .xlsx."""
 
 from __future__ import annotations
 
+import csv
 import datetime
 import importlib
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from regard.text.files import CorpusError, File
@@ -16,6 +19,7 @@ BATCH_ROWS = 4_096
 ZIP = b"PK\x03\x04"
 OLE = b"\xd0\xcf\x11\xe0"  # .xls, .doc and .ppt
 PARQUET = b"PAR1"
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # not allowed in a workbook
 
 Cells = list[str]
 
@@ -90,6 +94,23 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def write_workbook(rows: Path, path: Path) -> None:
+    """Write the rows of a CSV file as an .xlsx file of text cells."""
+    openpyxl = import_extra("openpyxl", "excel", str(path))
+    cells = importlib.import_module("openpyxl.cell")
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("Sheet1")
+    with open(rows, encoding="utf-8", newline="") as file:
+        for row in csv.reader(file):
+            line = []
+            for text in row:
+                cell = cells.WriteOnlyCell(sheet, CONTROL.sub(" ", text))
+                cell.data_type = "s"  # text that begins with "=" is no formula
+                line.append(cell)
+            sheet.append(line)
+    book.save(path)
 
 
 def import_extra(module: str, extra: str, name: str) -> Any:
