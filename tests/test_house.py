@@ -46,6 +46,7 @@ LAYERS = [
     {"explore", "serve"},
     {"commands"},
     {"cli_options"},
+    {"cli_tools"},
     {"cli"},
     {"__main__"},
 ]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from regard import __version__
+from regard import __version__, cli_tools
 from regard import cli_options as options
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
@@ -57,7 +54,7 @@ def train(
     The model is written to `bundle` in the folder of the run. Run the same command again to resume
     after an interruption.
     """
-    with _without_gc():
+    with options.without_gc():
         from regard import api
         from regard.text import Corpus
 
@@ -99,7 +96,7 @@ def demo(
     device: options.Device = "auto",
 ) -> None:
     """Train a small model on English spelling → sound and show its answers."""
-    with _without_gc():
+    with options.without_gc():
         from regard.training.demo import demonstrate
 
     demonstrate(minutes=minutes, out=out, family=family, device=device)
@@ -130,7 +127,7 @@ def predict(
     --json keeps them. A .csv, .tsv or .xlsx file is read as a table, and source and output are
     written side by side in the format of the --output file.
     """
-    with _without_gc():
+    with options.without_gc():
         from regard.commands.inputs import Inputs
         from regard.commands.output_files import check_not_input
         from regard.commands.predict import PredictJob
@@ -174,7 +171,7 @@ def evaluate(
     interval (1,000 resamples), the same by source length, and the worst errors. A source with
     several targets counts once, and each target is a correct answer.
     """
-    with _without_gc():
+    with options.without_gc():
         from regard.commands.evaluate import evaluate as run
         from regard.commands.output_files import check_not_input
         from regard.text import Corpus
@@ -209,7 +206,7 @@ def score(
 
     `regard score spelling --pair attention "AH T EH N SH AH N"`. The end counts as a token.
     """
-    with _without_gc():
+    with options.without_gc():
         from regard.commands.score import score as run
         from regard.text import Corpus, Pair
 
@@ -222,56 +219,8 @@ def score(
     run(resolve_model(bundle), pairs, device=device, as_json=json)
 
 
-@app.command(sort_key=6)
-def inspect(
-    bundle: options.Bundle, /, *, json: options.Json = False, import_: options.Imports = None
-) -> None:
-    """Show how a bundle was trained, its metrics, tokenizers, files and parameters."""
-    with _without_gc():
-        from regard.commands.inspect import inspect as run
-
-    import_files(import_ or [])
-    run(resolve_model(bundle), as_json=json)
-
-
-@app.command(sort_key=7)
-def explore(
-    *bundles: options.Bundles,
-    port: options.Port = None,
-    host: options.Host = "127.0.0.1",
-    no_browser: options.NoBrowser = False,
-    import_: options.Imports = None,
-) -> None:
-    """Open the explorer, where every number of a model shows its arithmetic.
-
-    `regard explore runs/demo/bundle` serves the page from this machine, offline. Ctrl-C ends it.
-    """
-    with _without_gc():
-        from regard.explore.model_store import ModelStore
-        from regard.explore.server import serve
-
-    import_files(import_ or [])
-    models = ModelStore.open([resolve_model(bundle) for bundle in bundles])
-    serve(models, host=host, port=port, browser=not no_browser)
-
-
-@app.command(sort_key=8)
-def bench(
-    *,
-    device: options.Device = "auto",
-    precision: options.BenchPrecision = None,
-    causal: options.Causal = False,
-    json: options.Json = False,
-) -> None:
-    """Time the attention backends on this machine and compare `auto` with the fastest.
-
-    Each row is a score or bias on sequences of equal or different lengths, each column a backend in
-    milliseconds. The last column compares `auto` with large matrix products and copies.
-    """
-    with _without_gc():
-        from regard.commands.bench import bench as run
-
-    run(device=device, precision=precision, masked=causal, as_json=json)
+for command, key in cli_tools.COMMANDS.items():
+    app.command(command, sort_key=key)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -290,13 +239,3 @@ def main(arguments: list[str] | None = None) -> None:
         print(text, file=sys.stderr)
         sys.exit(error.exit_code if isinstance(error, RegardError) else 2)
     sys.exit(0)
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Import without garbage collection, which would search a million new objects in vain."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

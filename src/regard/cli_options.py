@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -174,3 +177,13 @@ BenchPrecision = Annotated[
 Causal = Annotated[bool, Parameter(help="Use a causal mask.")]
 DemoMinutes = Annotated[float, Parameter(help="Training time in minutes.")]
 DemoFolder = Annotated[Path, Parameter(help="Folder of the run.")]
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Import without garbage collection, which would search a million new objects in vain."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
