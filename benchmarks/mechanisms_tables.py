@@ -24,6 +24,7 @@ ATTENTIONS = {
 KERNELS = ("boxcar", "epanechnikov", "triangular")  # defined for Gaussian scores only
 AXES = ("attention", "position", "parts")
 CLOSE, SEEDS = 1.0, 3  # rows closer than this, in % phone error rate, are trained with all seeds
+USELESS = 50.0  # above this phone error rate a row has learned nothing; more seeds would not help
 
 Result = dict[str, Any]
 
@@ -64,7 +65,7 @@ def close_rows(results: Sequence[Result], close: float) -> list[str]:
     """The rows that differ from another row of their axis by less than `close` % phone errors."""
     axes: dict[str, list[Result]] = defaultdict(list)
     for result in results:
-        if "error" not in result:
+        if "error" not in result and result["phone_error_rate"] < USELESS:
             axes[result["axis"]].append(result)
     found: dict[str, None] = {}
     for group in axes.values():

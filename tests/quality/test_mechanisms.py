@@ -40,6 +40,8 @@ def test_close_rows_are_found_within_their_axis():
     assert sorted(close_rows(found, 1.0)) == ["additive", "dot"]
     assert close_rows(found, 0.5) == []  # a difference of exactly 0.5 is not closer than 0.5
     assert sorted(close_rows(found, 2.0)) == ["additive", "dot", "none"]
+    useless = [result("dot", 85.6), result("general", 85.6)]  # models that learned nothing
+    assert close_rows(useless, 1.0) == []
 
 
 def test_tables_have_means_and_spreads():
