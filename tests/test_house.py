@@ -34,6 +34,7 @@ LAYERS = [
     {"text", "positions", "attention"},
     {"models"},
     {"search", "bundle", "answer"},
+    {"native"},
     {"inference"},
     {"training", "hub", "teacher_forcing", "vectors", "pooling"},
     {"pipeline"},

@@ -1,0 +1,22 @@
+"""The native CPU engine: float32 and int8 inference in C++, without torch.
+
+>>> model = NativeModel(settings, sizes, read_tensors("weights.safetensors"))
+>>> model.search([[5, 3, 8]], limits=[26])[0][0].ids
+"""
+
+from regard.native.gate import cannot
+from regard.native.library import check_kernels, kernel_names, unavailable
+from regard.native.native_model import NativeHypothesis, NativeModel
+from regard.native.native_options import NativeOptions
+from regard.native.weights_file import read_tensors
+
+__all__ = [
+    "NativeHypothesis",
+    "NativeModel",
+    "NativeOptions",
+    "cannot",
+    "check_kernels",
+    "kernel_names",
+    "read_tensors",
+    "unavailable",
+]

@@ -1,0 +1,67 @@
+// The plain C interface of the engine. Functions return null or a negative number on failure;
+// regard_error() then describes the last failure of the calling thread.
+#pragma once
+
+#include <cstdint>
+
+#if defined(_WIN32)
+#define REGARD_EXPORT extern "C" __declspec(dllexport)
+#else
+#define REGARD_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
+
+namespace regard {
+struct ModelSettings;
+struct DecodingOptions;
+class Engine;
+}  // namespace regard
+
+// A named float32 tensor of at most two axes. The caller keeps names until regard_create returns,
+// and data until regard_destroy.
+struct regard_tensor {
+  const char* name;
+  const float* data;
+  std::int64_t shape[2];
+  std::int32_t rank;
+};
+
+// All hypotheses of all sources, in order. Arrays are valid until regard_free_results.
+struct regard_results {
+  std::int64_t sources;
+  std::int64_t hypotheses;
+  const std::int32_t* counts;   // hypotheses of each source
+  const std::int32_t* lengths;  // ids of each hypothesis; it has one more log-probability
+  const double* scores;         // score of each hypothesis
+  const std::int32_t* ids;
+  const float* logps;
+};
+
+REGARD_EXPORT const char* regard_error();
+
+// Identifies the sources that the library was compiled from.
+REGARD_EXPORT const char* regard_source_digest();
+
+// Name of the i-th kernel table that this CPU can run, fastest first; null beyond the last.
+REGARD_EXPORT const char* regard_kernel_name(std::int32_t index);
+
+// Test all kernels; returns the number of failures and writes a report.
+REGARD_EXPORT std::int32_t regard_test_kernels(char* report, std::int64_t size);
+
+// `kernels` is the name of a kernel table; empty: the fastest one.
+REGARD_EXPORT regard::Engine* regard_create(const regard::ModelSettings* settings,
+                                            const regard_tensor* tensors, std::int64_t count,
+                                            const double* frequencies, std::int64_t frequency_count,
+                                            const char* kernels);
+
+REGARD_EXPORT void regard_destroy(regard::Engine* engine);
+
+// Search all sources with at most `threads` threads. Source i has the ids up to ends[i] (END
+// included) and the output limit limits[i]. With sampling, seeds has n_best values per source.
+// Several threads may search with one engine at the same time.
+REGARD_EXPORT regard_results* regard_search(regard::Engine* engine, const std::int32_t* ids,
+                                            const std::int64_t* ends, const std::int32_t* limits,
+                                            const std::int64_t* seeds, std::int64_t sources,
+                                            const regard::DecodingOptions* options,
+                                            std::int32_t threads);
+
+REGARD_EXPORT void regard_free_results(regard_results* results);

@@ -1,0 +1,266 @@
+// Matrix products, shared by all instruction sets; included after kernel_ops.h, in the same way.
+//
+// A product is computed in tiles of R rows × P panels. Each value is one accumulator that adds its
+// products in the order of the inputs, whatever R and P are, so all tiles give the same numbers.
+//
+// A kernel file defines beforehand:
+//   kF32Panel, kF32Rows, kI8Panel, kI8Rows   panel width and most rows of a tile
+//   kI8Offset                                what is added to stored int8 weights (0 or 128)
+//   pack_stride(R)                           rows between packed inputs: x[input][row]
+//   IVec                                     Vec::width int32 sums
+//   accumulate_f32<R, P>(w, panel_size, x, inputs, acc), accumulate_i8<R, P>(...)
+//   to_float(IVec, int32 correction), store_int8(int8*, Vec)
+
+constexpr int kF32Vectors = kF32Panel / Vec::width;
+constexpr int kI8Vectors = kI8Panel / Vec::width;
+
+// Panels per tile: at least eight independent accumulators hide the latency of a product.
+constexpr int panels_at_once(int rows, int vectors) {
+  const int wanted = (8 + rows * vectors - 1) / (rows * vectors);
+  return wanted > 4 ? 4 : wanted;
+}
+
+// Write a tile of results where `left` columns remain; with `add_to`, add to what is there.
+template <int R, int V>
+static inline void write_tile(const Vec (&tile)[R][V], float* y, std::size_t stride, int left,
+                              bool add_to) {
+  if (left >= V * Vec::width && !add_to) {
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r, y += stride) {
+      REGARD_UNROLL
+      for (int j = 0; j < V; ++j) store(y + j * Vec::width, tile[r][j]);
+    }
+  } else if (left >= V * Vec::width) {
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r, y += stride) {
+      REGARD_UNROLL
+      for (int j = 0; j < V; ++j) {
+        store(y + j * Vec::width, add(load(y + j * Vec::width), tile[r][j]));
+      }
+    }
+  } else {
+    float row[V * Vec::width];
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r, y += stride) {
+      REGARD_UNROLL
+      for (int j = 0; j < V; ++j) store(row + j * Vec::width, tile[r][j]);
+      for (int i = 0; i < left; ++i) y[i] = add_to ? y[i] + row[i] : row[i];
+    }
+  }
+}
+
+// ---- float32 ---------------------------------------------------------------------------------
+
+template <int R, int P>
+static void f32_tile(const F32Matrix& m, int panel, const float* x, float* y, std::size_t stride,
+                     bool add_to) {
+  const std::size_t panel_size = static_cast<std::size_t>(m.inputs) * kF32Panel;
+  const int column = panel * kF32Panel;
+  Vec acc[R][P * kF32Vectors];
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    REGARD_UNROLL
+    for (int j = 0; j < P * kF32Vectors; ++j) acc[r][j] = load(m.bias + column + j * Vec::width);
+  }
+  accumulate_f32<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel), panel_size, x,
+                       m.inputs, acc);
+  write_tile(acc, y + column, stride, m.outputs - column, add_to);
+}
+
+// All panels from `panel` to `end` for one tile of R rows.
+template <int R>
+static void f32_panels(const F32Matrix& m, int panel, int end, const float* x, float* y,
+                       std::size_t stride, bool add_to) {
+  constexpr int P = panels_at_once(R, kF32Vectors);
+  for (; panel + P <= end; panel += P) f32_tile<R, P>(m, panel, x, y, stride, add_to);
+  for (; panel < end; ++panel) f32_tile<R, 1>(m, panel, x, y, stride, add_to);
+}
+
+template <int R>
+static void f32_rows(int rows, const F32Matrix& m, int panel, int end, const float* x, float* y,
+                     std::size_t stride, bool add_to) {
+  if constexpr (R > 0) {
+    if (rows == R) {
+      f32_panels<R>(m, panel, end, x, y, stride, add_to);
+    } else {
+      f32_rows<R - 1>(rows, m, panel, end, x, y, stride, add_to);
+    }
+  }
+}
+
+// Copy rows to x[input][row], the order in which a tile reads them.
+static void pack_rows(const float* x, std::size_t stride, int rows, int inputs, float* packed) {
+  const int step = pack_stride(rows);
+  for (int r = 0; r < rows; ++r) {
+    const float* from = x + static_cast<std::size_t>(r) * stride;
+    float* to = packed + r;
+    for (int k = 0; k < inputs; ++k) to[static_cast<std::size_t>(k) * step] = from[k];
+  }
+}
+
+// Rows of a product that are packed together: they stay in the cache while all panels pass.
+static int block_rows(int inputs, int tile_rows) {
+  const int fitting = 98304 / (inputs > 0 ? inputs : 1);
+  const int most = fitting < kRowBlock ? fitting : kRowBlock;
+  return most < tile_rows ? tile_rows : most / tile_rows * tile_rows;
+}
+
+static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch) {
+  const int panels = (m.outputs + kF32Panel - 1) / kF32Panel;
+  if (rows.count == 1) {
+    f32_panels<1>(m, 0, panels, rows.x, rows.y, rows.y_stride, rows.add);
+    return;
+  }
+  float* packed = static_cast<float*>(scratch);
+  const int block = block_rows(m.inputs, kF32Rows);
+  const int group = panels_at_once(2, kF32Vectors);  // panels that pass all tiles together
+  for (int start = 0; start < rows.count; start += block) {
+    const int count = rows.count - start < block ? rows.count - start : block;
+    const float* x = rows.x + static_cast<std::size_t>(start) * rows.x_stride;
+    float* y = rows.y + static_cast<std::size_t>(start) * rows.y_stride;
+    const std::size_t tile = static_cast<std::size_t>(m.inputs) * kF32Rows;
+    for (int r = 0; r < count; r += kF32Rows) {
+      const int some = count - r < kF32Rows ? count - r : kF32Rows;
+      pack_rows(x + static_cast<std::size_t>(r) * rows.x_stride, rows.x_stride, some, m.inputs,
+                packed + tile * static_cast<std::size_t>(r / kF32Rows));
+    }
+    for (int panel = 0; panel < panels; panel += group) {
+      const int end = panel + group < panels ? panel + group : panels;
+      for (int r = 0; r < count; r += kF32Rows) {
+        const int some = count - r < kF32Rows ? count - r : kF32Rows;
+        f32_rows<kF32Rows>(some, m, panel, end,
+                           packed + tile * static_cast<std::size_t>(r / kF32Rows),
+                           y + static_cast<std::size_t>(r) * rows.y_stride, rows.y_stride,
+                           rows.add);
+      }
+    }
+  }
+}
+
+// ---- int8 ------------------------------------------------------------------------------------
+
+// A tile of quantised rows: x[input / 4][row][input % 4], the scale of each row, and what the
+// offset of the weights adds to its sums.
+struct QuantisedTile {
+  const int8_t* x;
+  const float* scales;
+  const int32_t* corrections;
+};
+
+template <int R, int P>
+static void i8_tile(const I8Matrix& m, int panel, const QuantisedTile& tile, float* y,
+                    std::size_t stride, bool add_to) {
+  const std::size_t panel_size = static_cast<std::size_t>(m.padded_inputs) * kI8Panel;
+  const int column = panel * kI8Panel;
+  IVec acc[R][P * kI8Vectors];
+  accumulate_i8<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel), panel_size, tile.x,
+                      m.padded_inputs, acc);
+  Vec values[R][P * kI8Vectors];
+  REGARD_UNROLL
+  for (int j = 0; j < P * kI8Vectors; ++j) {
+    const Vec bias = load(m.bias + column + j * Vec::width);
+    const Vec scales = load(m.scales + column + j * Vec::width);
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      values[r][j] = fma(bias, to_float(acc[r][j], tile.corrections[r]),
+                         mul(scales, set1(tile.scales[r])));
+    }
+  }
+  write_tile(values, y + column, stride, m.outputs - column, add_to);
+}
+
+template <int R>
+static void i8_panels(const I8Matrix& m, int panel, int end, const QuantisedTile& tile, float* y,
+                      std::size_t stride, bool add_to) {
+  constexpr int P = panels_at_once(R, kI8Vectors);
+  for (; panel + P <= end; panel += P) i8_tile<R, P>(m, panel, tile, y, stride, add_to);
+  for (; panel < end; ++panel) i8_tile<R, 1>(m, panel, tile, y, stride, add_to);
+}
+
+template <int R>
+static void i8_rows(int rows, const I8Matrix& m, int panel, int end, const QuantisedTile& tile,
+                    float* y, std::size_t stride, bool add_to) {
+  if constexpr (R > 0) {
+    if (rows == R) {
+      i8_panels<R>(m, panel, end, tile, y, stride, add_to);
+    } else {
+      i8_rows<R - 1>(rows, m, panel, end, tile, y, stride, add_to);
+    }
+  }
+}
+
+// Quantise one row to [−127, 127] with its own scale. Groups of four inputs are written `step`
+// bytes apart. Returns the scale, and what the offset of the weights adds to the sums.
+static float quantise_row(const float* x, int inputs, int padded, int8_t* to, int step,
+                          int32_t* correction) {
+  Vec top = set1(0.0f);
+  int k = 0;
+  for (; k + Vec::width <= inputs; k += Vec::width) {
+    const Vec v = load(x + k);
+    top = vmax(top, vmax(v, sub(set1(0.0f), v)));
+  }
+  float most = largest(top);
+  for (; k < inputs; ++k) {
+    const float size = x[k] < 0 ? -x[k] : x[k];
+    most = size > most ? size : most;
+  }
+  const Vec inverse = set1(most > 0 ? 127.0f / most : 0.0f);
+  Vec total = set1(0.0f);  // of whole numbers, so exact
+  int8_t bytes[Vec::width];
+  for (k = 0; k < inputs; k += Vec::width) {
+    const int left = inputs - k;
+    const Vec values = left >= Vec::width ? load(x + k) : load_some(x + k, left);
+    const Vec rounded = round_even(mul(values, inverse));
+    if (kI8Offset != 0) total = add(total, rounded);
+    store_int8(bytes, rounded);
+    REGARD_UNROLL
+    for (int i = 0; i < Vec::width && (Vec::width == 4 || k + i < padded); i += 4, to += step) {
+      __builtin_memcpy(to, bytes + i, 4);
+    }
+  }
+  for (; k < padded; k += 4, to += step) __builtin_memset(to, 0, 4);
+  *correction = kI8Offset == 0 ? 0 : kI8Offset * static_cast<int32_t>(sum(total));
+  return most / 127.0f;
+}
+
+static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
+  const int panels = (m.outputs + kI8Panel - 1) / kI8Panel;
+  const int padded = m.padded_inputs;
+  // scratch: scales and corrections of a block, then the packed tiles
+  float* scales = static_cast<float*>(scratch);
+  int32_t* corrections = reinterpret_cast<int32_t*>(scales + kRowBlock);
+  int8_t* packed = reinterpret_cast<int8_t*>(corrections + kRowBlock);
+  const int block = block_rows(padded / 4, kI8Rows);
+  const int group = panels_at_once(2, kI8Vectors);
+  for (int start = 0; start < rows.count; start += block) {
+    const int count = rows.count - start < block ? rows.count - start : block;
+    const std::size_t tile_bytes = static_cast<std::size_t>(padded) * pack_stride(kI8Rows);
+    for (int r = 0; r < count; ++r) {
+      const float* x = rows.x + static_cast<std::size_t>(start + r) * rows.x_stride;
+      const int first = r / kI8Rows * kI8Rows;
+      const int some = count - first < kI8Rows ? count - first : kI8Rows;
+      int8_t* tile = packed + tile_bytes * static_cast<std::size_t>(r / kI8Rows);
+      scales[r] = quantise_row(x, m.inputs, padded, tile + 4 * (r - first), 4 * pack_stride(some),
+                               corrections + r);
+    }
+    float* y = rows.y + static_cast<std::size_t>(start) * rows.y_stride;
+    const int step = count == 1 ? panels : group;
+    for (int panel = 0; panel < panels; panel += step) {
+      const int end = panel + step < panels ? panel + step : panels;
+      for (int r = 0; r < count; r += kI8Rows) {
+        const int some = count - r < kI8Rows ? count - r : kI8Rows;
+        const QuantisedTile tile = {packed + tile_bytes * static_cast<std::size_t>(r / kI8Rows),
+                                    scales + r, corrections + r};
+        i8_rows<kI8Rows>(some, m, panel, end, tile,
+                         y + static_cast<std::size_t>(r) * rows.y_stride, rows.y_stride, rows.add);
+      }
+    }
+  }
+}
+
+static constexpr Kernels make_kernels(const char* name) {
+  return {name,         kF32Panel,         kI8Panel,   kI8Offset,     op_multiply_f32,
+          op_multiply_i8, op_norm,         op_relu,    op_gelu,       op_swiglu,
+          op_sigmoid,   op_tanh,           op_dot,     op_additive_score, op_attend,
+          op_softmax,   op_add_scaled,     op_log_sum_exp};
+}

@@ -1,0 +1,93 @@
+// Packing of linear layers: panels of outputs, in the order in which kernels read them.
+#include "linear.h"
+
+#include <cmath>
+
+namespace regard {
+namespace {
+
+std::size_t round_up(int value, int multiple) {
+  return (static_cast<std::size_t>(value) + multiple - 1) / multiple * multiple;
+}
+
+// The scale that maps the largest weight of an output to 127.
+float output_scale(const float* row, int inputs) {
+  float most = 0.0f;
+  for (int k = 0; k < inputs; ++k) {
+    if (!std::isfinite(row[k])) {
+      throw Error("the weights are not finite (NaN or infinity); they cannot be quantised");
+    }
+    most = std::fmax(most, std::fabs(row[k]));
+  }
+  return most > 0.0f ? most / 127.0f : 1.0f;
+}
+
+}  // namespace
+
+Linear::Linear(const Kernels& kernels, const std::vector<LinearPart>& parts, int inputs,
+               bool int8)
+    : kernels_(&kernels), inputs_(inputs) {
+  for (const LinearPart& part : parts) outputs_ += part.outputs;
+  padded_inputs_ = static_cast<int>(round_up(inputs, kInt8Depth));
+  const int panel = int8 ? kernels.i8_panel : kernels.f32_panel;
+  float* bias = bias_.zeros(round_up(outputs_, panel));
+  for (const LinearPart& part : parts) {
+    for (int i = 0; i < part.outputs; ++i) *bias++ = part.bias == nullptr ? 0.0f : part.bias[i];
+  }
+  if (int8) {
+    pack_i8(parts);
+  } else {
+    pack_f32(parts);
+  }
+}
+
+void Linear::pack_f32(const std::vector<LinearPart>& parts) {
+  const std::size_t panel = static_cast<std::size_t>(kernels_->f32_panel);
+  const std::size_t inputs = static_cast<std::size_t>(inputs_);
+  float* packed = weights_.zeros(round_up(outputs_, kernels_->f32_panel) * inputs);
+  std::size_t output = 0;
+  for (const LinearPart& part : parts) {
+    for (int i = 0; i < part.outputs; ++i, ++output) {
+      const float* row = part.weight + static_cast<std::size_t>(i) * inputs;
+      float* to = packed + output / panel * panel * inputs + output % panel;
+      for (std::size_t k = 0; k < inputs; ++k) to[k * panel] = row[k];
+    }
+  }
+}
+
+void Linear::pack_i8(const std::vector<LinearPart>& parts) {
+  const std::size_t panel = static_cast<std::size_t>(kernels_->i8_panel);
+  const std::size_t inputs = static_cast<std::size_t>(padded_inputs_);
+  const std::size_t outputs = round_up(outputs_, kernels_->i8_panel);
+  std::int8_t* packed = quantised_.zeros(outputs * inputs);
+  float* scales = scales_.zeros(outputs);
+  std::size_t output = 0;
+  for (const LinearPart& part : parts) {
+    for (int i = 0; i < part.outputs; ++i, ++output) {
+      const float* row = part.weight + static_cast<std::size_t>(i) * inputs_;
+      const float scale = scales[output] = output_scale(row, inputs_);
+      std::int8_t* to = packed + output / panel * panel * inputs + output % panel * 4;
+      for (int k = 0; k < inputs_; ++k) {
+        const int value = static_cast<int>(std::lrintf(row[k] / scale)) + kernels_->i8_offset;
+        to[static_cast<std::size_t>(k / 4) * 4 * panel + k % 4] =
+            static_cast<std::int8_t>(static_cast<std::uint8_t>(value & 0xFF));
+      }
+    }
+  }
+}
+
+void Linear::apply(const float* x, std::size_t x_stride, int count, float* y,
+                   std::size_t y_stride, Workspace& workspace, bool add) const {
+  const Rows rows{x, x_stride, y, y_stride, count, add};
+  void* scratch = workspace.product.reserve(scratch_bytes(inputs_));
+  if (quantised_.data() != nullptr) {
+    const I8Matrix matrix{quantised_.data(), scales_.data(),  bias_.data(),
+                          inputs_,           padded_inputs_, outputs_};
+    kernels_->multiply_i8(matrix, rows, scratch);
+  } else {
+    const F32Matrix matrix{weights_.data(), bias_.data(), inputs_, outputs_};
+    kernels_->multiply_f32(matrix, rows, scratch);
+  }
+}
+
+}  // namespace regard

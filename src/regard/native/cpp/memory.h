@@ -1,0 +1,118 @@
+// Buffers, errors and checked weights: what all parts of the engine share.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace regard {
+
+// An error whose message is shown to the user.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Memory aligned for vector loads. It grows on demand; growing loses the contents.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::size_t count) { reserve(count); }
+
+  // At least `count` values.
+  T* reserve(std::size_t count) {
+    if (count > size_) {
+      constexpr std::size_t alignment = 64;
+      const std::size_t bytes = (count * sizeof(T) + alignment - 1) / alignment * alignment;
+      void* memory = std::aligned_alloc(alignment, bytes);
+      if (memory == nullptr) throw std::bad_alloc();
+      data_.reset(static_cast<T*>(memory));
+      size_ = count;
+    }
+    return data_.get();
+  }
+
+  // `count` zeros.
+  T* zeros(std::size_t count) {
+    T* data = reserve(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = T{};
+    return data;
+  }
+
+  T* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> data_;
+  std::size_t size_ = 0;
+};
+
+// Named float32 tensors that the caller keeps in memory. Every access checks the shape.
+class Weights {
+ public:
+  void add(const char* name, const float* data, const std::int64_t* shape, int rank) {
+    if (rank < 0 || rank > 2) throw Error(std::string("tensor '") + name + "' has a bad rank");
+    Tensor tensor{data, rank, {1, 1}, false};
+    for (int i = 0; i < rank; ++i) tensor.shape[i] = shape[i];
+    if (!tensors_.emplace(name, tensor).second) {
+      throw Error(std::string("tensor '") + name + "' occurs twice");
+    }
+  }
+
+  bool has(const std::string& name) const { return tensors_.count(name) > 0; }
+
+  const float* matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    return find(name, 2, rows, columns);
+  }
+
+  const float* vector(const std::string& name, std::int64_t size) {
+    return find(name, 1, size, 1);
+  }
+
+  // Raise if a tensor was never used: it belongs to another model.
+  void check_all_used() const {
+    for (const auto& [name, tensor] : tensors_) {
+      if (!tensor.used) throw Error("tensor '" + name + "' belongs to another model");
+    }
+  }
+
+ private:
+  struct Tensor {
+    const float* data;
+    int rank;
+    std::int64_t shape[2];
+    bool used;
+  };
+
+  const float* find(const std::string& name, int rank, std::int64_t rows, std::int64_t columns) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) throw Error("tensor '" + name + "' is missing");
+    Tensor& tensor = found->second;
+    if (tensor.rank != rank || tensor.shape[0] != rows || tensor.shape[1] != columns) {
+      std::string wanted = std::to_string(rows);
+      if (rank == 2) wanted += " x " + std::to_string(columns);
+      throw Error("tensor '" + name + "' has the wrong shape; expected " + wanted);
+    }
+    tensor.used = true;
+    return tensor.data;
+  }
+
+  std::map<std::string, Tensor> tensors_;
+};
+
+// Scratch memory of one thread.
+struct Workspace {
+  Buffer<float> x, y, qkv, context, hidden, memory, logits, allowed, weights, bias;
+  Buffer<char> product;
+  std::vector<const float*> rows;
+};
+
+}  // namespace regard

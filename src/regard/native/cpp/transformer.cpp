@@ -1,0 +1,435 @@
+// The Transformer encoder–decoder. Rows of all sources are multiplied together; attention runs
+// source by source and row by row, so no row depends on its neighbours.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "linear.h"
+#include "model.h"
+#include "position.h"
+
+namespace regard {
+namespace {
+
+constexpr int kBlockSteps = 16;  // positions per allocation of the KV cache
+
+// Keys and values of one source: of its tokens (memory), and of the decoder's past positions.
+class TransformerState : public SourceState {
+ public:
+  TransformerState(int length, int layers, int slots, int pair_width)
+      : length(length),
+        memory(static_cast<std::size_t>(length) * layers * pair_width),
+        layers_(layers),
+        slots_(slots),
+        pair_width_(pair_width) {}
+
+  // Key and value of the position `time` of a beam slot.
+  float* past(int layer, int time, int slot) const {
+    const std::size_t in_block = (static_cast<std::size_t>(layer) * kBlockSteps +
+                                  static_cast<std::size_t>(time % kBlockSteps)) *
+                                     static_cast<std::size_t>(slots_) +
+                                 static_cast<std::size_t>(slot);
+    return blocks_[static_cast<std::size_t>(time / kBlockSteps)].data() +
+           in_block * static_cast<std::size_t>(pair_width_);
+  }
+
+  void grow(int time) {
+    while (static_cast<int>(blocks_.size()) * kBlockSteps <= time) {
+      blocks_.emplace_back(static_cast<std::size_t>(layers_) * kBlockSteps * slots_ * pair_width_);
+    }
+  }
+
+  const int length;
+  Buffer<float> memory;  // [token][layer][key, value]
+
+ private:
+  const int layers_;
+  const int slots_;
+  const int pair_width_;
+  std::vector<Buffer<float>> blocks_;  // [layer][time][slot][key, value]
+};
+
+struct Norm {
+  const float* gamma;
+  const float* beta;
+};
+
+struct Layer {
+  Linear qkv, out, cross_queries, cross_out, inner, outer;
+  Norm norms[3];
+};
+
+class Transformer : public Model {
+ public:
+  Transformer(const Kernels& kernels, const ModelSettings& settings, Weights& weights,
+              const std::vector<double>& frequencies);
+
+  void prepare_position(int last) const override {
+    encoder_position_.prepare(last);
+    decoder_position_.prepare(last);
+  }
+
+  std::vector<std::unique_ptr<SourceState>> encode(const std::vector<Source>& sources, int slots,
+                                                   Workspace& workspace) const override;
+  void step(const std::vector<DecoderRow>& rows, float* logits,
+            Workspace& workspace) const override;
+
+ private:
+  Layer build_layer(Weights& weights, const std::string& name, bool decoder);
+  Norm build_norm(Weights& weights, const std::string& name) const;
+  LinearPart part(Weights& weights, const std::string& name, int outputs, int inputs) const;
+
+  void embed(const float* table, int token, const Position& position, int at, float* to) const;
+  void norm(const float* from, float* to, int rows, const Norm& norm) const;
+  template <class F>
+  void residual(float* x, int rows, const Norm& norm, Workspace& w, F add_sublayer) const;
+  void feed_forward(const Layer& layer, const float* y, float* x, int rows, Workspace& w) const;
+  void attend(const float* queries, const Position* position, int at, int first_key, int count,
+              float* context, Workspace& w) const;
+  void attend_source(const std::vector<Source>& sources, Workspace& w) const;
+  void attend_past(int layer, const std::vector<DecoderRow>& rows, Workspace& w) const;
+  void attend_memory(int layer, const std::vector<DecoderRow>& rows, Workspace& w) const;
+  void reserve(int rows, int longest, Workspace& w) const;
+
+  int dim_, kv_width_, qkv_width_, inner_width_;
+  float embedding_scale_, eps_;
+  const float* source_table_;
+  const float* target_table_;
+  Position encoder_position_, decoder_position_;
+  std::vector<Layer> encoder_, decoder_;
+  Linear memory_kv_;  // keys and values of all decoder layers
+  Norm encoder_norm_{}, decoder_norm_{};
+  Linear logits_;
+};
+
+// ---- construction ----------------------------------------------------------------------------
+
+LinearPart Transformer::part(Weights& weights, const std::string& name, int outputs,
+                             int inputs) const {
+  return {weights.matrix(name + ".weight", outputs, inputs),
+          weights.vector(name + ".bias", outputs), outputs};
+}
+
+Norm Transformer::build_norm(Weights& weights, const std::string& name) const {
+  return {weights.vector(name + ".weight", settings_.width),
+          settings_.rms_norm ? nullptr : weights.vector(name + ".bias", settings_.width)};
+}
+
+Layer Transformer::build_layer(Weights& weights, const std::string& name, bool decoder) {
+  const int width = settings_.width;
+  const bool int8 = settings_.int8 != 0;
+  const auto linear = [&](const std::vector<LinearPart>& parts, int inputs) {
+    return Linear(*kernels_, parts, inputs, int8);
+  };
+  Layer layer;
+  const std::string self = name + ".self_attention.";
+  layer.qkv = linear({part(weights, self + "queries", width, width),
+                      part(weights, self + "keys", kv_width_, width),
+                      part(weights, self + "values", kv_width_, width)},
+                     width);
+  layer.out = linear({part(weights, self + "out", width, width)}, width);
+  if (decoder) {
+    const std::string cross = name + ".cross_attention.";
+    layer.cross_queries = linear({part(weights, cross + "queries", width, width)}, width);
+    layer.cross_out = linear({part(weights, cross + "out", width, width)}, width);
+  }
+  layer.inner = linear({part(weights, name + ".feed_forward.inner", inner_width_, width)}, width);
+  layer.outer = linear({part(weights, name + ".feed_forward.outer", width, settings_.ffn_width)},
+                       settings_.ffn_width);
+  for (int i = 0; i < (decoder ? 3 : 2); ++i) {
+    layer.norms[i] = build_norm(weights, name + ".residual" + std::to_string(i + 1) + ".norm");
+  }
+  return layer;
+}
+
+Transformer::Transformer(const Kernels& kernels, const ModelSettings& s, Weights& weights,
+                         const std::vector<double>& frequencies)
+    : Model(kernels, s),
+      dim_(s.width / s.heads),
+      kv_width_(s.kv_heads * dim_),
+      qkv_width_(s.width + 2 * kv_width_),
+      inner_width_(s.ffn_width * (s.activation == 2 ? 2 : 1)),
+      embedding_scale_(static_cast<float>(std::sqrt(static_cast<double>(s.width)))),
+      eps_(s.rms_norm ? 1e-6f : 1e-5f) {
+  source_table_ = weights.matrix("source.table", s.source_vocabulary, s.width);
+  target_table_ =
+      s.tied == 2 ? source_table_ : weights.matrix("target.table", s.target_vocabulary, s.width);
+  const float* output =
+      s.tied == 0 ? weights.matrix("output.table", s.target_vocabulary, s.width) : target_table_;
+  logits_ = Linear(kernels, {{output, nullptr, s.target_vocabulary}}, s.width, s.int8 != 0);
+  encoder_position_.build(kernels, s, weights, frequencies, "source.position.table",
+                          "native.encoder_bias");
+  decoder_position_.build(kernels, s, weights, frequencies, "target.position.table",
+                          "native.decoder_bias");
+  for (int i = 0; i < s.encoder_layers; ++i) {
+    encoder_.push_back(build_layer(weights, "encoder." + std::to_string(i), false));
+  }
+  std::vector<LinearPart> memory;
+  for (int i = 0; i < s.decoder_layers; ++i) {
+    const std::string name = "decoder." + std::to_string(i);
+    decoder_.push_back(build_layer(weights, name, true));
+    memory.push_back(part(weights, name + ".cross_attention.keys", kv_width_, s.width));
+    memory.push_back(part(weights, name + ".cross_attention.values", kv_width_, s.width));
+  }
+  memory_kv_ = Linear(kernels, memory, s.width, s.int8 != 0);
+  if (s.pre_norm) {
+    encoder_norm_ = build_norm(weights, "encoder_norm");
+    decoder_norm_ = build_norm(weights, "decoder_norm");
+  }
+}
+
+// ---- layers ----------------------------------------------------------------------------------
+
+void Transformer::reserve(int rows, int longest, Workspace& w) const {
+  const std::size_t count = static_cast<std::size_t>(rows);
+  w.x.reserve(count * settings_.width);
+  w.y.reserve(count * settings_.width);
+  w.qkv.reserve(count * qkv_width_);
+  w.context.reserve(count * settings_.width);
+  w.hidden.reserve(count * inner_width_);
+  w.weights.reserve(static_cast<std::size_t>(longest) + kVectorPadding);
+  w.bias.reserve(static_cast<std::size_t>(longest) + kVectorPadding);
+  w.rows.resize(static_cast<std::size_t>(longest));
+}
+
+void Transformer::embed(const float* table, int token, const Position& position, int at,
+                        float* to) const {
+  const int width = settings_.width;
+  const float* from = table + static_cast<std::size_t>(token) * static_cast<std::size_t>(width);
+  for (int i = 0; i < width; ++i) to[i] = from[i] * embedding_scale_;
+  if (position.is_added()) {
+    const float* added = position.added(at);
+    for (int i = 0; i < width; ++i) to[i] += added[i];
+  }
+}
+
+void Transformer::norm(const float* from, float* to, int rows, const Norm& norm) const {
+  kernels_->norm(from, to, rows, settings_.width, norm.gamma, norm.beta, eps_);
+}
+
+// x + f(norm(x)) with pre-norm, norm(x + f(x)) with post-norm; add_sublayer(y) adds f(y) to x.
+template <class F>
+void Transformer::residual(float* x, int rows, const Norm& norm, Workspace& w,
+                           F add_sublayer) const {
+  if (settings_.pre_norm) {
+    this->norm(x, w.y.data(), rows, norm);
+    add_sublayer(w.y.data());
+  } else {
+    add_sublayer(x);
+    this->norm(x, x, rows, norm);
+  }
+}
+
+void Transformer::feed_forward(const Layer& layer, const float* y, float* x, int rows,
+                               Workspace& w) const {
+  const std::size_t width = static_cast<std::size_t>(settings_.width);
+  const std::size_t stride = static_cast<std::size_t>(inner_width_);
+  float* hidden = w.hidden.data();
+  layer.inner.apply(y, width, rows, hidden, stride, w);
+  if (settings_.activation == 2) {
+    for (int r = 0; r < rows; ++r) {
+      kernels_->swiglu(hidden + static_cast<std::size_t>(r) * stride, settings_.ffn_width);
+    }
+  } else if (settings_.activation == 1) {
+    kernels_->gelu(hidden, stride * static_cast<std::size_t>(rows));
+  } else {
+    kernels_->relu(hidden, stride * static_cast<std::size_t>(rows));
+  }
+  layer.outer.apply(hidden, stride, rows, x, width, w, true);
+}
+
+// All heads of one query over the keys in w.rows[0 … count − 1], of which the first is at position
+// `first_key`. Without `position` there is no bias.
+void Transformer::attend(const float* queries, const Position* position, int at, int first_key,
+                         int count, float* context, Workspace& w) const {
+  const int group = settings_.heads / settings_.kv_heads;
+  const bool biased = position != nullptr && position->is_bias();
+  for (int head = 0; head < settings_.heads; ++head) {
+    const std::size_t offset = static_cast<std::size_t>(head / group) * dim_;
+    const float* query = queries + static_cast<std::size_t>(head) * dim_;
+    if (biased) position->bias(head, query, at, first_key, count, w.bias.data());
+    kernels_->attend({query, w.rows.data(), offset, offset + kv_width_, count, dim_,
+                      settings_.score_scale, biased ? w.bias.data() : nullptr, w.weights.data(),
+                      context + static_cast<std::size_t>(head) * dim_});
+  }
+}
+
+void Transformer::attend_source(const std::vector<Source>& sources, Workspace& w) const {
+  const std::size_t stride = static_cast<std::size_t>(qkv_width_);
+  float* qkv = w.qkv.data();
+  float* context = w.context.data();
+  for (const Source& source : sources) {
+    for (int t = 0; encoder_position_.is_rotary() && t < source.length; ++t) {
+      encoder_position_.rotate(qkv + static_cast<std::size_t>(t) * stride,
+                               settings_.heads + settings_.kv_heads, t);
+    }
+    for (int t = 0; t < source.length; ++t) {
+      const int first = settings_.window > 0 ? std::max(0, t - settings_.window + 1) : 0;
+      const int end = settings_.window > 0 ? std::min<int>(source.length, t + settings_.window)
+                                           : source.length;
+      for (int k = first; k < end; ++k) {
+        w.rows[static_cast<std::size_t>(k - first)] =
+            qkv + static_cast<std::size_t>(k) * stride + settings_.width;
+      }
+      attend(qkv + static_cast<std::size_t>(t) * stride, &encoder_position_, t, first, end - first,
+             context + static_cast<std::size_t>(t) * settings_.width, w);
+    }
+    qkv += static_cast<std::size_t>(source.length) * stride;
+    context += static_cast<std::size_t>(source.length) * settings_.width;
+  }
+}
+
+void Transformer::attend_past(int layer, const std::vector<DecoderRow>& rows, Workspace& w) const {
+  float* qkv = w.qkv.data();
+  float* context = w.context.data();
+  for (const DecoderRow& row : rows) {
+    const auto& state = static_cast<const TransformerState&>(*row.source);
+    if (decoder_position_.is_rotary()) {
+      decoder_position_.rotate(qkv, settings_.heads + settings_.kv_heads, row.time);
+    }
+    std::memcpy(state.past(layer, row.time, row.slot), qkv + settings_.width,
+                2 * sizeof(float) * static_cast<std::size_t>(kv_width_));
+    const int first = settings_.window > 0 ? std::max(0, row.time - settings_.window + 1) : 0;
+    for (int t = first; t <= row.time; ++t) {
+      w.rows[static_cast<std::size_t>(t - first)] =
+          state.past(layer, t, t == row.time ? row.slot : row.path[t]);
+    }
+    attend(qkv, &decoder_position_, row.time, first, row.time + 1 - first, context, w);
+    qkv += qkv_width_;
+    context += settings_.width;
+  }
+}
+
+void Transformer::attend_memory(int layer, const std::vector<DecoderRow>& rows,
+                                Workspace& w) const {
+  const std::size_t pair = 2 * static_cast<std::size_t>(kv_width_);
+  const std::size_t stride = pair * decoder_.size();
+  const float* queries = w.qkv.data();
+  float* context = w.context.data();
+  for (const DecoderRow& row : rows) {
+    const auto& state = static_cast<const TransformerState&>(*row.source);
+    const float* memory = state.memory.data() + pair * static_cast<std::size_t>(layer);
+    for (int t = 0; t < state.length; ++t) {
+      w.rows[static_cast<std::size_t>(t)] = memory + static_cast<std::size_t>(t) * stride;
+    }
+    attend(queries, nullptr, 0, 0, state.length, context, w);
+    queries += settings_.width;
+    context += settings_.width;
+  }
+}
+
+// ---- encoder and decoder ---------------------------------------------------------------------
+
+std::vector<std::unique_ptr<SourceState>> Transformer::encode(const std::vector<Source>& sources,
+                                                              int slots, Workspace& w) const {
+  const std::size_t width = static_cast<std::size_t>(settings_.width);
+  int rows = 0, longest = 0;
+  for (const Source& source : sources) {
+    rows += source.length;
+    longest = std::max(longest, source.length);
+  }
+  reserve(rows, longest, w);
+  float* x = w.x.data();
+  float* to = x;
+  for (const Source& source : sources) {
+    for (int t = 0; t < source.length; ++t, to += width) {
+      embed(source_table_, source.ids[t], encoder_position_, t, to);
+    }
+  }
+  for (const Layer& layer : encoder_) {
+    residual(x, rows, layer.norms[0], w, [&](const float* y) {
+      layer.qkv.apply(y, width, rows, w.qkv.data(), qkv_width_, w);
+      attend_source(sources, w);
+      layer.out.apply(w.context.data(), width, rows, x, width, w, true);
+    });
+    residual(x, rows, layer.norms[1], w,
+             [&](const float* y) { feed_forward(layer, y, x, rows, w); });
+  }
+  if (settings_.pre_norm) norm(x, x, rows, encoder_norm_);
+  std::vector<std::unique_ptr<SourceState>> states;
+  const int outputs = memory_kv_.outputs();
+  float* memory = w.memory.reserve(static_cast<std::size_t>(rows) * outputs);
+  memory_kv_.apply(x, width, rows, memory, outputs, w);
+  for (const Source& source : sources) {
+    auto state = std::make_unique<TransformerState>(source.length, settings_.decoder_layers, slots,
+                                                    2 * kv_width_);
+    const std::size_t size = static_cast<std::size_t>(source.length) * outputs;
+    std::memcpy(state->memory.data(), memory, size * sizeof(float));
+    memory += size;
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+void Transformer::step(const std::vector<DecoderRow>& rows, float* logits, Workspace& w) const {
+  const std::size_t width = static_cast<std::size_t>(settings_.width);
+  const int count = static_cast<int>(rows.size());
+  int longest = 0;
+  for (const DecoderRow& row : rows) {
+    auto& state = static_cast<TransformerState&>(*row.source);
+    state.grow(row.time);
+    longest = std::max({longest, row.time + 1, state.length});
+  }
+  reserve(count, longest, w);
+  float* x = w.x.data();
+  for (int r = 0; r < count; ++r) {
+    const DecoderRow& row = rows[static_cast<std::size_t>(r)];
+    embed(target_table_, row.token, decoder_position_, row.time,
+          x + static_cast<std::size_t>(r) * width);
+  }
+  for (std::size_t i = 0; i < decoder_.size(); ++i) {
+    const Layer& layer = decoder_[i];
+    residual(x, count, layer.norms[0], w, [&](const float* y) {
+      layer.qkv.apply(y, width, count, w.qkv.data(), qkv_width_, w);
+      attend_past(static_cast<int>(i), rows, w);
+      layer.out.apply(w.context.data(), width, count, x, width, w, true);
+    });
+    residual(x, count, layer.norms[1], w, [&](const float* y) {
+      layer.cross_queries.apply(y, width, count, w.qkv.data(), width, w);
+      attend_memory(static_cast<int>(i), rows, w);
+      layer.cross_out.apply(w.context.data(), width, count, x, width, w, true);
+    });
+    residual(x, count, layer.norms[2], w,
+             [&](const float* y) { feed_forward(layer, y, x, count, w); });
+  }
+  if (settings_.pre_norm) norm(x, x, count, decoder_norm_);
+  logits_.apply(x, width, count, logits, settings_.target_vocabulary, w);
+}
+
+}  // namespace
+
+void check_settings(const ModelSettings& s) {
+  const auto require = [](bool good, const char* what) {
+    if (!good) throw Error(std::string("the model settings are invalid: ") + what);
+  };
+  constexpr int most = 1 << 20;
+  for (int size : {s.width, s.encoder_layers, s.decoder_layers}) {
+    require(size >= 1 && size <= most, "sizes must be between 1 and 2^20");
+  }
+  require(s.source_vocabulary > kEnd && s.target_vocabulary > kEnd, "vocabulary size");
+  require(s.tied >= 0 && s.tied <= 2, "tied embeddings");
+  require(s.tied != 2 || s.source_vocabulary == s.target_vocabulary, "tied embeddings");
+  if (s.family == 0) {
+    require(s.heads >= 1 && s.heads <= s.width && s.width % s.heads == 0, "heads");
+    require(s.kv_heads >= 1 && s.kv_heads <= s.heads && s.heads % s.kv_heads == 0, "kv_heads");
+    require(s.ffn_width >= 1 && s.ffn_width <= most, "ffn_width");
+    require(s.position >= 0 && s.position <= 7, "position");
+    require(s.position_limit >= 0 && s.position_limit <= most, "position limit");
+    require(s.activation >= 0 && s.activation <= 2, "activation");
+    require(s.window >= 0, "window");
+  } else {
+    require(s.family == 1, "family");
+    require(s.width % 2 == 0, "width");
+    require(s.cell >= 0 && s.cell <= 1, "cell");
+    require(s.attention >= 0 && s.attention <= 2, "attention");
+    require(s.score >= 0 && s.score <= 2, "score");
+  }
+}
+
+std::unique_ptr<Model> build_transformer(const Kernels& kernels, const ModelSettings& settings,
+                                         Weights& weights,
+                                         const std::vector<double>& frequencies) {
+  return std::make_unique<Transformer>(kernels, settings, weights, frequencies);
+}
+
+}  // namespace regard

@@ -1,0 +1,63 @@
+"""The gate of the native engine: which models it runs, decided from their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+POSITION_OPTIONS: dict[str, set[str]] = {
+    "none": set(),
+    "sinusoidal": {"base", "order"},
+    "learned": {"max_length"},
+    "rotary": {"base", "fraction", "pairs", "scaling", "factor"},
+    "alibi": set(),
+    "distance": {"max_distance"},
+    "t5": {"buckets", "max_distance"},
+    "shaw": {"max_distance"},
+}
+TRANSFORMER_SCORES = ("scaled-dot", "dot")
+RECURRENT_SCORES = ("additive", "dot", "scaled-dot", "general")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "norm": ("layer", "rms"),
+    "norm_order": ("pre", "post"),
+    "activation": ("relu", "gelu", "swiglu"),
+    "tie_embeddings": ("none", "target", "all"),
+    "cell": ("gru", "lstm"),
+    "attention": ("none", "bahdanau", "luong"),
+}
+
+
+def cannot(settings: Mapping[str, Any]) -> str | None:
+    """Why the engine cannot run a model with these settings; None if it can."""
+    family = settings.get("kind")
+    if family not in ("transformer", "recurrent"):
+        return f"it runs transformer and recurrent models, not model.kind = {family!r}"
+    for name, known in CHOICES.items():
+        if name in settings and settings[name] not in known:
+            return f"it does not know model.{name} = {settings[name]!r}"
+    scores = TRANSFORMER_SCORES if family == "transformer" else RECURRENT_SCORES
+    attends = family == "transformer" or settings["attention"] != "none"
+    parts = [("score", scores), ("normaliser", ("softmax",))] if attends else []
+    for name, supported in parts:
+        kind, options = split_part(settings[name])
+        if kind not in supported:
+            return f"it supports model.{name} = {' or '.join(supported)}, not {kind!r}"
+        if options:
+            return f"it does not know the option {min(options)!r} of model.{name} = {kind!r}"
+    if family == "transformer":
+        kind, options = split_part(settings["position"])
+        if kind not in POSITION_OPTIONS:
+            return f"it does not know model.position = {kind!r}"
+        if unknown := options.keys() - POSITION_OPTIONS[kind]:
+            return f"it does not know the option {min(unknown)!r} of model.position = {kind!r}"
+        if (backend := settings.get("attention_backend", "auto")) != "auto":
+            return f"model.attention_backend = {backend!r} asks for another backend"
+    return None
+
+
+def split_part(setting: Any) -> tuple[Any, dict[str, Any]]:
+    """The kind and the options of a part: a name, or a table with `kind`."""
+    if isinstance(setting, Mapping):
+        options = dict(setting)
+        return options.pop("kind", None), options
+    return setting, {}

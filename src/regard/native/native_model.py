@@ -1,0 +1,209 @@
+"""NativeModel: a model on the native engine, from settings and weights, without torch."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.native.gate import CHOICES, cannot, split_part
+from regard.native.library import (
+    NativeError,
+    ResultsStruct,
+    SettingsStruct,
+    TensorStruct,
+    last_error,
+    load_library,
+)
+from regard.native.native_options import NativeOptions
+from regard.native.position_tables import PositionTables, convert_position
+
+END = 2  # regard.text.END, which would import torch
+SCORES = {"dot": 0, "scaled-dot": 0, "additive": 1, "general": 2}
+
+
+class NativeHypothesis(NamedTuple):
+    """An output: `ids` without END, log-probabilities with that of END, and its score."""
+
+    ids: list[int]
+    logps: list[float]
+    score: float
+
+
+class NativeModel:
+    """A Transformer or recurrent model on the native engine.
+
+    `settings` are those of the model (a dict, as in a bundle's config), `sizes` the source and
+    target vocabulary sizes, `tensors` the weights by name. With `int8`, weights are quantised per
+    output channel and activations per row. `kernels` selects an instruction set by name; the
+    default is the fastest one.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        sizes: tuple[int, int],
+        tensors: Mapping[str, np.ndarray],
+        *,
+        int8: bool = False,
+        kernels: str = "",
+    ) -> None:
+        self._engine = None
+        if reason := cannot(settings):
+            raise NativeError(f"the native engine cannot run this model: {reason}")
+        self._library = load_library()
+        self._tensors = dict(tensors)  # the engine reads them in place
+        position = PositionTables(0)
+        if settings["kind"] == "transformer":
+            position = convert_position(
+                settings["position"], settings["width"], settings["heads"], self._tensors
+            )
+        elif settings["attention"] != "none":
+            _flatten_score(self._tensors)
+        structs = _tensor_structs(self._tensors)
+        frequencies = np.array(position.frequencies, np.float64)
+        self._engine = self._library.regard_create(
+            _settings_struct(settings, sizes, position, int8=int8),
+            structs,
+            len(structs),
+            frequencies.ctypes.data,
+            len(frequencies),
+            kernels.encode(),
+        )
+        if not self._engine:
+            raise last_error()
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        options: NativeOptions | None = None,
+        *,
+        threads: int | None = None,
+    ) -> list[list[NativeHypothesis]]:
+        """The hypotheses of each source (ids without END), best first.
+
+        `limits` are the maximum output lengths. Sources are distributed over `threads` (default:
+        one per CPU core); a single source uses one. Results depend neither on the batch nor on
+        the number of threads.
+        """
+        options = options or NativeOptions()
+        if len(limits) != len(sources):
+            raise NativeError(f"{len(sources)} sources need as many limits; got {len(limits)}")
+        ended = [[*ids, END] for ids in sources]
+        ids = np.fromiter((token for one in ended for token in one), np.int32)
+        ends = np.cumsum([len(one) for one in ended], dtype=np.int64)
+        most = np.array(limits, np.int32)
+        seeds = np.zeros(0, np.int64)
+        if options.sample:
+            seeds = np.array([seed for one in ended for seed in options.sample_seeds(one)])
+        found = self._library.regard_search(
+            self._engine,
+            *(array.ctypes.data for array in (ids, ends, most, seeds)),
+            len(ended),
+            options.struct(),
+            _threads(threads),
+        )
+        if not found:
+            raise last_error()
+        try:
+            return _hypotheses(found.contents)
+        finally:
+            self._library.regard_free_results(found)
+
+    def __del__(self) -> None:
+        if self._engine:
+            self._library.regard_destroy(self._engine)
+
+
+def _threads(threads: int | None) -> int:
+    if threads is None:
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if threads < 1:
+        raise NativeError(f"threads must be at least 1; got {threads}")
+    return threads
+
+
+def _settings_struct(
+    settings: Mapping[str, Any], sizes: tuple[int, int], position: PositionTables, *, int8: bool
+) -> SettingsStruct:
+    choice = {
+        name: known.index(settings[name]) for name, known in CHOICES.items() if name in settings
+    }
+    heads = settings.get("heads") or 1
+    score, _ = split_part(settings["score"])
+    dim = settings["width"] // heads
+    return SettingsStruct(
+        family=int(settings["kind"] == "recurrent"),
+        width=settings["width"],
+        heads=heads,
+        kv_heads=settings.get("kv_heads") or heads,
+        encoder_layers=settings["encoder_layers"],
+        decoder_layers=settings["decoder_layers"],
+        ffn_width=settings.get("ffn_width") or 0,
+        position=position.kind,
+        position_limit=position.limit,
+        rotated_dims=position.rotated_dims,
+        neighbours=position.neighbours,
+        window=settings.get("window") or 0,
+        rms_norm=choice.get("norm", 0),
+        pre_norm=1 - choice.get("norm_order", 0),
+        activation=choice.get("activation", 0),
+        tied=choice["tie_embeddings"],
+        source_vocabulary=sizes[0],
+        target_vocabulary=sizes[1],
+        cell=choice.get("cell", 0),
+        attention=choice.get("attention", 0),
+        score=SCORES.get(score, 0),
+        int8=int8,
+        score_scale=1 / math.sqrt(dim) if score == "scaled-dot" else 1.0,
+    )
+
+
+def _flatten_score(tensors: dict[str, np.ndarray]) -> None:
+    """Remove the axis of the single head from the parameters of a recurrent model's score.
+
+    The matrix of the general score, qᵀ W k, becomes a linear layer of the queries.
+    """
+    for name in ("attention.attention.score.v", "attention.attention.score.weight"):
+        if name in tensors:
+            if tensors[name].shape[:1] != (1,):
+                raise NativeError(f"tensor {name!r} has shape {tensors[name].shape}")
+            tensors[name] = tensors[name][0].T
+
+
+def _tensor_structs(tensors: dict[str, np.ndarray]) -> ctypes.Array[TensorStruct]:
+    structs = (TensorStruct * len(tensors))()
+    for struct, name in zip(structs, tensors, strict=True):
+        array = tensors[name] = np.require(tensors[name], np.float32, ["C", "A"])
+        if array.ndim > 2:
+            raise NativeError(f"tensor {name!r} has {array.ndim} axes; at most 2 are expected")
+        struct.name, struct.data, struct.rank = name.encode(), array.ctypes.data, array.ndim
+        struct.shape[: array.ndim] = array.shape
+    return structs
+
+
+def _hypotheses(found: ResultsStruct) -> list[list[NativeHypothesis]]:
+    """The arrays of the engine as lists of hypotheses."""
+    lengths = found.lengths[: found.hypotheses]
+    scores = found.scores[: found.hypotheses]
+    ids = found.ids[: sum(lengths)]
+    logps = found.logps[: sum(lengths) + len(lengths)]
+    flat: Iterable[NativeHypothesis] = _split(lengths, scores, ids, logps)
+    hypotheses = iter(flat)
+    return [[next(hypotheses) for _ in range(count)] for count in found.counts[: found.sources]]
+
+
+def _split(
+    lengths: list[int], scores: list[float], ids: list[int], logps: list[float]
+) -> Iterable[NativeHypothesis]:
+    at = 0
+    for number, (length, score) in enumerate(zip(lengths, scores, strict=True)):
+        start = at + number  # each earlier hypothesis has one more log-probability than ids
+        yield NativeHypothesis(ids[at : at + length], logps[start : start + length + 1], score)
+        at += length
