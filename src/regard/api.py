@@ -72,7 +72,7 @@ def train(
     """
     groups = group_settings(settings)
     kind = groups["model"].pop("kind", "transformer")
-    columns = {"source": source, "target": target, "bad_lines": bad_lines}
+    columns: dict[str, Any] = {"source": source, "target": target, "bad_lines": bad_lines}
     job = Job(
         corpus=as_corpus(pairs, **columns),
         held_out=None if held_out is None else as_corpus(held_out, **columns),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from regard import __version__, cli_tools
+from regard import __version__, cli_runs, cli_tools
 from regard import cli_options as options
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
@@ -48,30 +50,31 @@ def train(
     freeze: options.Freeze = None,
     extend: options.Extend = False,
     restart: options.RestartRun = False,
+    seeds: options.Seeds = None,
+    ensemble: options.WriteEnsemble = False,
+    help_settings: options.HelpSettings = False,
 ) -> None:
     """Train a model on pairs of text: `regard train pairs.tsv`.
 
     The model is written to `bundle` in the folder of the run. Run the same command again to resume
     after an interruption.
     """
+    if help_settings:
+        cli_runs.print_settings()
+        return
     with options.without_gc():
         from regard import api
         from regard.text import Corpus
 
     import_files(import_ or [])
-    groups = read_settings(config, set_ or [])
-    for name, value in (("minutes", minutes), ("steps", steps), ("epochs", epochs)):
-        if value is not None:
-            groups["train"][name] = value
-    if freeze:
-        groups["train"]["freeze"] = freeze
+    groups: dict[str, Any] = {**read_settings(config, set_ or [])}
+    given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
+    groups["train"] |= {name: value for name, value in given.items() if value is not None}
     if held_out_targets and not held_out:
         raise RegardError("--held-out-targets needs --held-out, the files of held-out sources")
-
-    def corpus(paths: list[Path], parallel: list[Path] | None = None) -> Corpus:
-        return Corpus(paths, parallel, **options.reading_arguments(reading))
-
-    api.train(
+    corpus = partial(Corpus, **options.reading_arguments(reading))
+    train_once_or_more = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
+    train_once_or_more(
         corpus(list(files), targets),
         out or Path("runs") / run_name(files[0]),
         held_out=corpus(held_out, held_out_targets) if held_out else None,
@@ -219,7 +222,7 @@ def score(
     run(resolve_model(bundle), pairs, device=device, as_json=json)
 
 
-for command, key in cli_tools.COMMANDS.items():
+for command, key in [*cli_tools.COMMANDS.items(), *cli_runs.COMMANDS.items()]:
     app.command(command, sort_key=key)
 
 

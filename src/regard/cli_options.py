@@ -121,6 +121,19 @@ Freeze = Annotated[
     list[str] | None,
     Parameter(help="Parameters to keep fixed, such as encoder.* (repeatable)."),
 ]
+RunOrBundle = Annotated[Path, Parameter(help="Folder of a run or of a bundle.")]
+Runs = Annotated[Path, Parameter(help="Folders of runs; the first is compared with the others.")]
+ReportOutput = Annotated[
+    Path | None, Parameter(help="HTML file (default: report.html in the folder of the run).")
+]
+SweepFile = Annotated[Path, Parameter(help="TOML file: data, [fixed], [grid] or [random], seeds.")]
+Seeds = Annotated[
+    int | None, Parameter(help="Train with this many seeds; prints mean ± standard deviation.")
+]
+WriteEnsemble = Annotated[
+    bool, Parameter(name="--ensemble", help="With --seeds: also write the models as an ensemble.")
+]
+HelpSettings = Annotated[bool, Parameter(help="Show all settings with their defaults and exit.")]
 Extend = Annotated[
     bool,
     Parameter(help="Continue a finished or interrupted run with more minutes, steps or epochs."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from regard import cli_options as options
 from regard.pretrained import resolve_model
 from regard.user_parts import import_files
@@ -56,4 +58,5 @@ def bench(
     run(device=device, precision=precision, masked=causal, as_json=json)
 
 
-COMMANDS = {inspect: 6, explore: 7, bench: 8}  # with the order in `regard --help`
+# Commands with their order in `regard --help`.
+COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}

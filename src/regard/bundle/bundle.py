@@ -99,9 +99,15 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
     target_device = resolve_device(device)
     contents = read_contents(folder)
     model = load_model(contents).to(target_device).eval()
-    tokenizers = contents.source, contents.target
-    about = contents.settings, contents.card, contents.training_sources
-    return Bundle(model, *tokenizers, *about, folder=contents.home)
+    return Bundle(
+        model,
+        contents.source,
+        contents.target,
+        contents.settings,
+        contents.card,
+        contents.training_sources,
+        contents.home,
+    )
 
 
 def load_model(contents: BundleContents) -> Model:

@@ -49,21 +49,15 @@ def line_chart(points: Points, *, x: str, y: str, band: Sequence[tuple[float, fl
     return _svg(WIDTH, HEIGHT, "".join(parts), label)
 
 
-def bar_chart(bars: Sequence[tuple[str, float, str]], *, unit: str = "", label: str) -> str:
+def bar_chart(bars: Sequence[tuple[str, float, str]], *, label: str) -> str:
     """Horizontal bars of (name, value, style class), with the value beside each."""
     highest = max(1e-9, *(value for _, value, _ in bars))
-    row, text_width = 34, 190
-    parts = []
-    for i, (name, value, kind) in enumerate(bars):
-        top = i * row + 4
-        width = value / highest * (WIDTH - text_width - 80)
-        parts.append(
-            f'<text x="{text_width - 10}" y="{top + 17}" text-anchor="end">{escape(name)}</text>'
-            f'<rect class="bar {kind}" x="{text_width}" y="{top}" width="{width:.1f}" height="24"'
-            f' rx="3"/><text class="value" x="{text_width + width + 8:.1f}" y="{top + 17}">'
-            f"{value:.1f}{unit}</text>"
-        )
-    return _svg(WIDTH, len(bars) * row + 4, "".join(parts), label)
+    rows = "".join(
+        f'<span>{escape(name)}</span><span class="track"><span class="bar {kind}" '
+        f'style="width:{100 * value / highest:.1f}%"></span></span><b>{value:.1f}</b>'
+        for name, value, kind in bars
+    )
+    return f'<div class="bars" role="group" aria-label="{escape(label)}">{rows}</div>'
 
 
 def alignment_chart(
@@ -102,7 +96,8 @@ def _axes(low: float, high: float, start: float, end: float, x: str, y: str) -> 
     parts.append(
         f'<text x="{WIDTH - RIGHT}" y="{bottom}" text-anchor="end">{end:,.0f} {escape(x)}</text>'
     )
-    parts.append(f'<text class="name" x="{LEFT + 8}" y="{TOP + 12}">{escape(y)}</text>')
+    name = f'<text class="name" x="{WIDTH - RIGHT}" y="{TOP + 12}" text-anchor="end">'
+    parts.append(f"{name}{escape(y)}</text>")
     return "".join(parts)
 
 

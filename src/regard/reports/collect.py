@@ -81,9 +81,9 @@ class ReportData:
         return find_mistakes(self.task, references, [row.output for row in self.rows])[:MISTAKES]
 
     def alignments(self) -> list[Answer]:
-        """Alignments of a few short examples."""
+        """The alignments of the outputs of a few short examples."""
         short = [row for row in self.examples() if len(row.source) <= 40][:ALIGNED]
-        return [self.pipeline.align(row.source) for row in short]
+        return [self.pipeline.align(row.source, row.output) for row in short]
 
     def by_length(self) -> list[dict[str, Any]]:
         """The metrics by source length in tokens."""
@@ -114,7 +114,7 @@ def collect(folder: Path) -> ReportData:
         pipeline=pipeline,
         losses=_in_order([(event["step"], event["loss"]) for event in steps]),
         evaluations=[event for event in events if event["event"] == "evaluated"],
-        rows=_read_rows(run / "held_out.jsonl"),
+        rows=read_outputs(run / "held_out.jsonl"),
         finished=any(event["event"] == "finished" for event in events),
     )
 
@@ -142,7 +142,8 @@ def _in_order(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return sorted(values.items())
 
 
-def _read_rows(path: Path) -> list[HeldOutRow]:
+def read_outputs(path: Path) -> list[HeldOutRow]:
+    """The held-out rows that a run wrote; empty without the file."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -56,6 +56,10 @@ def explain_training(data: ReportData) -> list[str]:
     steps, total = card.get("steps", 0), card.get("of", 0)
     seconds = format_duration(card.get("seconds", 0))
     lines = [f"The best model was found at step {steps:,} of {total:,}, after {seconds}."]
+    if len(data.losses) > 1:
+        lines.append(
+            "The loss says how surprised the model was by the correct answers; training lowers it."
+        )
     if data.evaluations and not data.finished:
         lines.append("This run is not finished; run the same command again to resume it.")
     if data.evaluations and steps >= total:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from regard import __version__
 from regard.bundle import locate
 from regard.disk import write_atomically
 from regard.reports.charts import alignment_chart, bar_chart, escape, line_chart
 from regard.reports.collect import MISSING, ReportData, collect
 from regard.reports.glossary import GLOSSARY, explain_quality, explain_training
+from regard.reports.markup import document, section, table
 from regard.terminal import format_duration
 from regard.training import metrics
 from regard.training.baselines import LABELS, compare_with_baselines
@@ -46,14 +44,7 @@ def build_page(data: ReportData) -> str:
         _usage(data),
         _glossary(data),
     ]
-    style = resources.files("regard").joinpath("reports/page.css").read_text(encoding="utf-8")
-    title = f"Report: {data.name}"
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
-        '</title><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{style}</style></head><body><main>{''.join(sections)}"
-        f"<footer>Written by Regard {__version__}.</footer></main></body></html>\n"
-    )
+    return document(f"Report: {data.name}", "".join(sections))
 
 
 def _summary(data: ReportData) -> str:
@@ -249,24 +240,6 @@ def _glossary(data: ReportData) -> str:
     items = {**words, **GLOSSARY}
     rows = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in items.items())
     return section("glossary", "Words used here", f"<dl>{rows}</dl>")
-
-
-def section(name: str, title: str, inside: str) -> str:
-    """A section with a heading."""
-    return f'<section id="{name}"><h2>{escape(title)}</h2>{inside}</section>'
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int = 0) -> str:
-    """A table of HTML cells; the last `numbers` columns are right-aligned."""
-    first = len(head) - numbers
-    kinds = ["" if i < first else ' class="number"' for i in range(len(head))]
-    cells = "".join(f"<th{kind}>{escape(n)}</th>" for n, kind in zip(head, kinds, strict=True))
-    top = f"<thead><tr>{cells}</tr></thead>" if any(head) else ""
-    body = "".join(
-        "<tr>" + "".join(f"<td{k}>{c}</td>" for c, k in zip(row, kinds, strict=True)) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
 
 
 def _mark(text: str, correct: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from regard import bundle
 from regard.models import Model
 from regard.text.files import printable_name
@@ -51,14 +53,20 @@ def _update_best(progress: Progress, value: float, *, higher: bool) -> bool:
 
 def _save_bundle(
     model: Model,
-    card: dict[str, object],
+    card: dict[str, Any],
     dataset: Dataset,
     settings: ResolvedSettings,
     context: RunContext,
 ) -> None:
-    tokenizers = dataset.held_out.source, dataset.held_out.target
-    about = settings.model, card, dataset.training_sources
-    bundle.save(context.folder / "bundle", bundle.Bundle(model, *tokenizers, *about))
+    made = bundle.Bundle(
+        model,
+        dataset.held_out.source,
+        dataset.held_out.target,
+        settings.model,
+        card,
+        dataset.training_sources,
+    )
+    bundle.save(context.folder / "bundle", made)
 
 
 def _report(step: int, found: Evaluation, context: RunContext, *, better: bool) -> None:

@@ -6,18 +6,18 @@ import html
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from regard.terminal import format_number, sanitize
 from regard.training.display import (
     NO_INTERVALS,
-    SAMPLES,
     Display,
     Intervals,
     StepStatus,
     format_metrics,
 )
-from regard.training.evaluation import Sample
+from regard.training.evaluation import SAMPLES, Sample
 
 
 def in_notebook() -> bool:
@@ -108,7 +108,6 @@ def _escape(text: str) -> str:
 
 def _show_html(text: str) -> Callable[[str], None]:
     """Show HTML in the output cell; returns a function that replaces it."""
-    from IPython.display import HTML, display
-
-    handle = display(HTML(text), display_id=True)
-    return lambda new: handle.update(HTML(new))
+    output = import_module("IPython.display")
+    handle = output.display(output.HTML(text), display_id=True)
+    return lambda new: handle.update(output.HTML(new))

@@ -9,7 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from regard.errors import RegardError, suggestion
 from regard.text import Corpus, CorpusReader, Pair
-from regard.text.row_format import SOURCE_NAMES, TARGET_NAMES, ParsedRow, make_row
+from regard.text.header_detection import SOURCE_NAMES, TARGET_NAMES
+from regard.text.row_format import ParsedRow, make_row
 
 
 @runtime_checkable
@@ -106,9 +107,8 @@ def _choose_columns(names: list[str], source: str | None, target: str | None) ->
             if name not in names:
                 raise RegardError(f"there is no column {name!r}; {suggestion(name, names)}")
         return source, target
-    folded = {name.casefold(): name for name in reversed(names)}
-    first = next((folded[name] for name in SOURCE_NAMES if name in folded), None)
-    second = next((folded[name] for name in TARGET_NAMES if name in folded), None)
+    first = next((name for name in names if name.casefold() in SOURCE_NAMES), None)
+    second = next((name for name in names if name.casefold() in TARGET_NAMES), None)
     if first is not None and second is not None:
         return first, second
     if len(names) != 2:
