@@ -9,7 +9,15 @@ import pytest
 import tokenizers
 
 from regard.errors import UnknownName
-from regard.text import BEGIN, END, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
+from regard.text import (
+    BEGIN,
+    END,
+    TOKENIZERS,
+    UNKNOWN,
+    Tokenizer,
+    choose_tokenizer,
+    train_tokenizer,
+)
 from regard.text.tokenizers import BYTE_TOKENS, SPECIAL_TOKENS, TokenizerError, nfc, source_spans
 
 LINES = [
@@ -377,3 +385,41 @@ def test_training_on_a_single_string_is_an_error():
         match=r"^lines must be an iterable of lines, such as a list or an open file; got",
     ):
         train_tokenizer("words", "corpus.txt")
+
+
+# ---- tags
+
+TAGGED = ["<2mod> hafva äfven", "<2old>även <b>över</b>", "<2mod> öfver 1 < 2"] * 20
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_tags_are_single_tokens(kind: str, tmp_path: Path):
+    size = 300 if kind in ("bpe", "unigram") else None
+    tokenizer = train_tokenizer(kind, TAGGED, size=size)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert tokenizer.kind == kind
+    assert size is None or len(tokenizer) <= size
+    text = "<2mod> äfven"
+    pieces = tokenizer.pieces(text)
+    assert (pieces[0].text, pieces[0].start, pieces[0].end) == ("<2mod>", 0, 6)
+    assert pieces[-1].end == len(text)
+    for line in TAGGED[:3]:
+        assert tokenizer.decode(tokenizer.encode(line)) == line
+    if kind != "words":  # whose tokens are separated by spaces
+        labels = [piece.text for piece in tokenizer.pieces("<b>över</b>")]
+        assert labels[0] == "<b>"
+        assert labels[-1] == "</b>"
+
+
+def test_text_that_only_looks_like_a_tag():
+    tokenizer = train_tokenizer("bpe", ["a<b and c>d, <0x0A>, < x >, <>, <a@b.de>"] * 5, size=300)
+    assert not tokenizer.library.get_added_tokens_decoder()
+    text = "<0x0A> a<b"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_tags_do_not_change_the_choice_of_tokenizer():
+    words = ["hafva", "äfven", "blifva", "skrifva"] * 30
+    plain = choose_tokenizer(words)
+    assert choose_tokenizer([f"<2mod> {word}" for word in words]) == plain

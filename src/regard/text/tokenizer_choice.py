@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 
 from regard.errors import choose
-from regard.text.tokenizer_training import TOKENIZERS
+from regard.text.tokenizer_training import TOKENIZERS, strip_tags
 from regard.text.tokenizers import BYTE_TOKENS, SPECIAL_TOKENS, TokenizerError, nfc
 
 # (words of text, vocabulary size): small sizes as found best for low-resource translation (Ding et
@@ -41,7 +41,10 @@ class TokenizerChoice:
 
 def choose_tokenizer(lines: Iterable[str], *, total: int | None = None) -> TokenizerChoice:
     """The tokenizer for these lines: a whole side, or a sample of a side of `total` lines."""
-    side = SideStats([nfc(line) for line in lines], total)
+    lines = [nfc(line) for line in lines]
+    side = SideStats([strip_tags(line) for line in lines], total)
+    if not side.characters:
+        side = SideStats(lines, total)  # nothing but tags
     if not side.characters:
         raise TokenizerError("no text to choose a tokenizer from; give lines that are not empty")
     return _choose_words(side) or _choose_characters(side) or _choose_subwords(side)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Library
 
 from regard.errors import choose
@@ -27,6 +28,9 @@ MAX_TOKEN_CHARACTERS = 24
 MIN_TOKENS = {"characters": 1, "bytes": 256, "words": 1, "bpe": 257, "unigram": 257}
 # Letters keep the space before them, punctuation forms words, and digits stand alone: any number is
 # spelled with ten tokens, and no text can produce the name of a byte token.
+# A tag is one token: <2mod>, </b>, <lang:sv>. A byte token's name is not a tag.
+TAG = re.compile(r"</?(?!0x[0-9A-F]{2}>)[A-Za-z0-9][\w:.=-]{0,40}/?>")
+MAX_TAGS = 1_000
 WORD_PATTERN = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
 
@@ -54,15 +58,50 @@ def extend_tokenizer(tokenizer: Tokenizer, symbols: Iterable[str]) -> Tokenizer:
     return Tokenizer(Library.from_str(json.dumps(document)))
 
 
+class TagCounter:
+    """Lines split at their tags, which are counted meanwhile."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            if "<" not in line:
+                yield line
+                continue
+            self.counts.update(TAG.findall(nfc(line)))
+            yield from filter(None, TAG.split(nfc(line)))
+
+    def tags(self) -> list[str]:
+        """The most frequent tags."""
+        counts = self.counts
+        return sorted(counts, key=lambda tag: (-counts[tag], tag))[:MAX_TAGS]
+
+
+def strip_tags(line: str) -> str:
+    """The line without its tags."""
+    return TAG.sub("", line).strip() if "<" in line else line
+
+
 def train_characters(lines: Iterable[str], size: int | None) -> Library:
     """Each character is a token."""
-    characters = _most_frequent(_count(nfc(line) for line in lines), size, "characters")
-    return _untrained(characters, byte_fallback=False, decoder=decoders.Fuse())
+    texts = TagCounter(lines)
+    counts = _count(map(nfc, texts))
+    tags = texts.tags()
+    counts.update("".join(texts.counts))  # an unknown tag is spelled
+    most = max((size or MAX_SYMBOLS) - len(tags), len(SPECIAL_TOKENS) + 1)
+    characters = _most_frequent(counts, most, "characters")
+    library = _untrained(characters, byte_fallback=False, decoder=decoders.Fuse())
+    return _add_tags(library, tags)
 
 
 def train_bytes(lines: Iterable[str], size: int | None) -> Library:
-    """Each UTF-8 byte is a token; there is nothing to train and nothing unknown."""
-    return _untrained(BYTE_TOKENS)
+    """Each UTF-8 byte is a token; only tags are learned, and nothing is unknown."""
+    texts = TagCounter(lines)
+    for _ in texts:
+        pass
+    return _add_tags(_untrained(BYTE_TOKENS), texts.tags())
 
 
 def train_words(lines: Iterable[str], size: int | None) -> Library:
@@ -76,7 +115,10 @@ def train_words(lines: Iterable[str], size: int | None) -> Library:
 
 def train_bpe(lines: Iterable[str], size: int | None) -> Library:
     """Byte-pair encoding of characters (Sennrich et al. 2016) with byte fallback."""
-    size = size or DEFAULT_SUBWORDS
+    texts = TagCounter(lines)
+    sample = _sample_text(texts, "bpe")
+    tags = texts.tags()
+    size = max((size or DEFAULT_SUBWORDS) - len(tags), len(SPECIAL_TOKENS) + MIN_TOKENS["bpe"])
     library = _untrained(BYTE_TOKENS, split_words=True)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
@@ -86,10 +128,10 @@ def train_bpe(lines: Iterable[str], size: int | None) -> Library:
         max_token_length=MAX_TOKEN_CHARACTERS,
         show_progress=False,
     )
-    library.train_from_iterator(_sample_text(lines, "bpe"), trainer)
+    library.train_from_iterator(sample, trainer)
     document = json.loads(library.to_str())
     document["added_tokens"] = []  # else the text "<0x0A>" would be read as a line feed
-    return Library.from_str(json.dumps(document))
+    return _add_tags(Library.from_str(json.dumps(document)), tags)
 
 
 def train_unigram(lines: Iterable[str], size: int | None) -> Library:
@@ -97,8 +139,10 @@ def train_unigram(lines: Iterable[str], size: int | None) -> Library:
 
     Unlike the other kinds it is not exactly reproducible: the library's order of summation varies.
     """
-    size = size or DEFAULT_SUBWORDS
-    text = _sample_text(lines, "unigram")
+    texts = TagCounter(lines)
+    text = _sample_text(texts, "unigram")
+    tags = texts.tags()
+    size = max((size or DEFAULT_SUBWORDS) - len(tags), len(SPECIAL_TOKENS) + MIN_TOKENS["unigram"])
     # The library adds a token for every character, so the rarest ones are removed from the text.
     rare = _count(map(nfc, text)).most_common()[_max_characters(size) :]
     removed = str.maketrans({character: None for character, _ in rare})
@@ -116,7 +160,7 @@ def train_unigram(lines: Iterable[str], size: int | None) -> Library:
     subwords = sorted(learned, key=lambda entry: (-entry[1], entry[0]))
     fixed = [[name, subwords[-1][1]] for name in (*SPECIAL_TOKENS, *BYTE_TOKENS)]
     document["model"].update(vocab=fixed + subwords, byte_fallback=True)
-    return Library.from_str(json.dumps(document))
+    return _add_tags(Library.from_str(json.dumps(document)), tags)
 
 
 TOKENIZERS: dict[str, Callable[[Iterable[str], int | None], Library]] = {
@@ -150,6 +194,21 @@ def _untrained(
         spaces = pre_tokenizers.Split(" ", "merged_with_next")
         words = pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")
         library.pre_tokenizer = pre_tokenizers.Sequence([spaces, words])
+    return library
+
+
+def _add_tags(library: Library, tags: Sequence[str]) -> Library:
+    """Make each tag one token, wherever it occurs in a text."""
+    if not tags:
+        return library
+    document = json.loads(library.to_str())
+    vocabulary = document["model"]["vocab"]
+    if isinstance(vocabulary, list):  # of a unigram model: tokens with log-probabilities
+        vocabulary += [[tag, vocabulary[-1][1]] for tag in tags]
+    else:
+        vocabulary |= {tag: len(vocabulary) + i for i, tag in enumerate(tags)}
+    library = Library.from_str(json.dumps(document))
+    library.add_tokens([AddedToken(tag, normalized=True, special=False) for tag in tags])
     return library
 
 

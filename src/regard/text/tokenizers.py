@@ -2,8 +2,8 @@
 
 Three special tokens have the same ids in every vocabulary: 0 unknown, 1 begin, 2 end. There is no
 padding token, because nothing is padded. In `bytes`, `bpe` and `unigram` the next 256 ids are the
-bytes, so that a character without its own token is spelled in UTF-8. `encode` adds neither begin
-nor end; `decode` omits both.
+bytes, so that a character without its own token is spelled in UTF-8. A tag such as <2mod> that
+occurs in the training text is one token. `encode` adds neither begin nor end; `decode` omits both.
 """
 
 from __future__ import annotations
@@ -200,7 +200,8 @@ def _infer_kind(document: dict[str, Any]) -> str:
         return "words" if model["type"] == "WordLevel" else "unigram"
     if not model["byte_fallback"]:
         return "characters"
-    return "bpe" if len(model["vocab"]) > FIRST_BYTE + 256 else "bytes"
+    tags = len(document["added_tokens"])
+    return "bpe" if len(model["vocab"]) - tags > FIRST_BYTE + 256 else "bytes"
 
 
 def nfc(text: str) -> str:
