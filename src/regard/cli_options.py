@@ -19,8 +19,9 @@ DECODING = Group.create_ordered(
     "Decoding",
     default_parameter=Parameter(show_default=lambda value: None if value in ("", ()) else value),
 )
-BUNDLE = "Folder written by `regard train`, or an included model: spelling, spelling-recurrent."
+BUNDLE = "Folder of `regard train`, .zip of `regard pack`, or spelling or spelling-recurrent."
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
+Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[
     Path, Parameter(help="Files of pairs: TSV, CSV, JSON lines, Excel, OpenDocument or Parquet.")
 ]

@@ -58,5 +58,15 @@ def bench(
     run(device=device, precision=precision, masked=causal, as_json=json)
 
 
+def pack(bundle: options.Bundle, archive: options.Archive, /) -> None:
+    """Pack a model into one file to share: `regard pack runs/demo model.zip`.
+
+    Every command and `regard.load` accept the archive. It has no code, and a bundle has none.
+    """
+    from regard.commands.pack import pack as run
+
+    run(resolve_model(bundle), archive)
+
+
 # Commands with their order in `regard --help`.
-COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}
+COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8, pack: 12}

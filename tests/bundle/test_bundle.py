@@ -103,7 +103,15 @@ def test_round_trip_is_bit_exact(settings, tmp_path):
         before.target.fingerprint,
     ]
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
-        ["new", "bundle", "card.json", "config.json", "manifest.json", "weights.safetensors"]
+        [
+            "new",
+            "README.md",
+            "bundle",
+            "card.json",
+            "config.json",
+            "manifest.json",
+            "weights.safetensors",
+        ]
         + (
             ["shared.tokenizer.json"]
             if settings.tie_embeddings == "all"

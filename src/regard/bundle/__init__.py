@@ -4,12 +4,14 @@ weights.safetensors      each parameter once; building the model ties shared one
 config.json              format version, resolved model settings, vocabulary sizes
 source.tokenizer.json    and target.tokenizer.json, or one shared.tokenizer.json
 card.json                model card: data, sizes, metrics, commands, versions
+README.md                the model card in prose
 training_sources.safetensors  hashes of the training sources (optional)
 manifest.json            size and sha256 of the other files
 
 Loading runs no code from the folder: it reads JSON and safetensors, and unpickles nothing.
 """
 
+from regard.bundle.archive import pack
 from regard.bundle.bundle import Bundle, load, save
 from regard.bundle.contents import BundleContents, check_destination, locate, read_contents
 from regard.bundle.manifest import MANIFEST, BundleError
@@ -25,6 +27,7 @@ __all__ = [
     "check_destination",
     "load",
     "locate",
+    "pack",
     "read_contents",
     "save",
 ]

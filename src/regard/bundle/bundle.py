@@ -26,6 +26,7 @@ from regard.bundle.manifest import (
     CARD,
     CONFIG,
     MANIFEST,
+    README,
     SHARED,
     SOURCE,
     TARGET,
@@ -36,6 +37,7 @@ from regard.bundle.manifest import (
     invalid_file,
     write_json,
 )
+from regard.bundle.model_card import write_model_card
 from regard.bundle.training_sources import TrainingSources
 from regard.device import resolve_device
 from regard.disk import fsync_path, use_default_mode
@@ -157,6 +159,8 @@ def _write_files(folder: Path, bundle: Bundle) -> None:
         raise BundleError(
             f"the card of this bundle is not JSON: {error}; use strings, numbers and lists"
         ) from None
+    text = write_model_card(bundle.card, settings)
+    (folder / README).write_text(text, encoding="utf-8")
     source.save(folder / (SHARED if shared else SOURCE))
     if not shared:
         target.save(folder / TARGET)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from regard import config
+from regard.bundle.archive import is_archive, unpack
 from regard.bundle.manifest import (
+    BUNDLE_FILES,
     CARD,
     CONFIG,
     MANIFEST,
@@ -82,9 +84,12 @@ def read_contents(folder: str | os.PathLike[str]) -> BundleContents:
 
 
 def locate(folder: Path) -> Path:
-    """The folder of a bundle, or its backup if a save was killed between its two renames."""
+    """The folder of a bundle, also of a packed one; or its backup if a save was killed between its
+    two renames."""
     if folder.is_dir():
         return folder
+    if is_archive(folder):
+        return unpack(folder)
     backup = sibling(Path(os.path.realpath(folder)), "old")
     if backup.is_dir() and not folder.exists():
         return backup
@@ -104,7 +109,7 @@ def check_destination(folder: str | os.PathLike[str]) -> None:
         raise BundleError(
             f"cannot save a bundle as {str(folder)!r}: it is a file; choose another name"
         )
-    own = {WEIGHTS, CONFIG, CARD, MANIFEST, SOURCE, TARGET, SHARED, TRAINING_SOURCES}
+    own = BUNDLE_FILES | {MANIFEST}
     others = sorted(path.name for path in home.iterdir() if path.name not in own)
     if others:
         raise BundleError(

@@ -17,6 +17,8 @@ SOURCE = "source.tokenizer.json"
 TARGET = "target.tokenizer.json"
 SHARED = "shared.tokenizer.json"
 TRAINING_SOURCES = "training_sources.safetensors"  # optional
+README = "README.md"
+BUNDLE_FILES = {WEIGHTS, CONFIG, CARD, SOURCE, TARGET, SHARED, TRAINING_SOURCES, README}
 
 
 class BundleError(RegardError):

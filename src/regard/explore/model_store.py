@@ -145,6 +145,10 @@ class ModelStore:
 def _bundle_folder(folder: Path) -> Path:
     """The resolved folder of a bundle, or an error with the fix."""
     home = folder.resolve()
+    if home.suffix.lower() == ".zip" and home.is_file():
+        from regard.bundle import locate  # imports torch
+
+        return locate(home)
     if not home.is_dir():
         message = f"there is no bundle {str(folder)!r}; give a folder written by `regard train`"
         raise RegardError(message)

@@ -1,0 +1,134 @@
+"""The model card in prose: README.md of a bundle, written from its card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MEANINGS = {
+    "accuracy": "percent of outputs that are exactly right; higher is better",
+    "error_rate": "percent; lower is better",
+    "bleu": "overlap of word sequences with the references, 0 to 100; higher is better",
+    "chrf": "overlap of character sequences with the references, 0 to 100; higher is better",
+}
+FILES = """\
+| file | contents |
+|---|---|
+| `weights.safetensors` | the parameters |
+| `config.json` | the settings of the model |
+| `*.tokenizer.json` | the tokenizers, in the format of the library `tokenizers` |
+| `card.json` | the facts of this page, and all settings of the training |
+| `manifest.json` | size and checksum of every file |
+"""
+
+
+def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """The README.md of a bundle, in Markdown."""
+    kind = str(settings.get("kind", "transformer"))
+    article = f"a {kind} encoder–decoder" if kind == "recurrent" else "a Transformer"
+    size = f" with {card['parameters']:,} parameters" if "parameters" in card else ""
+    about = (
+        f"This model turns one text into another. It is {article}{size}, trained with "
+        "Regard. Loading it runs no code from this folder."
+    )
+    sections = {
+        "": about,
+        "How to use it": _use(card),
+        "Data": _data(card),
+        "Quality": _quality(card),
+        "Limits": _limits(card),
+        "Files": FILES.rstrip(),
+    }
+    parts = [f"## {title}\n\n{text}" if title else text for title, text in sections.items()]
+    return "# Model card\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _use(card: Mapping[str, Any]) -> str:
+    sample = next(iter(card.get("samples", [])), None)
+    text = str(sample[0]) if sample else "a text"
+    code = text.replace("\\", "\\\\").replace('"', '\\"').replace("`", "'").replace("\n", " ")
+    return (
+        "```sh\nregard predict THIS_FOLDER --input texts.txt --output answers.txt\n"
+        "regard explore THIS_FOLDER    # every number of the model, in the browser\n```\n\n"
+        f'```python\nimport regard\n\nmodel = regard.load("THIS_FOLDER")\nprint(model("{code}"))\n'
+        "```"
+    )
+
+
+def _data(card: Mapping[str, Any]) -> str:
+    lines = []
+    files = [
+        name
+        for name in card.get("data", {})
+        if not name.startswith("held out") and name != "reading"
+    ]
+    if "pairs" in card:
+        where = f" from {', '.join(f'`{name}`' for name in files)}" if files else ""
+        lines.append(f"It was trained on {card['pairs']:,} pairs of source and target{where}.")
+    if "held_out" in card:
+        lines.append(
+            f"{card['held_out']:,} other sources were held out to measure its quality; it was not "
+            "trained on them."
+        )
+    decisions = [f"- {_escape(text)}" for text in card.get("decisions", [])]
+    if decisions:
+        lines.append("\n\nHow the data were read and the settings chosen:\n\n")
+        lines.append("\n".join(decisions))
+    return " ".join(lines).replace(" \n\n", "\n\n").replace("\n\n ", "\n\n") or "Not recorded."
+
+
+def _quality(card: Mapping[str, Any]) -> str:
+    metrics = {n: v for n, v in card.get("metrics", {}).items() if isinstance(v, int | float)}
+    if not metrics:
+        return "Not measured."
+    intervals, baselines = card.get("intervals", {}), card.get("baselines") or {}
+    names = [name for name in baselines if isinstance(baselines[name], Mapping)]
+    head = [
+        "metric",
+        "this model",
+        "95 % interval",
+        *(f"baseline: {name.replace('_', ' ')}" for name in names),
+    ]
+    rows = [head, ["---"] * len(head)]
+    for name, value in metrics.items():
+        low_high = intervals.get(name)
+        interval = f"{low_high[0]:.1f} – {low_high[1]:.1f}" if low_high else "–"
+        others = [_number(baselines[one].get(name)) for one in names]
+        rows.append([name.replace("_", " "), _number(value), interval, *others])
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    legend = [
+        f"- {name.replace('_', ' ')}: {meaning}"
+        for name in metrics
+        for ending, meaning in MEANINGS.items()
+        if name.endswith(ending)
+    ]
+    text = "Measured on the held-out sources:\n\n" + "\n".join(lines)
+    if legend:
+        text += "\n\n" + "\n".join(legend)
+    return text + _samples(card.get("samples", []))
+
+
+def _samples(samples: Sequence[Sequence[str]]) -> str:
+    rows = [sample for sample in samples if len(sample) == 3][:5]
+    if not rows:
+        return ""
+    lines = ["| source | output | expected |", "| --- | --- | --- |"]
+    lines += ["| " + " | ".join(_escape(str(cell)) for cell in row) + " |" for row in rows]
+    return "\n\nExamples:\n\n" + "\n".join(lines)
+
+
+def _limits(card: Mapping[str, Any]) -> str:
+    lines = ["The model knows only texts like its training data; on other texts its outputs may be"]
+    lines.append("wrong without any sign of it.")
+    longest = card.get("longest", {}).get("source")
+    if longest:
+        lines.append(f"The longest source in training had {longest:,} tokens.")
+    return " ".join(lines)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.1f}" if isinstance(value, int | float) else "–"
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
