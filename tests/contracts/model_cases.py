@@ -1,17 +1,23 @@
-"""Every part in a model of every family: the settings that the contract tests run through."""
+"""The contract matrix: every part in a model of every family, as settings of tiny models."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.scores import SCORES, Score
+from regard.bundle import Bundle
 from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import Model, build
-from regard.positions import POSITIONS
+from regard.pipeline import Pipeline
+from regard.positions import POSITIONS, BiasPosition, Sinusoidal
+from regard.positions.position import RotaryPosition
+from regard.ragged import Ragged
+from regard.text import BEGIN, END, train_tokenizer
 
-SOURCE, TARGET = 11, 13
+SOURCE_TEXT, TARGET_TEXT = "abcdefgh", "ABCDEFGHIJ"
+SOURCE, TARGET = len(SOURCE_TEXT) + 3, len(TARGET_TEXT) + 3  # with the special tokens
 TRANSFORMER = {"width": 12, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "ffn_width": 10}
 RECURRENT = {"width": 8, "encoder_layers": 1, "decoder_layers": 2}
 
@@ -27,46 +33,93 @@ class Quadratic(Normaliser):
         return squares / squares.sum(-1, keepdim=True).clamp(min=1e-6)
 
 
-class Negative(Score):
-    """A user-defined score: minus the largest difference of any coordinate."""
+class Manhattan(Score):
+    """A user-defined score with a learned factor per head: −f ‖q − k‖₁."""
 
-    formula = "−max |q − k|"
+    formula = "−f Σᵢ |q[i] − k[i]|"
     paper = "–"
 
+    def __init__(self, heads: int, dim: int) -> None:
+        super().__init__(heads, dim)
+        self.factor = nn.Parameter(torch.rand(heads) + 0.5)
+
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return -(queries[:, :, :, None] - keys[:, :, None]).abs().amax(-1)
+        distances = (queries[:, :, :, None] - keys[:, :, None]).abs().sum(-1)
+        return -self.factor[:, None, None] * distances
 
 
-USER_PARTS = ((NORMALISERS, "quadratic", Quadratic), (SCORES, "negative", Negative))
+class Halved(BiasPosition):
+    """A user-defined bias: halves the score of keys behind the query."""
 
+    formula = "s / 2 where key < query"
+    paper = "–"
+
+    def forward(self, scores: Tensor, site) -> Tensor:
+        return torch.where(site.key < site.query, scores / 2, scores)
+
+
+class Flipped(RotaryPosition):
+    """A user-defined rotation: changes the sign of vectors at odd positions."""
+
+    formula = "(−1)^position · x"
+    paper = "–"
+
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
+        return vectors * (1 - 2 * (positions % 2))[..., None].to(vectors.dtype)
+
+
+class Ramp(Sinusoidal):
+    """A user-defined additive position: position / 10 in every dimension."""
+
+    formula = "position / 10"
+    paper = "–"
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return positions[..., None].expand(*positions.shape, self.width) / 10
+
+
+USER_PARTS = (
+    (NORMALISERS, "quadratic", Quadratic),
+    (SCORES, "manhattan", Manhattan),
+    (POSITIONS, "halved", Halved),
+    (POSITIONS, "flipped", Flipped),
+    (POSITIONS, "ramp", Ramp),
+)
+ALL_SCORES = (*SCORES, "manhattan")
+ALL_NORMALISERS = (*NORMALISERS, "quadratic")
+ALL_POSITIONS = (*POSITIONS, "halved", "flipped", "ramp")
 
 OPTIONS = {
-    "rotary-base-ntk": {"position": {"kind": "rotary", "base": 500.0}},
-    "t5-buckets": {"position": {"kind": "t5", "buckets": 8}},
-    "learned": {"position": {"kind": "learned"}},
+    "rotary-base": {"position": {"kind": "rotary", "base": 500.0}},
+    "rotary-neighbours": {"position": {"kind": "rotary", "pairs": "neighbours"}},
+    "rotary-linear": {"position": {"kind": "rotary", "scaling": "linear", "factor": 3.0}},
+    "rotary-ntk": {"position": {"kind": "rotary", "scaling": "ntk", "factor": 2.0}},
+    "rotary-fraction": {"position": {"kind": "rotary", "fraction": 0.34}},
+    "t5-buckets": {"position": {"kind": "t5", "buckets": 4, "max_distance": 3}},
+    "distance-reach": {"position": {"kind": "distance", "max_distance": 2}},
+    "shaw-reach": {"position": {"kind": "shaw", "max_distance": 2}},
     "entmax-alpha": {"normaliser": {"kind": "entmax", "alpha": 1.2}},
     "positive-sigmoid": {"normaliser": {"kind": "positive", "phi": "sigmoid"}},
     "cosine-scale": {"score": {"kind": "cosine", "scale": 5.0}},
     "window": {"window": 2},
+    "window-itself": {"window": 1},
     "window-alibi": {"window": 3, "position": "alibi"},
     "window-sparsemax-additive": {"window": 2, "normaliser": "sparsemax", "score": "additive"},
     "kv-heads-additive": {"kv_heads": 1, "score": "additive", "normaliser": "entmax"},
-    "post-rms-relu": {
-        "norm_order": "post",
-        "norm": "rms",
-        "activation": "relu",
-        "score": "gaussian",
-    },
+    "rms-relu-gaussian": {"norm": "rms", "activation": "relu", "score": "gaussian"},
     "gelu-shaw-cosine": {"activation": "gelu", "position": "shaw", "score": "cosine"},
+    "untied": {"tie_embeddings": "none"},
 }
 
 
 def transformer_cases() -> dict[str, TransformerSettings]:
     """Each part of a Transformer by itself, and combinations that could disturb each other."""
+    post = {"norm_order": "post", "kv_heads": 1}
     chosen = {
-        **{f"score-{name}": {"score": name} for name in (*SCORES, "negative")},
-        **{f"normaliser-{name}": {"normaliser": name} for name in (*NORMALISERS, "quadratic")},
-        **{f"position-{name}": {"position": name} for name in POSITIONS},
+        **{f"score-{name}": {"score": name} for name in ALL_SCORES},
+        **{f"normaliser-{name}": {"normaliser": name} for name in ALL_NORMALISERS},
+        **{f"position-{name}": {"position": name} for name in ALL_POSITIONS},
+        **{f"post-norm-{name}": {"position": name, **post} for name in ALL_POSITIONS},
         **OPTIONS,
     }
     return {
@@ -76,14 +129,16 @@ def transformer_cases() -> dict[str, TransformerSettings]:
 
 
 def recurrent_cases() -> dict[str, RecurrentSettings]:
-    """Each score before and after the step, and each normaliser."""
+    """Each score before and after the step, each normaliser, and the other cells."""
+    luong = {"attention": "luong"}
     chosen = {
-        **{f"bahdanau-{name}": {"score": name} for name in (*SCORES, "negative")},
-        **{
-            f"luong-{name}": {"attention": "luong", "score": name} for name in (*SCORES, "negative")
-        },
-        **{f"normaliser-{name}": {"normaliser": name} for name in (*NORMALISERS, "quadratic")},
+        **{f"bahdanau-{name}": {"score": name} for name in ALL_SCORES},
+        **{f"luong-{name}": {**luong, "score": name} for name in ALL_SCORES},
+        **{f"normaliser-{name}": {"normaliser": name} for name in ALL_NORMALISERS},
+        "lstm-bahdanau": {"cell": "lstm", "encoder_layers": 2},
+        "lstm-luong": {"cell": "lstm", **luong, "score": "dot"},
         "lstm-sparsemax": {"cell": "lstm", "normaliser": "sparsemax"},
+        "lstm-none": {"cell": "lstm", "attention": "none"},
         "none": {"attention": "none"},
     }
     return {
@@ -93,14 +148,56 @@ def recurrent_cases() -> dict[str, RecurrentSettings]:
 
 
 CASES = {**transformer_cases(), **recurrent_cases()}
+PAIRS = {  # every score with every normaliser, in each family
+    f"{family}-{score}-{normaliser}": base.model_copy(
+        update={"score": score, "normaliser": normaliser}
+    )
+    for family, base in (
+        ("transformer", TransformerSettings(**TRANSFORMER)),
+        ("recurrent", RecurrentSettings(**RECURRENT)),
+    )
+    for score in ALL_SCORES
+    for normaliser in ALL_NORMALISERS
+}
 
 
 def make(name: str, **changes: object) -> Model:
-    """The model of a case with random weights, in which every table matters."""
+    """The model of a case with random weights, in which every table and bias matters."""
     torch.manual_seed(3)
-    model = build(CASES[name].model_copy(update=changes), SOURCE, TARGET).eval()
+    settings = {**CASES, **PAIRS}[name].model_copy(update=changes)
+    model = build(settings, SOURCE, TARGET).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.abs().sum() == 0:  # tables that start at zero would test nothing
-                parameter.normal_(std=0.5)
+            parameter += 0.1 * torch.randn_like(parameter)
     return model
+
+
+def make_pipeline(name: str) -> Pipeline:
+    """The model of a case with tokenizers, one character per token."""
+    source, target = (train_tokenizer("characters", [text]) for text in (SOURCE_TEXT, TARGET_TEXT))
+    model = make(name)
+    return Pipeline(Bundle(model, source, target, model.settings, {}))
+
+
+def random_ids(lengths: list[int], vocabulary: int, seed: int = 1) -> list[list[int]]:
+    """Sequences of these lengths, without special tokens."""
+    draw = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, vocabulary, (n,), generator=draw).tolist() for n in lengths]
+
+
+def encoder_input(sources: list[list[int]]) -> Ragged:
+    """Sources as a batch, each with END."""
+    return Ragged.of([torch.tensor([*ids, END]) for ids in sources])
+
+
+def decoder_input(targets: list[list[int]]) -> Ragged:
+    """Targets as a batch, each after BEGIN."""
+    return Ragged.of([torch.tensor([BEGIN, *ids]) for ids in targets])
+
+
+@torch.no_grad()
+def teacher_forced_logp(model: Model, source: list[int], target: list[int]) -> float:
+    """log p(target, END | source) by one pass over all positions, in float64."""
+    logits = model.double()(encoder_input([source]), decoder_input([target])).values
+    logps = logits.log_softmax(-1)
+    return float(logps[torch.arange(len(target) + 1), torch.tensor([*target, END])].sum())

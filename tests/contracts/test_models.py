@@ -1,144 +1,190 @@
-"""Every registry entry in a model of each family: it trains, and every engine computes what it
-defines.
+"""Contract of models: steps equal the full pass, training resumes exactly, bundles keep weights.
+
+Every test runs for every case of the contract matrix (model_cases.py).
 """
 
 import pytest
 import torch
 
-from regard.inference import ENGINES, EngineError, inference_model, search_all
-from regard.models import build
+from regard import bundle
+from regard.config import TrainSettings, TransformerSettings
+from regard.errors import RegardError
+from regard.models import Model, build
 from regard.ragged import Ragged
-from regard.search import Beam, Greedy, LengthPenalty
-from regard.text import BEGIN, END, train_tokenizer
-from tests.contracts.model_cases import CASES, SOURCE, USER_PARTS, make
-
-
-@pytest.fixture(autouse=True)
-def user_parts(monkeypatch: pytest.MonkeyPatch):
-    """Registers user-defined parts for the duration of a test."""
-    for registry, name, part in USER_PARTS:
-        monkeypatch.setitem(registry, name, part)
-
+from regard.text import END, Batches, TokenizedPairs, tokenize_corpus, train_tokenizer
+from regard.train import checkpoint
+from regard.train.distributed import World
+from regard.train.trainer import Trainer
+from tests.contracts.model_cases import (
+    CASES,
+    SOURCE,
+    SOURCE_TEXT,
+    TARGET,
+    TARGET_TEXT,
+    decoder_input,
+    encoder_input,
+    make,
+    make_pipeline,
+    random_ids,
+)
 
 every_case = pytest.mark.parametrize("name", CASES)
-SEARCHES = {"greedy": Greedy(), "beam": Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))}
+LENGTHS = [5, 1, 7]
 
 
-def sources(count: int = 3) -> list[list[int]]:
-    """Sources of mixed lengths, without END."""
-    draw = torch.Generator().manual_seed(1)
-    lengths = (5, 1, 7)[:count]
-    return [torch.randint(3, SOURCE, (n,), generator=draw).tolist() for n in lengths]
+def assert_close(ours: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
 
 
-def teacher_forced(model, source: list[int], target: list[int]) -> float:
-    """log p(target, END | source) by one pass over all positions, in float64."""
-    model = model.double()
-    prefix = Ragged.of([torch.tensor([BEGIN, *target])])
-    with torch.no_grad():
-        logits = model(Ragged.of([torch.tensor([*source, END])]), prefix).values
-    logps = logits.log_softmax(-1)
-    return float(logps[torch.arange(len(target) + 1), torch.tensor([*target, END])].sum())
+def sources() -> Ragged:
+    return encoder_input(random_ids(LENGTHS, SOURCE))
+
+
+def prefixes(lengths: list[int]) -> Ragged:
+    return decoder_input(random_ids(lengths, TARGET, seed=2))
 
 
 @every_case
-@pytest.mark.parametrize("engine", ENGINES)
-def test_search_logp_is_teacher_forced_logp(name: str, engine: str):
+@torch.no_grad()
+def test_steps_equal_the_full_pass(name: str):
+    model, prefix = make(name), prefixes([4, 4, 4])
+    full = torch.stack(model(sources(), prefix).unbind())
+    state = model.start(model.encode(sources()))
+    for t, tokens in enumerate(torch.stack(prefix.unbind(), 1)):
+        logits, state = model.step(tokens, state)
+        assert_close(logits, full[:, t])
+
+
+@every_case
+@torch.no_grad()
+def test_logits_do_not_depend_on_the_batch(name: str):
+    model, prefix = make(name), prefixes([2, 5, 1])
+    together = model(sources(), prefix)
+    for row, source, target in zip(together, sources(), prefix, strict=True):
+        alone = model(Ragged.of([source]), Ragged.of([target]))
+        assert_close(row, alone.values)
+
+
+@every_case
+@torch.no_grad()
+def test_rows_may_be_reordered_repeated_and_dropped(name: str):
     model = make(name)
-    if name.startswith("recurrent") and engine == "fast":
-        with pytest.raises(EngineError, match="this is a Recurrent"):
-            inference_model(model, engine)
-        return
-    fast = inference_model(model, engine)
-    exact = make(name)
-    for search in SEARCHES.values():
-        results = search_all(search, fast, sources(), most=5)
-        for source, result in zip(sources(), results, strict=True):
-            for hypothesis in result.hypotheses:
-                expected = teacher_forced(exact, source, hypothesis.ids)
-                assert hypothesis.logp == pytest.approx(expected, abs=1e-4)
+    state = model.start(model.encode(sources()))
+    rows, prefix = torch.arange(3), torch.empty(3, 0, dtype=torch.long)
+    draw = torch.Generator().manual_seed(4)
+    for chosen in ([0, 1, 2], [2, 0, 2, 1], [3, 0], [1, 1, 0]):
+        at = torch.tensor(chosen)
+        state, rows = state.select(at), rows[at]
+        tokens = torch.randint(3, TARGET, (len(chosen),), generator=draw)
+        logits, state = model.step(tokens, state)
+        prefix = torch.cat([prefix[at], tokens[:, None]], 1)
+    repeated = Ragged.of([sources().unbind()[row] for row in rows])
+    full = model(repeated, Ragged.of(list(prefix)))
+    assert_close(logits, torch.stack([row[-1] for row in full]))
 
 
 @every_case
-def test_one_training_step_moves_weights_and_stays_finite(name: str):
+@torch.no_grad()
+def test_later_tokens_do_not_change_earlier_logits(name: str):
+    model, source = make(name), encoder_input(random_ids([4], SOURCE))
+    prefix = prefixes([5])
+    changed = prefix.like(prefix.values.clone())
+    changed.values[4:] = (changed.values[4:] + 1) % TARGET
+    ours, theirs = model(source, prefix).values, model(source, changed).values
+    torch.testing.assert_close(ours[:4], theirs[:4], rtol=0, atol=0)
+    assert not torch.equal(ours[4:], theirs[4:])
+
+
+def uses_scores(model: Model) -> bool:
+    """Whether its normaliser reads the scores; the uniform one does not."""
+    return getattr(model.settings, "normaliser", "") != "uniform"
+
+
+@every_case
+def test_one_training_step_lowers_the_loss(name: str):
     model = make(name).train()
-    source = Ragged.of([torch.tensor([*ids, END]) for ids in sources()])
-    prefix = Ragged.of([torch.tensor([BEGIN, 4, 5, 6]) for _ in sources()])
+    labels = torch.tensor([4, 5, 6, END] * 3)
     losses = []
     for _ in range(2):
-        logits = model(source, prefix).values
-        loss = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 5, 6, END] * 3))
+        logits = model(sources(), decoder_input([[4, 5, 6]] * 3)).values
+        loss = torch.nn.functional.cross_entropy(logits, labels)
         model.zero_grad()
         loss.backward()
         with torch.no_grad():
             for label, parameter in model.named_parameters():
-                if parameter.grad is not None:  # the uniform normaliser ignores its scores
+                if parameter.grad is None:
+                    assert not uses_scores(model), label
+                else:
                     assert parameter.grad.isfinite().all(), label
-                    parameter -= 0.1 * parameter.grad
+                    parameter -= 0.02 * parameter.grad
         losses.append(float(loss.detach()))
     assert losses[1] < losses[0]
 
 
-@every_case
-def test_saved_and_loaded_weights_give_the_same_logits(name: str, tmp_path):
-    from regard import bundle
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> TokenizedPairs:
+    """Nine pairs of the two alphabets, each source with its reversal in capitals."""
+    texts = ["abc", "bcde", "cd", "hgf", "ea", "fgha", "b", "dhg", "gab"]
+    pairs = [(text, text[::-1].upper()) for text in texts]
+    tokenizers = [train_tokenizer("characters", [text]) for text in (SOURCE_TEXT, TARGET_TEXT)]
+    return tokenize_corpus(pairs, *tokenizers, tmp_path_factory.mktemp("ids") / "ids")
 
-    letters = train_tokenizer("characters", ["abcdefgh"])
-    settings = CASES[name].model_dump()
-    torch.manual_seed(3)
-    model = build(CASES[name], len(letters), len(letters)).eval()
-    bundle.save(tmp_path / "bundle", bundle.Bundle(model, letters, letters, CASES[name], {}))
-    loaded = bundle.load(tmp_path / "bundle").model
-    assert loaded.settings.model_dump() == settings
-    source = Ragged.of([torch.tensor([*ids, END]) for ids in sources()])
-    prefix = Ragged.of([torch.tensor([BEGIN, 4, 5]) for _ in sources()])
-    with torch.no_grad():
-        ours, theirs = model(source, prefix).values, loaded.eval()(source, prefix).values
+
+def make_trainer(name: str, pairs: TokenizedPairs, seed: int) -> Trainer:
+    """A trainer of four steps with dropout; two steps are one epoch."""
+    torch.manual_seed(seed)
+    model = build(CASES[name].model_copy(update={"dropout": 0.2}), SOURCE, TARGET)
+    settings = TrainSettings(weight_average="ema", average_count=100)
+    batches = Batches(pairs, batch_tokens=40, seed=1)
+    return Trainer(model, batches, settings, 4, World(1, 0, torch.device("cpu")), rate=1e-2)
+
+
+def state_of(trainer: Trainer, folder) -> tuple[list[torch.Tensor], object]:
+    """All tensors of a trainer's checkpoint, and the rest of it."""
+    trainer.save(folder, {})
+    saved = checkpoint.read(folder)
+    tensors, outline = checkpoint.flatten(saved.state)
+    return list(tensors.values()), (outline, saved.progress)
+
+
+@every_case
+def test_an_interrupted_run_resumes_bit_identically(name: str, pairs, tmp_path):
+    whole, first, second = (make_trainer(name, pairs, seed) for seed in (1, 1, 2))
+    losses = [whole.advance()[0] for _ in range(4)]
+    for _ in range(2):
+        first.advance()
+    first.save(tmp_path / "middle", {})
+    second.restore(checkpoint.read(tmp_path / "middle"))
+    assert losses[2:] == [second.advance()[0] for _ in range(2)]
+    expected, outline = state_of(whole, tmp_path / "whole")
+    resumed, resumed_outline = state_of(second, tmp_path / "resumed")
+    assert resumed_outline == outline
+    assert all(map(torch.equal, resumed, expected))
+    assert not torch.equal(losses[0], losses[3])
+
+
+@every_case
+@torch.no_grad()
+def test_a_loaded_bundle_gives_the_same_logits(name: str, tmp_path):
+    pipeline, prefix = make_pipeline(name), prefixes([2, 2, 2])
+    bundle.save(tmp_path / "bundle", pipeline.bundle)
+    loaded = bundle.load(tmp_path / "bundle").model.eval()
+    assert loaded.settings == pipeline.model.settings
+    ours, theirs = (model(sources(), prefix).values for model in (pipeline.model, loaded))
     assert torch.equal(ours, theirs)
 
 
-def test_an_unknown_module_is_refused_by_name_and_auto_runs_it():
-    class Halved(torch.nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return super().forward(x) / 2
-
-    model = make("transformer-score-scaled-dot")
-    model.decoder[1].feed_forward.outer = Halved(10, 12)
-    with pytest.raises(EngineError, match=r"decoder\.1\.feed_forward\.outer is a Halved"):
-        inference_model(model, "fast")
-    (result,) = search_all(Greedy(), inference_model(model), sources(1), most=6)
-    expected = teacher_forced(model, sources(1)[0], result.hypotheses[0].ids)
-    assert result.hypotheses[0].logp == pytest.approx(expected, abs=1e-4)
-
-
-def test_replaced_parts_are_searched_as_the_model_defines_them():
-    import regard
-    from regard.attention import Attention
-    from regard.attention.scores import Cosine
-
-    pipeline = regard.load("spelling")
-    for layer in pipeline.model.decoder:
-        layer.self_attention.attention = Attention(Cosine(4, 32), normaliser="sparsemax")
-    answer = pipeline("attention")
-    assert answer.logp == pytest.approx(pipeline.score("attention", answer.text).logp, abs=1e-4)
-
-
+@torch.no_grad()
 def test_settings_change_what_the_model_computes():
-    source = Ragged.of([torch.tensor([4, 5, 6, 7, END])])
-    prefix = Ragged.of([torch.tensor([BEGIN, 4, 5, 6])])
+    prefix = prefixes([3, 3, 3])
     plain = make("transformer-score-scaled-dot")
     for changes in ({"window": 2}, {"normaliser": "sparsemax"}, {"score": "cosine"}):
         other = make("transformer-score-scaled-dot", **changes)
         other.load_state_dict(plain.state_dict(), strict=False)
-        with torch.no_grad():
-            assert not torch.allclose(plain(source, prefix).values, other(source, prefix).values)
+        assert not torch.allclose(plain(sources(), prefix).values, other(sources(), prefix).values)
 
 
 def test_an_unknown_part_names_the_way_to_import_it():
-    from regard.config import TransformerSettings
-    from regard.errors import RegardError
-    from regard.models import build
-
     with pytest.raises(RegardError, match=r"unknown normaliser 'mine'.*--import FILE"):
         build(TransformerSettings(normaliser="mine"), 5, 5)
     with pytest.raises(RegardError, match="'entmax' has no option 'alhpa'; did you mean 'alpha'"):

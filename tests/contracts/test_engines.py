@@ -1,0 +1,142 @@
+"""Contract of engines: each computes what the model defines, or refuses and names the part.
+
+The graph engine runs with its reference kernels in plain torch; on a GPU, tests/gpu runs the fused
+ones.
+"""
+
+import pytest
+import torch
+
+import regard
+from regard.attention import NORMALISERS, SCORES, Attention
+from regard.attention.scores import Cosine
+from regard.inference import ENGINES, EngineError, inference_model, search_all, static_decoder
+from regard.inference.batch_scheduler import BatchScheduler
+from regard.inference.continuous_batching import requests
+from regard.models import Model
+from regard.positions import POSITIONS
+from regard.search import Beam, Greedy, LengthPenalty, Search, SearchResult, length_limits
+from regard.text import END
+from tests.contracts.model_cases import (
+    CASES,
+    PAIRS,
+    SOURCE,
+    make,
+    random_ids,
+    teacher_forced_logp,
+)
+from tests.search import plainly as reference_kernels
+
+SEARCHES = {"greedy": Greedy(), "beam": Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))}
+SOURCES = random_ids([5, 1, 7], SOURCE)
+MOST = 5
+GRAPH_POSITIONS = {"none", "sinusoidal", "learned", "rotary", "alibi", "distance", "t5", "ramp"}
+
+
+def kind_of(part: str | dict) -> str:
+    """The registry name in a setting."""
+    return part if isinstance(part, str) else part["kind"]
+
+
+def refused_part(name: str, engine: str) -> str | None:
+    """The name that the engine's refusal of a case must contain; None where it must run it."""
+    settings = CASES[name]
+    if engine in ("fast", "graph") and settings.kind == "recurrent":
+        return "Recurrent"
+    if engine == "graph":
+        if (score := kind_of(settings.score)) != "scaled-dot":
+            return SCORES[score].__name__
+        if (normaliser := kind_of(settings.normaliser)) != "softmax":
+            return NORMALISERS[normaliser].__name__
+        if settings.window is not None:
+            return f"window({settings.window})"
+        if (position := kind_of(settings.position)) not in GRAPH_POSITIONS:
+            return POSITIONS[position].__name__
+    return None
+
+
+def refusal(model: Model, engine: str) -> str | None:
+    """Why an engine cannot run a model."""
+    if engine != "graph":
+        return ENGINES[engine].cannot(model)
+    return ENGINES["fast"].cannot(model) or static_decoder.cannot(
+        inference_model(model, "fast"), beams=3
+    )
+
+
+@torch.inference_mode()
+def run(search: Search, model: Model, engine: str) -> list[SearchResult]:
+    """The results of SOURCES by an engine; the graph engine has two slots for them."""
+    if engine != "graph":
+        return search_all(search, inference_model(model, engine), SOURCES, most=MOST)
+    fast = inference_model(model, "fast")
+    scheduler = BatchScheduler(search, fast, 2, capacity=8, memory=16, kernels=reference_kernels)
+    ended = [[*ids, END] for ids in SOURCES]
+    limits = length_limits(torch.tensor([len(ids) for ids in ended]), MOST)
+    found = scheduler.run(requests(search, ended, limits.tolist()))
+    return [found[index] for index in range(len(SOURCES))]
+
+
+def assert_teacher_forced(results: list[SearchResult], model: Model) -> None:
+    for source, result in zip(SOURCES, results, strict=True):
+        assert result.hypotheses
+        for hypothesis in result.hypotheses:
+            expected = teacher_forced_logp(model, source, hypothesis.ids)
+            assert hypothesis.logp == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "graph"])
+@pytest.mark.parametrize("name", CASES)
+def test_search_logp_is_teacher_forced_logp(name: str, engine: str):
+    model, part = make(name), refused_part(name, engine)
+    reason = refusal(model, engine)
+    if part is not None:
+        assert reason is not None
+        assert part in reason
+        return
+    assert reason is None
+    for search in SEARCHES.values():
+        assert_teacher_forced(run(search, model, engine), make(name))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_score_runs_with_every_normaliser(name: str):
+    model = inference_model(make(name))
+    for search in SEARCHES.values():
+        results = search_all(search, model, SOURCES, most=MOST)
+        assert_teacher_forced(results, make(name))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_explicit_request_never_falls_back(engine: str):
+    model = make("recurrent-bahdanau-additive")
+    if ENGINES[engine].cannot(model) is None:
+        assert type(inference_model(model, engine)).__name__ in ("Recurrent", "Uncached")
+    else:
+        with pytest.raises(EngineError, match=f"engine '{engine}' cannot run this model: it runs"):
+            inference_model(model, engine)
+
+
+def test_an_unknown_module_is_refused_and_auto_runs_it():
+    class HalvedLinear(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) / 2
+
+    def changed() -> Model:
+        model = make("transformer-score-scaled-dot")
+        torch.manual_seed(0)
+        model.decoder[1].feed_forward.outer = HalvedLinear(10, 12)
+        return model
+
+    with pytest.raises(EngineError, match=r"decoder\.1\.feed_forward\.outer is a HalvedLinear"):
+        inference_model(changed(), "fast")
+    results = search_all(Greedy(), inference_model(changed()), SOURCES, most=MOST)
+    assert_teacher_forced(results, changed())
+
+
+def test_replaced_parts_are_searched_as_the_model_defines_them():
+    pipeline = regard.load("spelling")
+    for layer in pipeline.model.decoder:
+        layer.self_attention.attention = Attention(Cosine(4, 32), normaliser="sparsemax")
+    answer = pipeline("attention")
+    assert answer.logp == pytest.approx(pipeline.score("attention", answer.text).logp, abs=1e-4)
