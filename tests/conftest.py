@@ -1,4 +1,4 @@
-"""What holds for every test: seeds, threads, and how kernels run on a CPU."""
+"""Fixtures of every test: seeds, threads, and how kernels run on a CPU."""
 
 import os
 
@@ -6,18 +6,12 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention
 
-SLOW = {
-    "training",
-    "commands",
-    "browser",
-    "learning",
-    "examples",
-    "explore",
-}  # they wait for programs of their own
+# folders whose tests start processes and wait for them
+SLOW = {"training", "commands", "browser", "learning", "examples", "explore"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files first: the last one to run has all other cores waiting."""
+    """Run slow files first, so that no core waits for the last of them."""
     items.sort(key=lambda item: SLOW.isdisjoint(item.path.parts))
 
 
@@ -33,19 +27,17 @@ def _threads():
 
 @pytest.fixture(autouse=True, scope="session")
 def _interpret_flex():
-    """On a CPU, run FlexAttention as plain torch: tracing each of its calls anew would take
-    seconds.
-    """
+    """Run FlexAttention as plain torch on a CPU; compiling each call would take seconds."""
     flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = not torch.cuda.is_available()
 
 
 @pytest.fixture(autouse=True)
-def _fence():
-    """Kernels that Triton's interpreter runs may not touch memory outside their own tensors."""
+def _check_bounds():
+    """Kernels in Triton's interpreter may not touch memory outside their own tensors."""
     if os.environ.get("TRITON_INTERPRET") != "1":
         yield
         return
-    from tests.fence import fenced
+    from tests.bounds_checker import check_bounds
 
-    with fenced():
+    with check_bounds():
         yield

@@ -13,6 +13,7 @@ from regard.attention.scores import Cosine
 from regard.inference import ENGINES, EngineError, inference_model, search_all, static_decoder
 from regard.inference.batch_scheduler import BatchScheduler
 from regard.inference.continuous_batching import requests
+from regard.kernels.decoding import plain_operations as reference_kernels
 from regard.models import Model
 from regard.positions import POSITIONS
 from regard.search import Beam, Greedy, LengthPenalty, Search, SearchResult, length_limits
@@ -25,7 +26,6 @@ from tests.contracts.model_cases import (
     random_ids,
     teacher_forced_logp,
 )
-from tests.search import plainly as reference_kernels
 
 SEARCHES = {"greedy": Greedy(), "beam": Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))}
 SOURCES = random_ids([5, 1, 7], SOURCE)

@@ -16,7 +16,7 @@ from regard.search.batch_invariance import batch_invariant
 from regard.search.constraints import min_length, no_repeat_ngram
 from regard.text import END
 from regard.training import cmudict
-from tests.search.trees import ragged
+from tests.search.known_models import ragged
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 SHAPES = [

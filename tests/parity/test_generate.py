@@ -13,7 +13,7 @@ from regard.positions import Sinusoidal
 from regard.search import Beam, Greedy, LengthPenalty
 from regard.search import constraints as rules
 from regard.text import BEGIN, END
-from tests.search.trees import ragged
+from tests.search.known_models import ragged
 
 VOCABULARY, WIDTH, HEADS, DEPTH, HIDDEN, LIMIT = 19, 24, 3, 1, 40, 30
 PAD = 0

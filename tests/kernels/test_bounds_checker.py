@@ -1,6 +1,4 @@
-"""The fence itself: a kernel that keeps to its tensors passes, one that goes a step further does
-not.
-"""
+"""The out-of-bounds checker of Triton's interpreter reports the first address past a tensor."""
 
 import pytest
 import torch
@@ -10,8 +8,8 @@ from regard.attention.backends import triton as backend
 pytestmark = pytest.mark.skipif(not backend.is_interpreted(), reason="needs TRITON_INTERPRET=1")
 
 
-def copied(count: int) -> torch.Tensor:
-    """The first so many of ten numbers, by a kernel that does not ask whether they are there."""
+def copy_numbers(count: int) -> torch.Tensor:
+    """The first `count` of ten numbers, by a kernel that does not know there are ten."""
     import triton
     import triton.language as tl
 
@@ -25,10 +23,10 @@ def copied(count: int) -> torch.Tensor:
     return target
 
 
-def test_inside_it_says_nothing():
-    assert copied(10).tolist() == list(range(10))
+def test_accesses_inside_the_tensors_pass():
+    assert copy_numbers(10).tolist() == list(range(10))
 
 
-def test_one_step_outside_is_told():
-    with pytest.raises(Exception, match="copy reads 1 of 11 places outside"):
-        copied(11)
+def test_an_access_out_of_bounds_is_an_error():
+    with pytest.raises(Exception, match="copy reads 1 of 11 addresses out of bounds"):
+        copy_numbers(11)

@@ -1,4 +1,4 @@
-"""Kernels of our own can be left out, all together, to compare with the plain definition."""
+"""`disable_fusion` turns off all fused kernels, to compare with the plain definition."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from regard import kernels
 from regard.kernels import can_fuse, disable_fusion
 
 
-def test_inside_no_kernel_of_ours_is_taken_and_afterwards_they_are(monkeypatch: pytest.MonkeyPatch):
+def test_fused_kernels_are_off_inside_the_block(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernels, "_INSTALLED", True)
     monkeypatch.setattr(kernels, "_INTERPRETED", True)
     rows = torch.ones(2, 8)
