@@ -34,7 +34,7 @@ TEXTS = ["ein Käse für die Maus", "日本 und €", "die Maus für zwei"] * 3
 def random_pipeline(
     family: str = "transformer", kind: str = "words", card: dict | None = None
 ) -> Pipeline:
-    """Random weights, random_pipeline sharp enough that answers differ and end."""
+    """Random weights, sharp enough that answers differ and end."""
     torch.manual_seed(3)
     source = train_tokenizer("characters", WORDS)
     target = (
@@ -252,3 +252,15 @@ def test_zero_alternatives_are_refused(spelling):
         spelling.alternatives("attention", 0, -1)
     with pytest.raises(RegardError, match=r"^n must be at least 1; got 0$"):
         neighbours(regard.record(spelling, "at"), "source", 0, 0)
+
+
+def test_white_space_around_a_text_is_not_unknown(spelling):
+    for text, unknown in ((" attention\t", []), (" atté ntion\t", ["é", " "])):
+        assert spelling(text).unknown == unknown
+        assert regard.record(spelling, text).answer.unknown == unknown
+
+
+def test_a_single_text_is_no_list_of_lines(spelling):
+    message = r"^lines must be a list or a file of texts; for one text give \['abc'\]"
+    with pytest.raises(RegardError, match=message):
+        list(spelling.many("abc"))

@@ -8,7 +8,7 @@ import torch
 
 from regard import bundle
 from regard.config import TrainSettings, TransformerSettings
-from regard.errors import RegardError
+from regard.errors import RegardError, ShapeError
 from regard.models import Model, build
 from regard.ragged import Ragged
 from regard.text import END, Batches, TokenizedPairs, tokenize_corpus, train_tokenizer
@@ -172,6 +172,15 @@ def test_a_loaded_bundle_gives_the_same_logits(name: str, tmp_path):
     assert loaded.settings == pipeline.model.settings
     ours, theirs = (model(sources(), prefix).values for model in (pipeline.model, loaded))
     assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["transformer-untied", "recurrent-none"])
+def test_each_source_needs_a_prefix(name: str):
+    model = make(name)
+    one, two = (encoder_input([[5]] * count) for count in (1, 2))
+    for source, prefix in ((two, one), (one, two)):
+        with pytest.raises(ShapeError, match="each source needs its prefix"):
+            model(source, prefix)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Dropout: the share, the mean and the gradient, counted on many numbers."""
+"""Dropout: rate, mean and gradient, counted on many numbers."""
 
 import pytest
 import torch
@@ -8,12 +8,12 @@ from regard.models.dropout import Dropout
 MANY = 200_000
 
 
-@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.9])
-def test_the_share_is_dropped_and_the_mean_is_kept(share):
-    out = Dropout(share)(torch.ones(MANY))
+@pytest.mark.parametrize("rate", [0.1, 0.25, 0.5, 0.9])
+def test_the_rate_is_exact_and_the_mean_stays(rate):
+    out = Dropout(rate)(torch.ones(MANY))
     dropped = (out == 0).double().mean().item()
-    exact = round(share * 256) / 256
-    assert abs(exact - share) <= 1 / 512
+    exact = round(rate * 256) / 256
+    assert abs(exact - rate) <= 1 / 512
     assert dropped == pytest.approx(exact, abs=5 * (exact * (1 - exact) / MANY) ** 0.5)
     assert out.unique().tolist() == pytest.approx([0, 1 / (1 - exact)])
     assert out.double().mean().item() == pytest.approx(
@@ -28,7 +28,7 @@ def test_neighbours_are_dropped_independently():
         assert both == pytest.approx(0.25, abs=0.006)
 
 
-def test_in_evaluation_and_with_no_share_it_is_the_same_tensor():
+def test_without_dropout_the_same_tensor_is_returned():
     x = torch.randn(5, 3)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
@@ -45,7 +45,7 @@ def test_the_gradient_is_the_mask_times_the_scale():
     torch.testing.assert_close(out, torch.where(kept, x / 0.75, 0))
 
 
-def test_it_comes_from_the_seed_and_differs_from_call_to_call():
+def test_the_seed_determines_a_sequence_of_masks():
     x, dropout = torch.ones(1_001), Dropout(0.5)
     torch.manual_seed(3)
     first, second = dropout(x), dropout(x)
@@ -55,8 +55,15 @@ def test_it_comes_from_the_seed_and_differs_from_call_to_call():
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (9, 2), (2, 3, 5)])
-def test_any_shape_and_type_stay_what_they_are(shape):
+def test_shape_and_dtype_stay(shape):
     x = torch.ones(shape, dtype=torch.float64)
     out = Dropout(0.5)(x)
     assert (out.shape, out.dtype) == (x.shape, x.dtype)
     assert torch.equal(x, torch.ones_like(x))  # the input is not written to
+
+
+@pytest.mark.parametrize("rate", [0.0015, 0.999])
+def test_extreme_rates_drop_some_numbers_but_not_all(rate):
+    dropped = Dropout(rate).train()(torch.ones(MANY))
+    assert 0 < (dropped == 0).float().mean() < 1
+    assert dropped.mean() == pytest.approx(1, abs=0.1)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard import plots
-from regard.errors import RegardError
+from regard.errors import RegardError, ShapeError
 from regard.positions import T5, Alibi, Distance, Learned, NoPosition, Rotary, Shaw, Sinusoidal
 from tests.plots.reading import assert_nothing_cut
 
@@ -126,3 +126,12 @@ def test_no_two_of_many_curves_look_alike():
 def test_errors(call, message):
     with pytest.raises(RegardError, match=message):
         call()
+
+
+def test_mean_scores_name_sizes_that_do_not_fit():
+    with pytest.raises(ShapeError, match="Sinusoidal adds vectors of 512, and dim is 64"):
+        plots.mean_scores(Sinusoidal(width=512), dim=64, heads=8)
+    with pytest.raises(
+        ShapeError, match=r"contents must be \(content, 64\), one at least; got shape \(0, 64\)"
+    ):
+        plots.mean_scores(Alibi(heads=8), dim=64, heads=8, contents=torch.randn(0, 64))

@@ -291,3 +291,20 @@ def test_an_unknown_picture_is_an_attribute_error():
 def test_every_name_of_the_package_leads_to_a_picture():
     assert sorted(plots.__all__) == sorted(plots._HOMES)
     assert all(getattr(plots, name).__name__ == name for name in plots.__all__)
+
+
+def test_arrays_of_any_layout_are_drawn():
+    labels, weights = ["a", "b", "c"], np.full((3, 3), 1 / 3)
+    still = weights.copy()
+    still.flags.writeable = False
+    for given in (weights[::-1], weights.astype(">f8"), weights.astype(np.longdouble), still):
+        plots.weights(given, labels, allowed=np.ones((3, 3), dtype=bool)[::-1])
+        plots.heads(np.stack([given, given])[::-1], labels)
+    with pytest.raises(RegardError, match="must be boolean"):
+        plots.weights(weights, labels, allowed=np.ones((3, 3), dtype=int))
+
+
+def test_other_vectors_need_their_own_labels():
+    for wrong in ({"others": -np.eye(3)}, {"other_labels": ["x", "y", "z"]}):
+        with pytest.raises(RegardError, match="others and other_labels come together"):
+            plots.similarity(np.eye(3), ["a", "b", "c"], **wrong)

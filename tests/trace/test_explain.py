@@ -1,6 +1,4 @@
-"""Every number explains itself: redone in float64 from the operands it names, it is the number in
-the tensor.
-"""
+"""Explanations: recomputed in float64 from the named operands, a number equals its tensor's."""
 
 import json
 import math
@@ -51,13 +49,13 @@ def test_explain_equals_the_tensor(trace):
     seen = 0
     for name in trace.names:
         for index in places(trace, name, PLACES):
-            told = trace.explain(name, index)
-            assert told.value == float(trace[name][index])
-            if math.isinf(told.value):
-                assert told.result == told.value
+            explained = trace.explain(name, index)
+            assert explained.value == float(trace[name][index])
+            if math.isinf(explained.value):
+                assert explained.result == explained.value
             else:
-                limit = 1e-5 * max(abs(told.value), told.computation.largest)
-                assert told.difference <= limit, f"{name}{index}: {told}"
+                limit = 1e-5 * max(abs(explained.value), explained.computation.largest)
+                assert explained.difference <= limit, f"{name}{index}: {explained}"
             seen += 1
     assert seen >= PLACES * len(trace.names)
 
@@ -66,28 +64,28 @@ def test_operands_are_the_numbers_they_name(trace):
     weights = {name: weight.detach() for name, weight in trace.pipeline.model.named_parameters()}
     for name in trace.names:
         for index in places(trace, name, 1):
-            told = trace.explain(name, index)
-            lines = [one for line in told.computation.terms for one in line.operands]
+            explained = trace.explain(name, index)
+            lines = [one for line in explained.computation.terms for one in line.operands]
             for one in [
                 *lines,
-                *(stage.operand for stage in told.computation.stages if stage.operand),
+                *(stage.operand for stage in explained.computation.stages if stage.operand),
             ]:
-                kind = told.kinds.get(one.name, "constant")
+                kind = explained.kinds.get(one.name, "constant")
                 if kind == "constant":
                     assert one.index == ()
                     assert one.name not in weights
                 else:
-                    held = trace[one.name] if kind == "tensor" else weights[one.name]
-                    assert one.value == float(held[one.index])
+                    stored = trace[one.name] if kind == "tensor" else weights[one.name]
+                    assert one.value == float(stored[one.index])
 
 
-def test_operands_come_before_what_they_make(trace):
-    """Following operands always ends at ids and weights: no number explains itself by itself."""
+def test_operands_are_inputs_of_the_operation(trace):
+    """So following operands always ends at ids and weights."""
     for name in trace.names:
-        told = trace.explain(name, places(trace, name, 1)[0])
+        explained = trace.explain(name, places(trace, name, 1)[0])
         tensors = {
             one.name
-            for line in told.computation.terms
+            for line in explained.computation.terms
             for one in line.operands
             if one.name in trace.names
         }
@@ -96,7 +94,7 @@ def test_operands_come_before_what_they_make(trace):
         assert tensors <= set(trace.operation(name).inputs), name
 
 
-def test_weights_sum_to_one_and_masked_ones_are_nothing(trace):
+def test_weights_sum_to_one_and_masked_ones_are_zero(trace):
     for one in trace.attentions:
         weights = trace[f"{one.name}.weights"]
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
@@ -117,8 +115,8 @@ def test_residuals_add_up_and_logits_are_products(trace):
     assert float(trace["out.total"]) == pytest.approx(sum(trace.answer.logps), rel=1e-6)
 
 
-def test_every_operation_is_met():
-    """Nothing that a program can be made of escapes the tests above."""
+def test_every_operation_is_covered():
+    """The traces of this file contain every operation that a program can have."""
     from regard.trace.operations import element_wise, gates, interventions, matmul, row_wise
     from regard.trace.operations.operation import Operation
 
@@ -133,7 +131,7 @@ def test_every_operation_is_met():
             edits=[{"kind": "patch", "name": "dec.0.cross.q", "values": [[[1.0] * 3]] * 4}],
         )
     ]
-    met = {type(trace.operation(name)) for trace in traces for name in trace.names}
+    covered = {type(trace.operation(name)) for trace in traces for name in trace.names}
     homes = (gates, interventions, row_wise, element_wise, matmul)
     known = {
         kind
@@ -144,16 +142,18 @@ def test_every_operation_is_met():
         and kind is not Operation
         and kind.__module__ == home.__name__
     }
-    assert known - met == set()
+    assert known - covered == set()
 
 
-def test_it_says_where_and_travels_as_json(trace):
+def test_explanations_name_the_place_and_are_json(trace):
     for name in trace.names:
-        told = trace.explain(name, places(trace, name, 1)[0]).as_dict()
-        assert json.loads(json.dumps(told, allow_nan=False)) == told
-    told = trace.explain("out.logits", (1, 3))
-    assert told.place == f"target 1 “AH”, vocabulary 3 “{trace.pipeline.bundle.target.label(3)}”"
-    assert "in float64" in str(told)
+        explained = trace.explain(name, places(trace, name, 1)[0]).as_dict()
+        assert json.loads(json.dumps(explained, allow_nan=False)) == explained
+    explained = trace.explain("out.logits", (1, 3))
+    assert (
+        explained.place == f"target 1 “AH”, vocabulary 3 “{trace.pipeline.bundle.target.label(3)}”"
+    )
+    assert "in float64" in str(explained)
 
 
 def test_a_place_names_query_and_key():
@@ -163,7 +163,7 @@ def test_a_place_names_query_and_key():
     assert trace.explain("out.score", ()).place == "the whole answer"
 
 
-def test_wrong_places_are_said():
+def test_wrong_names_and_indices_are_errors():
     trace = record(random_model("rotary"), "zebra", "AH")
     with pytest.raises(
         RegardError,
@@ -182,14 +182,14 @@ def test_softmax_by_hand(kind):
     trace = record(random_model(kind), "aba", "AH B")
     scores = trace["dec.0.self.masked"][1, 2].tolist()
     exps = [math.exp(score) for score in scores]
-    told = trace.explain("dec.0.self.weights", (1, 2, 1))
-    assert told.result == pytest.approx(exps[1] / sum(exps), rel=1e-12)
-    assert [line.here for line in told.computation.terms] == [False, True, False]
+    explained = trace.explain("dec.0.self.weights", (1, 2, 1))
+    assert explained.result == pytest.approx(exps[1] / sum(exps), rel=1e-12)
+    assert [line.here for line in explained.computation.terms] == [False, True, False]
 
 
 @pytest.mark.parametrize("norm", [row_wise.LayerNormalisation, row_wise.RMSNormalisation])
-def test_the_eps_of_a_norm_counts(norm):
-    """With rows of ordinary size it hides behind float32; with tiny ones it is most of the sum."""
+def test_the_eps_of_a_norm_is_included(norm):
+    """For tiny rows it is most of the sum; otherwise float32 hides it."""
     weights = ("gain", "shift") if norm is row_wise.LayerNormalisation else ("gain",)
     at = TensorStore(
         {"gain": torch.tensor([1.0, 2.0]), "shift": torch.tensor([0.5, 0.0])},
@@ -197,5 +197,14 @@ def test_the_eps_of_a_norm_counts(norm):
     )
     operation = norm(("x",), weights, 1e-5)
     for j in range(2):
-        told = operation.explain(at, (0, j)).result
-        assert told == pytest.approx(float(operation.compute(at, slice(None))[0, j]), rel=1e-5)
+        explained = operation.explain(at, (0, j)).result
+        assert explained == pytest.approx(float(operation.compute(at, slice(None))[0, j]), rel=1e-5)
+
+
+def test_an_index_may_be_a_tuple_a_list_or_a_number():
+    trace = record(random_model("rotary"), "zebra", "AH B")
+    tupled, listed = (
+        trace.explain("enc.0.self.weights", index) for index in ((0, 1, 2), [0, 1, 2])
+    )
+    assert tupled.value == listed.value
+    assert trace.explain("out.chosen", 1).value == trace.explain("out.chosen", [1]).value

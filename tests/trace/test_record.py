@@ -1,4 +1,4 @@
-"""A trace is the model's own way through a sentence: held to the fast path, the parts and torch."""
+"""Traces: their tensors equal those of the model, of its layers and of torch."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_the_logits_are_the_models(kind):
 
 
 @pytest.mark.parametrize("kind", ATTENDING)
-def test_the_weights_are_those_that_search_sees(kind):
+def test_the_weights_are_the_models(kind):
     t = random_model(kind)
     trace = record(t, "zebra", "AH B N")
     source = Ragged.of([torch.tensor([*t.bundle.source.encode("zebra"), END])])
@@ -39,7 +39,7 @@ def test_the_weights_are_those_that_search_sees(kind):
 
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
-def test_the_encoder_layers_outputs_are_there(kind):
+def test_encoder_layers_outputs_are_recorded(kind):
     t = random_model(kind)
     outputs = []
     for layer in t.model.encoder:
@@ -70,7 +70,7 @@ def test_the_recurrent_states_are_torchs(kind):
 
 
 @pytest.mark.parametrize("kind", ["rotary", "additive"])
-def test_a_free_run_is_the_answer(kind):
+def test_a_trace_without_a_target_has_the_models_answer(kind):
     t = random_model(kind)
     trace = record(t, "zebra")
     assert trace.answer.ids == t("zebra").ids
@@ -80,14 +80,14 @@ def test_a_free_run_is_the_answer(kind):
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "general"])
-def test_an_edit_that_changes_nothing_answers_greedily_as_before(kind):
+def test_a_neutral_edit_gives_the_greedy_answer(kind):
     t = random_model(kind)
     same = record(t, "zebra", edits=[{"kind": "temperature", "at": "out", "value": 1.0}])
     assert same.answer.ids == t("zebra", Greedy()).ids
     assert same.check is None
 
 
-def test_tokens_carry_their_places():
+def test_tokens_have_their_positions_in_the_text():
     trace = record(random_model("rotary"), "  zebra ", "AH B")
     assert [(p.text, p.start, p.end) for p in trace.source[:2]] == [("z", 2, 3), ("e", 3, 4)]
     assert (trace.source[-1].id, trace.source[-1].start) == (END, 7)
@@ -98,7 +98,7 @@ def test_tokens_carry_their_places():
     assert "zebra" in repr(trace)
 
 
-def test_every_tensor_has_the_axes_it_says():
+def test_every_tensor_has_its_named_axes():
     for kind in KINDS:
         trace = record(random_model(kind), "zebra", "AH B N")
         sizes = {"source": 6, "target": 4, "one": 1}
@@ -114,3 +114,10 @@ def test_an_empty_source_and_target():
     trace = record(random_model("rotary"), "", "")
     assert trace["dec.0.cross.weights"].shape == (4, 1, 1)
     assert trace.check < 1e-4
+
+
+def test_a_trace_contains_its_names():
+    trace = record(random_model("rotary"), "zebra", "AH")
+    assert "out.logits" in trace
+    assert "nothing" not in trace
+    assert list(trace) == trace.names
