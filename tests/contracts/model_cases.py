@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.attention.normalisers import NORMALISERS, Normaliser
+from regard.attention.normalisers import NORMALISERS, PHI, Normaliser
 from regard.attention.scores import SCORES, Score
 from regard.bundle import Bundle
 from regard.config import RecurrentSettings, TransformerSettings
@@ -99,7 +99,7 @@ OPTIONS = {
     "distance-reach": {"position": {"kind": "distance", "max_distance": 2}},
     "shaw-reach": {"position": {"kind": "shaw", "max_distance": 2}},
     "entmax-alpha": {"normaliser": {"kind": "entmax", "alpha": 1.2}},
-    "positive-sigmoid": {"normaliser": {"kind": "positive", "phi": "sigmoid"}},
+    **{f"positive-{phi}": {"normaliser": {"kind": "positive", "phi": phi}} for phi in PHI},
     "cosine-scale": {"score": {"kind": "cosine", "scale": 5.0}},
     "window": {"window": 2},
     "window-itself": {"window": 1},
@@ -108,6 +108,15 @@ OPTIONS = {
     "kv-heads-additive": {"kv_heads": 1, "score": "additive", "normaliser": "entmax"},
     "rms-relu-gaussian": {"norm": "rms", "activation": "relu", "score": "gaussian"},
     "gelu-shaw-cosine": {"activation": "gelu", "position": "shaw", "score": "cosine"},
+    **{
+        f"{bias}-cosine-{normaliser}": {
+            "position": bias,
+            "score": {"kind": "cosine", "scale": 2.0},
+            "normaliser": normaliser,
+        }
+        for bias in ("alibi", "distance", "t5", "shaw")
+        for normaliser in ("sparsemax", "none")
+    },
     "untied": {"tie_embeddings": "none"},
 }
 

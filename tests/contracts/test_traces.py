@@ -10,6 +10,7 @@ from itertools import product
 import pytest
 import torch
 
+from regard.pipeline import Pipeline
 from regard.search import record_attention
 from regard.trace import Trace, record
 from tests.contracts.model_cases import (
@@ -25,17 +26,27 @@ SAMPLES = 2  # numbers of each tensor that are explained
 CHECK = 3e-5
 
 
-def trace_of(name: str) -> Trace:
-    """The trace of a case, which must have the model's own attention weights."""
-    pipeline = make_pipeline(name)
-    trace = record(pipeline, SOURCE, TARGET)
-    source = encoder_input([pipeline.bundle.source.encode(SOURCE)])
-    prefix = decoder_input([pipeline.bundle.target.encode(TARGET)])
-    expected = record_attention(pipeline.model, source, prefix)
+def assert_samples_explained(trace: Trace) -> None:
+    """Some numbers of every tensor are explained."""
+    for name in trace.names:
+        draw = random.Random(name)
+        for _ in range(SAMPLES):
+            index = tuple(draw.randrange(size) for size in trace[name].shape)
+            assert_explained(trace, name, index)
+
+
+def assert_follows_model(pipeline: Pipeline, source: str, target: str) -> Trace:
+    """The trace has the model's logits and attention weights, and explains its numbers."""
+    trace = record(pipeline, source, target)
+    assert trace.check < CHECK
+    ids = encoder_input([pipeline.bundle.source.encode(source)])
+    prefix = decoder_input([pipeline.bundle.target.encode(target)])
+    expected = record_attention(pipeline.model, ids, prefix)
     assert len(expected) == len(trace.attentions)
     for weights, attention in zip(expected.values(), trace.attentions, strict=True):
         recorded = trace[f"{attention.name}.weights"]
         torch.testing.assert_close(recorded, weights, rtol=1e-4, atol=1e-5)
+    assert_samples_explained(trace)
     return trace
 
 
@@ -50,31 +61,19 @@ def assert_explained(trace: Trace, name: str, index: tuple[int, ...]) -> None:
         assert explained.difference <= limit, f"{name}{index}: {explained}"
 
 
-def assert_samples_explained(trace: Trace) -> None:
-    for name in trace.names:
-        draw = random.Random(name)
-        for _ in range(SAMPLES):
-            index = tuple(draw.randrange(size) for size in trace[name].shape)
-            assert_explained(trace, name, index)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_trace_follows_the_model_and_explains_itself(name: str):
-    trace = trace_of(name)
-    assert trace.check < CHECK
-    assert_samples_explained(trace)
+    assert_follows_model(make_pipeline(name), SOURCE, TARGET)
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_score_is_explained_with_every_normaliser(name: str):
-    trace = trace_of(name)
-    assert trace.check < CHECK
-    assert_samples_explained(trace)
+    assert_follows_model(make_pipeline(name), SOURCE, TARGET)
 
 
 @pytest.mark.parametrize("name", ["transformer-window-alibi", "recurrent-lstm-sparsemax"])
 def test_every_single_number_is_explained(name: str):
-    trace = trace_of(name)
+    trace = record(make_pipeline(name), SOURCE, TARGET)
     for tensor in trace.names:
         for index in product(*map(range, trace[tensor].shape)):
             assert_explained(trace, tensor, index)

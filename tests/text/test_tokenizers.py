@@ -1,4 +1,7 @@
-"""Tokenizers: lossless round trips, unknown symbols, spans, and standard tokenizer.json files."""
+"""Tokenizers by hand: segmentation, unknown symbols, spans and files.
+
+The contract of every kind is in contracts/test_tokenizers.py.
+"""
 
 import json
 import random
@@ -18,61 +21,8 @@ from regard.text import (
     choose_tokenizer,
     train_tokenizer,
 )
-from regard.text.tokenizers import BYTE_TOKENS, SPECIAL_TOKENS, TokenizerError, nfc, source_spans
-
-LINES = [
-    "the cat sat on the mat, the cat did",
-    " a leading and  a double and a trailing space ",
-    "Wörter mit Umlauten: älter, größer, schöner (1984)",
-    "我们今天去公园散步。天气很好，我们很高兴。",
-    "今日は天気がいいから、散歩しましょう。",
-    "วันนี้อากาศดีมาก เราไปเดินเล่นกัน",
-    "tab\tand\nline feed, \u2028 and \N{NO-BREAK SPACE} too",
-    "<0x0A> <s> </s> < unknown > ▁ Ġ",
-]
-# Parts of random texts: all are in LINES, in other orders and decompositions.
-SCRAPS = [
-    "e\u0308",
-    "o\u0308",
-    "が",
-    "か\u3099",
-    "ü",
-    "  ",
-    " ",
-    "\n",
-    "\t",
-    "<0x0A>",
-    "< begin >",
-    "<",
-    "1984",
-    "公园",
-    "นี้",
-    "Wört",
-    "▁",
-]
-EXACT = ["characters", "bytes", "bpe", "unigram"]
-
-
-def trained(kind: str) -> Tokenizer:
-    lines = [*LINES * 3, "".join(sorted(set("".join(nfc(scrap) for scrap in SCRAPS))))]
-    return train_tokenizer(kind, lines, size=600 if kind in ("bpe", "unigram") else None)
-
-
-@pytest.fixture(scope="module", params=list(TOKENIZERS))
-def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return trained(request.param)
-
-
-@pytest.fixture(scope="module", params=EXACT)
-def exact(request: pytest.FixtureRequest) -> Tokenizer:
-    return trained(request.param)
-
-
-def texts(seed: int, count: int = 300) -> list[str]:
-    """Random texts from SCRAPS and single characters of LINES."""
-    draw = random.Random(seed)
-    stuff = [*SCRAPS * 3, *"".join(LINES)]
-    return ["".join(draw.choices(stuff, k=draw.randrange(12))) for _ in range(count)]
+from regard.text.tokenizers import BYTE_TOKENS, TokenizerError, source_spans
+from tests.contracts.test_tokenizers import LINES, random_texts, train_on_lines
 
 
 def test_characters_by_hand():
@@ -125,31 +75,8 @@ def test_digits_and_punctuation_are_separate_tokens(kind: str):
         assert len({character.isalpha() for character in tokenizer.label(id).strip()}) <= 1
 
 
-def test_special_tokens_have_fixed_ids(tokenizer: Tokenizer):
-    assert (UNKNOWN, BEGIN, END) == (0, 1, 2)
-    assert [tokenizer.label(id) for id in range(3)] == list(SPECIAL_TOKENS)
-
-
-def test_kind_is_inferred_from_the_file(tokenizer: Tokenizer, tmp_path: Path):
-    tokenizer.save(tmp_path / "tokenizer.json")
-    again = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert again.kind == tokenizer.kind
-    assert again.fingerprint == tokenizer.fingerprint
-    assert again.encode(LINES[2]) == tokenizer.encode(LINES[2])
-    assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_decode_inverts_encode(exact: Tokenizer, seed: int):
-    for text in [*LINES, *texts(seed)]:
-        ids = exact.encode(text)
-        assert exact.decode(ids) == unicodedata.normalize("NFC", text)
-        assert exact.decode([BEGIN, *ids, END]) == unicodedata.normalize("NFC", text)
-        assert not {UNKNOWN, BEGIN, END} & set(ids)
-
-
 def test_words_are_decoded_with_single_spaces():
-    tokenizer = trained("words")
+    tokenizer = train_on_lines("words")
     for line in LINES:
         assert tokenizer.decode(tokenizer.encode(line)) == " ".join(
             unicodedata.normalize("NFC", line).split()
@@ -174,25 +101,6 @@ def test_unknown_symbols_are_reported():
     words = train_tokenizer("words", ["HH AH0"])
     assert words.unknown_symbols("HH  ZH AH0 OY") == ["ZH", "OY"]
     assert words.unknown_symbols("HH AH0") == []
-
-
-def test_library_reads_the_file_alone(tokenizer: Tokenizer, tmp_path: Path):
-    path = str(tmp_path / "tokenizer.json")
-    tokenizer.save(path)
-    alone = tokenizers.Tokenizer.from_file(path)
-    assert type(alone.normalizer).__name__ == "NFC"
-    for text in [*LINES, *texts(7, 50)]:
-        ids = alone.encode(text).ids
-        assert ids == tokenizer.encode(text)
-        if UNKNOWN not in ids:
-            assert alone.decode(ids) == tokenizer.decode(ids)
-
-
-def test_text_never_encodes_to_special_tokens(tokenizer: Tokenizer):
-    for symbol in SPECIAL_TOKENS:
-        ids = tokenizer.encode(f"{symbol} x{symbol}")
-        assert not {BEGIN, END} & set(ids)
-        assert tokenizer.kind not in EXACT or tokenizer.decode(ids) == f"{symbol} x{symbol}"
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
@@ -223,29 +131,6 @@ def test_pieces_have_spans_in_the_original_text():
     ]
 
 
-def test_pieces_cover_the_text(exact: Tokenizer):
-    for text in [*LINES, *texts(11)]:
-        pieces = exact.pieces(text)
-        assert [piece.id for piece in pieces] == exact.encode(text)
-        covered = {place for piece in pieces for place in range(piece.start, piece.end)}
-        assert covered == set(range(len(text)))
-        for piece in pieces:
-            if not piece.text.startswith("<0x") and piece.id > 2:
-                assert piece.text in unicodedata.normalize("NFC", text[piece.start : piece.end])
-
-
-def test_decoded_pieces_have_spans_in_the_text(tokenizer: Tokenizer):
-    for text in LINES:
-        ids = [BEGIN, *tokenizer.encode(text), END]
-        written = tokenizer.decode(ids)
-        pieces = tokenizer.decode_pieces(ids)
-        assert (pieces[0].start, pieces[0].end) == (0, 0)
-        assert (pieces[-1].start, pieces[-1].end) == (len(written), len(written))
-        for piece in pieces[1:-1]:
-            if tokenizer.kind != "bytes" and not piece.text.startswith("<0x"):
-                assert written[piece.start : piece.end] == piece.text
-
-
 def test_decoded_pieces_of_partial_characters():
     bytes_ = train_tokenizer("bytes", [])
     euro = bytes_.encode("€")
@@ -269,7 +154,7 @@ def test_source_spans_by_hand():
 
 
 def test_source_spans_cover_the_text():
-    for text in texts(13):
+    for text in random_texts(13):
         spans = source_spans(text)
         assert len(spans) == len(unicodedata.normalize("NFC", text))
         assert "".join(text[a:b] for a, b in sorted(set(spans))) == text
@@ -324,27 +209,6 @@ def test_unknown_kind():
         train_tokenizer("character", ["a"])
 
 
-def test_ids_out_of_range(tokenizer: Tokenizer):
-    size = len(tokenizer)
-    with pytest.raises(
-        TokenizerError,
-        match=rf"^id {size} is not in this vocabulary of {size} \(0 to {size - 1}\)$",
-    ):
-        tokenizer.decode([3, size])
-    with pytest.raises(TokenizerError, match=r"^id -1 is not in this vocabulary"):
-        tokenizer.label(-1)
-    with pytest.raises(TokenizerError, match=r"^id -2 is not in this vocabulary"):
-        tokenizer.decode([3, -2])
-
-
-def test_half_a_surrogate_pair(tokenizer: Tokenizer):
-    with pytest.raises(
-        TokenizerError,
-        match=r"is not valid Unicode: it has half a surrogate pair; decode it as UTF-8$",
-    ):
-        tokenizer.encode("a\ud800")
-
-
 def test_invalid_tokenizer_files(tmp_path: Path):
     path = tmp_path / "tokenizer.json"
     with pytest.raises(
@@ -352,7 +216,7 @@ def test_invalid_tokenizer_files(tmp_path: Path):
         match=r"^cannot read tokenizer '.*tokenizer.json': No such file or directory$",
     ):
         Tokenizer.load(path)
-    trained("bpe").save(path)
+    train_on_lines("bpe").save(path)
     whole = path.read_text()
     path.write_text(whole[: len(whole) // 2])
     with pytest.raises(
