@@ -60,9 +60,9 @@ def spelling() -> Pipeline:
 
 
 def forced(t: Pipeline, source: str, ids: list[int]) -> list[float]:
-    asked = Ragged.of([torch.tensor([*t.bundle.source.encode(source), END])])
+    source_ids = Ragged.of([torch.tensor([*t.bundle.source.encode(source), END])])
     with torch.no_grad():
-        logits = t.model(asked, Ragged.of([torch.tensor([BEGIN, *ids])])).values
+        logits = t.model(source_ids, Ragged.of([torch.tensor([BEGIN, *ids])])).values
     return logits.log_softmax(-1).gather(1, torch.tensor([*ids, END])[:, None])[:, 0].tolist()
 
 

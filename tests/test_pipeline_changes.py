@@ -73,7 +73,7 @@ def written_through(t):
 def test_search_follows_every_change_of_the_model(t, change, early):
     was = t.score("attention", SAID).logp
     if early:
-        t("attention")  # its twin is there
+        t("attention")  # caches the inference model
     assert consistent(t)
     change(t)
     assert t.score("attention", SAID).logp != was
@@ -96,7 +96,7 @@ def test_hooks_do_not_change_answers(name):
 
 
 def test_reading_weights_keeps_the_inference_model(t):
-    twin, inside = t.inference_model, []
+    inference_model, inside = t.inference_model, []
     part = t.model.decoder[0].cross_attention.attention
 
     def meanwhile(*_) -> None:
@@ -106,7 +106,7 @@ def test_reading_weights_keeps_the_inference_model(t):
     hook = part.register_forward_pre_hook(meanwhile)
     t.align("attention")  # hangs its own hooks on every attention
     hook.remove()
-    assert all(one is twin for one in inside)
+    assert all(one is inference_model for one in inside)
     assert inside
 
 

@@ -135,7 +135,7 @@ def test_padding_does_not_copy_dense_batches():
     assert pad(dense).tensor is dense
     assert pad(even).tensor.data_ptr() == even.values.data_ptr()
     assert pad(even).lengths is None
-    assert pad(held := Padded(dense, torch.tensor([4, 1]))) is held
+    assert pad(padded := Padded(dense, torch.tensor([4, 1]))) is padded
 
 
 def test_gradient_of_pad_and_unpad():

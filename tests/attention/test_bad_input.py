@@ -189,12 +189,12 @@ def test_empty_sequences_are_allowed():
 
 def test_mask_of_another_type_is_an_error():
     """In its own process: in tests the type checker would raise first."""
-    asked = "import torch, regard; x = torch.randn(1, 2, 3, 4); regard.attend(x, x, x, mask={})"
-    for mask, said in (("'causal'", "'causal'"), ("x[0, 0] > 0", "tensor([[")):
+    script = "import torch, regard; x = torch.randn(1, 2, 3, 4); regard.attend(x, x, x, mask={})"
+    for mask, shown in (("'causal'", "'causal'"), ("x[0, 0] > 0", "tensor([[")):
         ended = subprocess.run(
-            [sys.executable, "-c", asked.format(mask)], capture_output=True, text=True, check=False
+            [sys.executable, "-c", script.format(mask)], capture_output=True, text=True, check=False
         )
         last = ended.stderr.strip().split("RegardError: ")[-1]
         assert last.startswith(
-            f"mask must be a Mask such as causal or window(8), joined by & and |; got {said}"
+            f"mask must be a Mask such as causal or window(8), joined by & and |; got {shown}"
         )

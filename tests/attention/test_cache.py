@@ -85,8 +85,8 @@ def test_select_reorders_repeats_and_drops():
 
 
 def test_repeated_rows_are_independent():
-    twins = Cache().append(*fresh(2)).select(torch.tensor([1, 1]))
-    grown = twins.append(*(new := fresh(1)))
+    copies = Cache().append(*fresh(2)).select(torch.tensor([1, 1]))
+    grown = copies.append(*(new := fresh(1)))
     assert torch.equal(grown.keys.tensor[:, :, 2:], new[0])
     assert torch.equal(grown.keys.tensor[0, :, :2], grown.keys.tensor[1, :, :2])
 
@@ -99,17 +99,17 @@ def test_select_and_append_nothing():
 
 
 def test_capacity_doubles_without_other_copies():
-    cache, rooms, places = Cache(), [], []
+    cache, capacities, places = Cache(), [], []
     for _ in range(100):
         cache = cache.append(*fresh(1))
-        rooms.append(cache.capacity)
+        capacities.append(cache.capacity)
         places.append((cache.keys.tensor.data_ptr(), cache.values.tensor.data_ptr()))
-    changes = [(a, b) for a, b in itertools.pairwise(rooms) if a != b]
+    changes = [(a, b) for a, b in itertools.pairwise(capacities) if a != b]
     assert all(b >= 2 * a for a, b in changes)
     assert (
         len(set(places)) == len(changes) + 1 <= 7
-    )  # one place for each size of the room, so no other copies
-    assert rooms[-1] <= 200
+    )  # one address per capacity, so nothing else was copied
+    assert capacities[-1] <= 200
 
 
 def test_limit_bounds_capacity_and_raises_beyond():
@@ -145,7 +145,7 @@ def test_limit_counts_positions_without_padding():
 )
 def test_branches_of_a_cache_are_independent(start, one, other):
     trunk = Cache().append(*start(3))
-    trunk = trunk.append(*fresh(1))  # there is room behind, which both branches might write to
+    trunk = trunk.append(*fresh(1))  # there is free capacity, which both branches might write to
     before = rows(trunk)
     left = trunk.append(*one())
     left_before = rows(left)

@@ -15,7 +15,7 @@ BIASES = ("alibi", "distance", "t5", "shaw")
 
 
 class Elsewhere(torch.Tensor):
-    """A tensor that says it is on a GPU: enough to be asked about, not to be computed with."""
+    """A tensor that claims to be on a GPU, for checks without computation."""
 
     is_cuda = True
 

@@ -38,8 +38,8 @@ def _train(home: Path) -> None:
     process = start(
         arguments(data, home / "run", "--steps", "90", *more)
     )  # its own process runs without type checks
-    _, said = process.communicate(timeout=900)
-    assert process.returncode == 0, said
+    _, err = process.communicate(timeout=900)
+    assert process.returncode == 0, err
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def job(
 
 
 class Quiet(Display):
-    """Shows nothing and keeps what it was told; `at` is called with each step's number."""
+    """Shows nothing and records everything; `at` is called with the number of each step."""
 
     def __init__(self, at: Callable[[int], None] | None = None) -> None:
         self.at, self.lines, self.losses, self.ended = at, [], [], {}
@@ -158,6 +158,6 @@ def regard(capsys, *words, code: int = 0) -> tuple[str, str]:
     """What `regard …` writes to standard output and to standard error, in this process."""
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
-    out, said = capsys.readouterr()
-    assert ended.value.code == code, said
-    return out, said
+    out, err = capsys.readouterr()
+    assert ended.value.code == code, err
+    return out, err

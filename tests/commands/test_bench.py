@@ -103,14 +103,14 @@ def test_auto_choice_that_fails_is_reported():
     )
 
 
-@pytest.mark.parametrize(("rate", "said"), [(1e3, True), (1e15, False)])
+@pytest.mark.parametrize(("rate", "printed"), [(1e3, True), (1e15, False)])
 def test_values_above_the_ceiling_are_explained(
-    rate, said, monkeypatch, capsys: pytest.CaptureFixture[str]
+    rate, printed, monkeypatch, capsys: pytest.CaptureFixture[str]
 ):
     machine = bench.Machine("a card", "float32", "everything", products=rate, copies=rate)
     monkeypatch.setattr(bench, "measure_all", lambda *given: (machine, [found(sdpa=0.001)]))
     bench.bench(device="cpu")
-    assert ("from cache" in capsys.readouterr().out) == said
+    assert ("from cache" in capsys.readouterr().out) == printed
 
 
 def test_least_time_by_hand():
@@ -142,12 +142,16 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_json_fields(capsys: pytest.CaptureFixture[str]):
     out, _ = regard(capsys, "bench", "--device", "cpu", "--json")
-    said = json.loads(out)
-    assert (said["precision"], said["mask"], said["products"]) == ("float32", "everything", 1e9)
-    assert [(one["score"], one["pass"]) for one in said["cases"]] == [
+    report = json.loads(out)
+    assert (report["precision"], report["mask"], report["products"]) == (
+        "float32",
+        "everything",
+        1e9,
+    )
+    assert [(one["score"], one["pass"]) for one in report["cases"]] == [
         (score, part) for part in bench.PASSES for score in ("plain", "shaw")
     ]
-    first = said["cases"][0]
+    first = report["cases"][0]
     assert first["milliseconds"]["sdpa"] == pytest.approx(3)
     assert (first["auto"], first["tokens"]) == ("sdpa", 5)
     assert first["of_ceiling"] == pytest.approx(
@@ -167,14 +171,14 @@ def test_tables(capsys: pytest.CaptureFixture[str]):
 
 
 def test_wrong_device_and_precision(capsys: pytest.CaptureFixture[str]):
-    _, said = regard(capsys, "bench", "--device", "tpu", code=2)
-    assert said == "regard: unknown device 'tpu'; did you mean 'cpu'?\n"
-    _, said = regard(capsys, "bench", "--device", "cpu", "--precision", "int8", code=2)
-    assert said.startswith("regard: unknown precision 'int8'; choose from 'bfloat16'")
+    _, err = regard(capsys, "bench", "--device", "tpu", code=2)
+    assert err == "regard: unknown device 'tpu'; did you mean 'cpu'?\n"
+    _, err = regard(capsys, "bench", "--device", "cpu", "--precision", "int8", code=2)
+    assert err.startswith("regard: unknown precision 'int8'; choose from 'bfloat16'")
     if not torch.cuda.is_available():
-        _, said = regard(capsys, "bench", "--device", "cuda", code=2)
+        _, err = regard(capsys, "bench", "--device", "cuda", code=2)
         assert (
-            said == "regard: device 'cuda' is not available: torch finds no GPU; use --device cpu\n"
+            err == "regard: device 'cuda' is not available: torch finds no GPU; use --device cpu\n"
         )
 
 

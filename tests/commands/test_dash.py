@@ -27,9 +27,9 @@ def test_dash_in_a_pair_is_scored(capsys):
 
 @pytest.mark.parametrize("option", ["--ban", "--prefix", "--require"])
 def test_dash_is_passed_to_text_options(capsys, option):
-    _, said = regard(capsys, "predict", "spelling", "cat", option, "-", "--device", "cpu", code=2)
+    _, err = regard(capsys, "predict", "spelling", "cat", option, "-", "--device", "cpu", code=2)
     assert (
-        said == "regard: '-' contains symbols that the target vocabulary lacks; use known symbols\n"
+        err == "regard: '-' contains symbols that the target vocabulary lacks; use known symbols\n"
     )
 
 
@@ -46,8 +46,8 @@ def test_misplaced_dash_is_reported_as_typed(capsys):
         ("inspect", "spelling", "-"),
         ("predict", "spelling", "cat", "--beam", "-"),
     ):
-        _, said = regard(capsys, *words, code=2)
-        assert "\0" not in said
-        assert "./-" not in said
-        assert "x00" not in said
-        assert "-" in said.replace("--beam", "")
+        _, err = regard(capsys, *words, code=2)
+        assert "\0" not in err
+        assert "./-" not in err
+        assert "x00" not in err
+        assert "-" in err.replace("--beam", "")

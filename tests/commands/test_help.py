@@ -89,8 +89,8 @@ def test_help_names_every_option(capsys):
         with pytest.raises(SystemExit) as ended:
             main([*command, "--help"])
         assert ended.value.code == 0
-        said = capsys.readouterr().out
-        assert [name for name in names if name not in said] == []
+        text = capsys.readouterr().out
+        assert [name for name in names if name not in text] == []
 
 
 def test_help_names_no_option_of_other_commands(capsys):

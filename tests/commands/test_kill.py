@@ -26,13 +26,13 @@ MORE = (
 
 
 def finished(process) -> str:
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    return said
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return err
 
 
 def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
-    """Until the run has told of an evaluation at or after a step."""
+    """Wait until the run has reported an evaluation at or after a step."""
     until = time.monotonic() + patience
     while time.monotonic() < until and process.poll() is None:
         if journal.exists() and any(
@@ -87,7 +87,7 @@ def test_kills_change_no_bit_and_leave_no_files(place):
         "log.jsonl",
         "settings.json",
     }
-    told = [
+    evaluations = [
         (e["step"], str(e["metrics"]))
         for e in read_log(out / "log.jsonl")
         if e["event"] == "evaluated"
@@ -98,8 +98,8 @@ def test_kills_change_no_bit_and_leave_no_files(place):
         if e["event"] == "evaluated"
     ]
     assert (
-        sorted(set(told)) == whole
-    )  # one that was told just before a kill is told again, and says the same
+        sorted(set(evaluations)) == whole
+    )  # an evaluation just before a kill is repeated with the same result
 
 
 def test_signal_saves_and_exits_with_code_130(place):
@@ -109,9 +109,9 @@ def test_signal_saves_and_exits_with_code_130(place):
         process = start(words)
         wait_for(process, least, out / "log.jsonl")
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
         assert process.returncode == 130
-        (line,) = [line for line in said.splitlines() if line.startswith("regard: ")]
+        (line,) = [line for line in err.splitlines() if line.startswith("regard: ")]
         step = [
             event["step"]
             for event in read_log(out / "log.jsonl")
@@ -121,7 +121,7 @@ def test_signal_saves_and_exits_with_code_130(place):
             line
             == f"regard: {number.name}: saved at step {step}; run the same command again to resume"
         )
-        assert "Traceback" not in said
+        assert "Traceback" not in err
         assert least <= step < STEPS
     assert f"resumed: from step {step}" in finished(start(words))
     assert left_by(out) == left_by(place / "whole")

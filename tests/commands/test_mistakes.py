@@ -12,12 +12,12 @@ def refused(capsys, *words) -> str:
     """What the command says instead of doing its work."""
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
-    out, said = capsys.readouterr()
-    assert ended.value.code == 2, said
+    out, message = capsys.readouterr()
+    assert ended.value.code == 2, message
     assert out == ""
-    *before, last = said.splitlines()
+    *before, last = message.splitlines()
     assert not [line for line in before if not line.startswith("tokenized ")], (
-        said
+        message
     )  # what it did until then
     assert last.startswith("regard: ")
     return last.removeprefix("regard: ")
@@ -60,10 +60,12 @@ BAD_DATA = {
 
 @pytest.mark.parametrize("name", BAD_DATA)
 def test_bad_data_is_named_by_file_and_line(tmp_path, capsys, name):
-    content, said = BAD_DATA[name]
+    content, message = BAD_DATA[name]
     data = tmp_path / "pairs.tsv"
     data.write_bytes(content)
-    assert refused(capsys, *arguments(data, tmp_path / "run", "--steps", "1")) == said.format(data)
+    assert refused(capsys, *arguments(data, tmp_path / "run", "--steps", "1")) == message.format(
+        data
+    )
     assert nothing_in(tmp_path / "run")
 
 
@@ -71,7 +73,7 @@ def test_missing_and_mismatched_files(tmp_path, capsys):
     data, run = written(tmp_path / "pairs.tsv"), tmp_path / "run"
     (tmp_path / "short.txt").write_text("a\n")
     (tmp_path / "long.txt").write_text("b\nc\nd\n")
-    for words, said in (
+    for words, message in (
         ([tmp_path / "no.tsv"], f"cannot read '{tmp_path / 'no.tsv'}': No such file or directory"),
         ([tmp_path], f"'{tmp_path}' is a folder; name the files in it"),
         (
@@ -109,7 +111,7 @@ def test_missing_and_mismatched_files(tmp_path, capsys):
             f"cannot read '{tmp_path / 'none'}': No such file or directory",
         ),
     ):
-        assert refused(capsys, "train", *words, "--out", run, "--steps", "1") == said
+        assert refused(capsys, "train", *words, "--out", run, "--steps", "1") == message
         assert nothing_in(run)
 
 
@@ -188,15 +190,15 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_wrong_setting_is_reported_before_training(tmp_path, capsys, monkeypatch, name):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    words, said = SETTINGS[name]
+    words, message = SETTINGS[name]
     data = written(tmp_path / "pairs.tsv")
-    assert refused(capsys, "train", data, "--out", tmp_path / "run", *words) == said
+    assert refused(capsys, "train", data, "--out", tmp_path / "run", *words) == message
     assert not (tmp_path / "run").exists()
 
 
 def test_wrong_settings_file_is_named(tmp_path, capsys):
     data, toml = written(tmp_path / "pairs.tsv"), tmp_path / "my.toml"
-    for content, said in (
+    for content, message in (
         (
             "[train\n",
             f"'{toml}' is not valid TOML: Expected ']' at the end of a table declaration (at "
@@ -206,7 +208,9 @@ def test_wrong_settings_file_is_named(tmp_path, capsys):
         ("steps = 1\n", f"unknown setting 'steps' in {toml}; choose from 'model', 'text', 'train'"),
     ):
         toml.write_text(content)
-        assert refused(capsys, "train", data, "--out", tmp_path / "run", "--config", toml) == said
+        assert (
+            refused(capsys, "train", data, "--out", tmp_path / "run", "--config", toml) == message
+        )
 
 
 def test_typing_errors_are_one_line(tmp_path, capsys):
@@ -219,9 +223,9 @@ def test_typing_errors_are_one_line(tmp_path, capsys):
 
 def test_folder_that_cannot_be_created_is_named(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv")
-    said = refused(capsys, *arguments(data, data / "run", "--steps", "1"))
-    assert str(data / "run") in said
-    assert "Not a directory" in said
+    message = refused(capsys, *arguments(data, data / "run", "--steps", "1"))
+    assert str(data / "run") in message
+    assert "Not a directory" in message
 
 
 def test_error_can_be_fixed_in_the_same_folder(tmp_path, capsys):
@@ -236,20 +240,20 @@ def test_error_can_be_fixed_in_the_same_folder(tmp_path, capsys):
         main(arguments(data, run, "--steps", "1", *good))
     assert ended.value.code == 0, capsys.readouterr().err
     capsys.readouterr()
-    said = refused(capsys, *arguments(data, run, "--steps", "2", *good))
+    message = refused(capsys, *arguments(data, run, "--steps", "2", *good))
     began = "this run began with other settings: train.steps was 1 and is 2"
-    assert said == f"{began}. Use the old ones, or another --out"
+    assert message == f"{began}. Use the old ones, or another --out"
 
 
 def test_error_of_the_program_is_one_line_and_code_2(tmp_path):
     process = start(["train", str(tmp_path / "no.tsv")])
-    out, said = process.communicate(timeout=60)
+    out, message = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
-    assert said == f"regard: cannot read '{tmp_path / 'no.tsv'}': No such file or directory\n"
+    assert message == f"regard: cannot read '{tmp_path / 'no.tsv'}': No such file or directory\n"
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         (
             "train.bpe_dropout=0.5",
@@ -261,18 +265,18 @@ def test_error_of_the_program_is_one_line_and_code_2(tmp_path):
         ),
     ],
 )
-def test_refused_setting_can_be_taken_back(tmp_path, capsys, setting, said):
+def test_refused_setting_can_be_taken_back(tmp_path, capsys, setting, message):
     words = arguments(written(tmp_path / "pairs.tsv"), tmp_path / "run", "--steps", "2")
-    _, told = regard(capsys, *words, "--set", setting, code=2)
-    assert f"\nregard: {said}" in f"\n{told}"
+    _, err = regard(capsys, *words, "--set", setting, code=2)
+    assert f"\nregard: {message}" in f"\n{err}"
     regard(capsys, *words)
 
 
 def test_dropped_setting_of_a_run_is_reported(tmp_path, capsys):
     words = arguments(written(tmp_path / "pairs.tsv"), tmp_path / "run", "--steps", "2")
     regard(capsys, *words, "--set", "train.learning_rate=0.002")
-    _, said = regard(capsys, *words, code=2)
-    assert said == (
+    _, message = regard(capsys, *words, code=2)
+    assert message == (
         "regard: this run began with other settings: "
         "train.learning_rate was 0.002 and is not given. Use the old ones, or another --out\n"
     )
@@ -281,5 +285,5 @@ def test_dropped_setting_of_a_run_is_reported(tmp_path, capsys):
 
 def test_files_taken_by_an_option_are_reported(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv")
-    _, said = regard(capsys, "train", "--held-out", data, data, code=2)
-    assert "put them first, because --targets and --held-out take all names that follow" in said
+    _, message = regard(capsys, "train", "--held-out", data, data, code=2)
+    assert "put them first, because --targets and --held-out take all names that follow" in message

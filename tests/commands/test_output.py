@@ -26,9 +26,9 @@ def left(folder) -> set[str]:
 
 
 def finished(process) -> str:
-    _, said = process.communicate(timeout=240)
-    assert process.returncode == 0, said
-    return said
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    return err
 
 
 def test_kills_lose_and_repeat_nothing(bundle, tmp_path):
@@ -93,12 +93,10 @@ def test_interrupt_says_how_to_resume(bundle, tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ResumableFile, "write", stop)
-    _, said = regard(
-        capsys, "predict", bundle, "abc", "dab", "--output", tmp_path / "out", code=130
-    )
+    _, err = regard(capsys, "predict", bundle, "abc", "dab", "--output", tmp_path / "out", code=130)
     line = f"{tmp_path / 'out'}: interrupted after 2 lines; run the same command again to resume"
-    assert said.splitlines()[0] == line
-    assert "Traceback" not in said
+    assert err.splitlines()[0] == line
+    assert "Traceback" not in err
 
 
 def test_failed_job_keeps_its_answers(bundle, tmp_path, capsys):
@@ -106,8 +104,8 @@ def test_failed_job_keeps_its_answers(bundle, tmp_path, capsys):
     data.write_bytes(b"abc\n" * 64 + b"\xff\n")
     regard(capsys, "predict", bundle, "--input", data, "--output", out, code=2)
     data.write_bytes(b"abc\n" * 70)
-    _, said = regard(capsys, "predict", bundle, "--input", data, "--output", out)
-    assert said == f"{out}: resuming after 64 lines\n"
+    _, err = regard(capsys, "predict", bundle, "--input", data, "--output", out)
+    assert err == f"{out}: resuming after 64 lines\n"
     assert len(out.read_text().splitlines()) == 70
 
 
@@ -143,8 +141,8 @@ def test_evaluate_checks_its_output_first(bundle, tmp_path, capsys, monkeypatch)
         (nowhere, "No such file or directory"),
         (tmp_path, "it is a folder; name a file in it"),
     ):
-        printed, said = regard(capsys, "evaluate", bundle, data, "--output", out, code=2)
-        assert (printed, said) == ("", f"regard: cannot write '{out}': {why}\n")
+        printed, err = regard(capsys, "evaluate", bundle, data, "--output", out, code=2)
+        assert (printed, err) == ("", f"regard: cannot write '{out}': {why}\n")
     assert left(tmp_path) == {"pairs.tsv"}
 
 
@@ -167,9 +165,9 @@ def test_metrics_are_printed_when_the_disk_is_full(bundle, tmp_path, capsys, mon
 
     monkeypatch.setattr(evaluating, "open", opened, raising=False)
     data = written(tmp_path / "pairs.tsv", pairs(5))
-    printed, said = regard(capsys, "evaluate", bundle, data, "--output", tmp_path / "out", code=2)
+    printed, err = regard(capsys, "evaluate", bundle, data, "--output", tmp_path / "out", code=2)
     assert printed.startswith("5 sources with 5 references, ")
-    assert said == f"regard: cannot write '{tmp_path / 'out'}': No space left on device\n"
+    assert err == f"regard: cannot write '{tmp_path / 'out'}': No space left on device\n"
     assert left(tmp_path) == {"pairs.tsv"}
 
 
@@ -195,9 +193,9 @@ def test_input_is_not_overwritten(bundle, gold, tmp_path, capsys, command):
     link.symlink_to(gold)
     words = {"evaluate": [gold], "predict": ["--input", gold]}[command]
     for output in (gold, link):
-        _, said = regard(capsys, command, bundle, *words, "--output", output, code=2)
+        _, err = regard(capsys, command, bundle, *words, "--output", output, code=2)
         what = f"--output {str(output)!r} is also an input and would be overwritten"
-        assert said == f"regard: {what}; name another file\n"
+        assert err == f"regard: {what}; name another file\n"
     assert gold.read_text() == before
 
 
@@ -216,5 +214,5 @@ def test_symbolic_link_stays_a_link(bundle, gold, tmp_path, capsys, command):
 @pytest.mark.parametrize("words", [["evaluate", "test.tsv"], ["predict", "ab"]])
 def test_current_folder_is_not_a_file(bundle, gold, tmp_path, capsys, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    _, said = regard(capsys, words[0], bundle, words[1], "--output", ".", code=2)
-    assert said.endswith("it is a folder; name a file in it\n")
+    _, err = regard(capsys, words[0], bundle, words[1], "--output", ".", code=2)
+    assert err.endswith("it is a folder; name a file in it\n")

@@ -33,9 +33,9 @@ def stdin(monkeypatch, content: bytes) -> None:
 
 
 def test_texts_are_answered_in_order(bundle, model, capsys):
-    out, said = regard(capsys, "predict", bundle, *TEXTS)
+    out, err = regard(capsys, "predict", bundle, *TEXTS)
     assert out.splitlines() == [model(text).text for text in TEXTS]
-    assert said == ""
+    assert err == ""
 
 
 def test_files_pipes_and_tables_give_the_same_answers(
@@ -180,28 +180,28 @@ def test_decoding_options_take_effect(bundle, model, capsys):
 
 def test_unknown_symbols_warn_and_are_then_counted(bundle, tmp_path, capsys):
     (tmp_path / "strange.txt").write_text("ab\n" + "a€b\n" * 5 + "a\tb\n")
-    out, said = regard(capsys, "predict", bundle, "--input", tmp_path / "strange.txt")
+    out, err = regard(capsys, "predict", bundle, "--input", tmp_path / "strange.txt")
     assert len(out.splitlines()) == 7
     place = tmp_path / "strange.txt"
-    assert said.splitlines() == [
+    assert err.splitlines() == [
         *(f"regard: warning: {place}:{n}: unknown symbols '€'" for n in (2, 3, 4)),
         "regard: warning: 3 more lines with unknown symbols",
     ]
-    _, said = regard(capsys, "predict", bundle, "a\tb")
+    _, err = regard(capsys, "predict", bundle, "a\tb")
     what = r"text 1: unknown symbols '\t'; if the input is a table, name the --column"
-    assert said == f"regard: warning: {what}\n"
+    assert err == f"regard: warning: {what}\n"
 
 
 def test_long_sources_warn_or_are_refused_or_allowed(bundle, model, capsys):
     long = "abcd" * 5
     most = model.longest_source
     what = f"{long!r} has 20 tokens, more than any training source ({most})"
-    out, said = regard(capsys, "predict", bundle, long)
-    assert said == f"regard: warning: {what}; the answer may be poor\n"
+    out, err = regard(capsys, "predict", bundle, long)
+    assert err == f"regard: warning: {what}; the answer may be poor\n"
     assert out.strip()
     assert regard(capsys, "predict", bundle, long, "--long", "allow") == (out, "")
-    _, said = regard(capsys, "predict", bundle, "ab", long, "--long", "refuse", code=2)
-    assert said == f"regard: {what}; shorten it, or set long to allow\n"
+    _, err = regard(capsys, "predict", bundle, "ab", long, "--long", "refuse", code=2)
+    assert err == f"regard: {what}; shorten it, or set long to allow\n"
 
 
 def test_slow_pipe_is_answered_line_by_line(bundle, model):
@@ -211,8 +211,8 @@ def test_slow_pipe_is_answered_line_by_line(bundle, model):
         process.stdin.flush()
         assert select.select([process.stdout], [], [], 120)[0], "no answer came"
         assert process.stdout.readline() == f"{model(word)}\n"  # before the next line is written
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (0, "")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
 
 
 def test_closed_pipe_ends_quietly(bundle, tmp_path):
@@ -222,12 +222,12 @@ def test_closed_pipe_ends_quietly(bundle, tmp_path):
     ) as process:
         assert process.stdout.readline()
         process.stdout.close()
-        said = process.stderr.read()
-    assert (process.returncode, said) == (0, "")
+        err = process.stderr.read()
+    assert (process.returncode, err) == (0, "")
 
 
 def test_full_disk_is_one_line(bundle):
     with open("/dev/full", "w") as full:
         process = start(["predict", str(bundle), "abc"], stdout=full)
-        _, said = process.communicate(timeout=180)
-    assert (process.returncode, said) == (2, "regard: [Errno 28] No space left on device\n")
+        _, err = process.communicate(timeout=180)
+    assert (process.returncode, err) == (2, "regard: [Errno 28] No space left on device\n")

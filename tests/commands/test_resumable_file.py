@@ -26,26 +26,26 @@ def left(folder) -> set[str]:
 def begun(tmp_path, monkeypatch):
     """A job that was stopped after two of its windows, with half a third on the disk."""
     monkeypatch.setattr(outputs, "SAVE_SECONDS", 0.0)
-    kept = ResumableFile(tmp_path / "out", {"--beam": 4, "bundle": "x"})
-    kept.write(lines("a", "b"), answers("a", "b"))
-    kept.write(lines("c"), answers("c"))
+    file = ResumableFile(tmp_path / "out", {"--beam": 4, "bundle": "x"})
+    file.write(lines("a", "b"), answers("a", "b"))
+    file.write(lines("c"), answers("c"))
     monkeypatch.setattr(outputs, "SAVE_SECONDS", 1e9)
-    kept.write(lines("d", "e"), answers("d", "e")[:-1])
-    kept._file.close()  # as a kill would, without a last note
+    file.write(lines("d", "e"), answers("d", "e")[:-1])
+    file._file.close()  # as a kill would, without a last note
     assert (tmp_path / "out.partial").read_text() == "A\nB\nC\nD\nE"
     return tmp_path / "out"
 
 
 def test_incomplete_line_is_cut_and_the_rest_resumed(begun):
-    kept = ResumableFile(begun, {"--beam": 4, "bundle": "x"})
-    assert kept.done == 3
+    file = ResumableFile(begun, {"--beam": 4, "bundle": "x"})
+    assert file.done == 3
     assert (begun.parent / "out.partial").read_text() == "A\nB\nC\n"
     windows = [lines("a"), lines("b", "c", "d"), lines("e", "f")]
-    assert list(kept.remaining(iter(windows))) == [lines("d"), lines("e", "f")]
-    kept.write(lines("d", "e", "f"), answers("d", "e", "f"))
+    assert list(file.remaining(iter(windows))) == [lines("d"), lines("e", "f")]
+    file.write(lines("d", "e", "f"), answers("d", "e", "f"))
     assert not begun.exists()
-    kept.finish()
-    kept.close()
+    file.finish()
+    file.close()
     assert begun.read_text() == "A\nB\nC\nD\nE\nF\n"
     assert left(begun.parent) == {"out"}
 
@@ -53,19 +53,19 @@ def test_incomplete_line_is_cut_and_the_rest_resumed(begun):
 def test_other_options_and_inputs_are_refused(begun):
     way = "; use the same bundle, options and input, or start over with --restart"
     start = f"cannot resume '{begun}.partial': "
-    for asked, why in (
+    for options, why in (
         ({"--beam": 1, "bundle": "x"}, "--beam was 4, now 1"),
         ({"--beam": 4, "bundle": "y"}, "it was written with another bundle"),
     ):
         with pytest.raises(RegardError) as refused:
-            ResumableFile(begun, asked)
+            ResumableFile(begun, options)
         assert str(refused.value) == start + why + way
     for windows in ([lines("a", "b", "X", "d")], [lines("a", "b")], []):
         with (
-            ResumableFile(begun, {"--beam": 4, "bundle": "x"}) as kept,
+            ResumableFile(begun, {"--beam": 4, "bundle": "x"}) as file,
             pytest.raises(RegardError) as refused,
         ):
-            list(kept.remaining(iter(windows)))
+            list(file.remaining(iter(windows)))
         assert str(refused.value) == f"{start}the first 3 lines of the input have changed{way}"
     with ResumableFile(begun, {"--beam": 1, "bundle": "y"}, restart=True) as fresh:
         assert fresh.done == 0
@@ -73,7 +73,7 @@ def test_other_options_and_inputs_are_refused(begun):
 
 
 def test_altered_files_are_refused(begun):
-    asked, partial, progress = (
+    options, partial, progress = (
         {"--beam": 4, "bundle": "x"},
         begun.parent / "out.partial",
         begun.parent / "out.progress",
@@ -87,13 +87,13 @@ def test_altered_files_are_refused(begun):
         partial.write_bytes(ours)
         progress.unlink() if theirs is None else progress.write_bytes(theirs)
         with pytest.raises(RegardError, match="cannot resume .*" + why):
-            ResumableFile(begun, asked)
+            ResumableFile(begun, options)
         assert partial.read_bytes() == ours
     partial.unlink()
     progress.write_bytes(
         noted
     )  # as after a kill between the last two steps of a job that had ended
-    with ResumableFile(begun, asked) as fresh:
+    with ResumableFile(begun, options) as fresh:
         assert fresh.done == 0
 
 
@@ -110,24 +110,24 @@ def test_two_jobs_cannot_write_one_file(tmp_path):
 
 
 def test_full_disk_is_reported_and_nothing_counted(tmp_path):
-    with ResumableFile(tmp_path / "out", {}) as kept:
-        kept.write(lines("a"), "A\n")
-        kept._save_progress()
+    with ResumableFile(tmp_path / "out", {}) as file:
+        file.write(lines("a"), "A\n")
+        file._save_progress()
         resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
         try:
             with pytest.raises(RegardError, match=r"cannot write '.*out': File too large"):
-                kept.write(lines("b"), "B" * 10_000 + "\n")
-            kept.close()
+                file.write(lines("b"), "B" * 10_000 + "\n")
+            file.close()
         finally:
             resource.setrlimit(
                 resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
             )
-    with ResumableFile(tmp_path / "out", {}) as kept:
-        assert kept.done == 1
+    with ResumableFile(tmp_path / "out", {}) as file:
+        assert file.done == 1
         assert (tmp_path / "out.partial").read_text() == "A\n"
 
 
-ASKED = {"bundle": "x"}
+OPTIONS = {"bundle": "x"}
 
 
 def names(folder) -> set[str]:
@@ -137,9 +137,9 @@ def names(folder) -> set[str]:
 @pytest.fixture
 def stopped(tmp_path):
     """A job that was stopped after three lines, which came in two windows."""
-    with ResumableFile(tmp_path / "out", ASKED) as kept:
-        kept.write(lines("a", "b"), "A\nB\n")
-        kept.write(lines("c"), "C\n")
+    with ResumableFile(tmp_path / "out", OPTIONS) as file:
+        file.write(lines("a", "b"), "A\nB\n")
+        file.write(lines("c"), "C\n")
     return tmp_path / "out"
 
 
@@ -149,10 +149,10 @@ def kept_files(path) -> tuple[bytes, bytes]:
 
 def goes_on(path) -> None:
     """The right input is taken, and answered to its end."""
-    with ResumableFile(path, ASKED) as kept:
-        assert list(kept.remaining(iter([lines("a", "b"), lines("c", "d")]))) == [lines("d")]
-        kept.write(lines("d"), "D\n")
-        kept.finish()
+    with ResumableFile(path, OPTIONS) as file:
+        assert list(file.remaining(iter([lines("a", "b"), lines("c", "d")]))) == [lines("d")]
+        file.write(lines("d"), "D\n")
+        file.finish()
     assert path.read_text() == "A\nB\nC\nD\n"
     assert names(path.parent) == {"out"}
 
@@ -164,10 +164,10 @@ def test_refused_resume_changes_nothing(stopped, windows):
     before = kept_files(stopped)
     for _ in range(3):
         with (
-            ResumableFile(stopped, ASKED) as kept,
+            ResumableFile(stopped, OPTIONS) as file,
             pytest.raises(RegardError, match="the first 3 lines of the input have changed"),
         ):
-            list(kept.remaining(iter(windows)))
+            list(file.remaining(iter(windows)))
         assert kept_files(stopped) == before
     goes_on(stopped)
 
@@ -178,9 +178,9 @@ def test_interrupt_while_skipping_loses_nothing(stopped):
         raise KeyboardInterrupt
 
     before = kept_files(stopped)
-    with pytest.raises(KeyboardInterrupt), ResumableFile(stopped, ASKED) as kept:
-        list(kept.remaining(interrupted()))
-    with ResumableFile(stopped, ASKED):  # stopped before a single line was read
+    with pytest.raises(KeyboardInterrupt), ResumableFile(stopped, OPTIONS) as file:
+        list(file.remaining(interrupted()))
+    with ResumableFile(stopped, OPTIONS):  # stopped before a single line was read
         pass
     assert kept_files(stopped) == before
     goes_on(stopped)
@@ -192,20 +192,20 @@ def test_interrupt_while_writing_counts_all_or_nothing(stopped, monkeypatch):
         raise KeyboardInterrupt
 
     real = outputs._add_to_hash
-    with ResumableFile(stopped, ASKED) as kept:
-        assert list(kept.remaining(iter([lines("a", "b", "c")]))) == []
+    with ResumableFile(stopped, OPTIONS) as file:
+        assert list(file.remaining(iter([lines("a", "b", "c")]))) == []
         monkeypatch.setattr(outputs, "_add_to_hash", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            kept.write(lines("d"), "half of ")
+            file.write(lines("d"), "half of ")
     monkeypatch.undo()
-    assert kept.done == 3
+    assert file.done == 3
     goes_on(stopped)
 
 
 def test_resumed_job_can_be_resumed_again(stopped):
-    with ResumableFile(stopped, ASKED) as kept:
-        list(kept.remaining(iter([lines("a", "b", "c", "d", "e")])))
-        kept.write(lines("d"), "D\n")
-    with ResumableFile(stopped, ASKED) as kept:
-        assert kept.done == 4
-        assert list(kept.remaining(iter([lines("a", "b", "c", "d", "e")]))) == [lines("e")]
+    with ResumableFile(stopped, OPTIONS) as file:
+        list(file.remaining(iter([lines("a", "b", "c", "d", "e")])))
+        file.write(lines("d"), "D\n")
+    with ResumableFile(stopped, OPTIONS) as file:
+        assert file.done == 4
+        assert list(file.remaining(iter([lines("a", "b", "c", "d", "e")]))) == [lines("e")]

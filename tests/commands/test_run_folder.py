@@ -32,10 +32,10 @@ def done(
     command: list[str] = [sys.executable, "-m", "regard", *map(str, words)]
     if shell:
         command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
-    told = subprocess.run(
+    finished = subprocess.run(
         command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=100
     )
-    return told.returncode, told.stdout, told.stderr.decode()
+    return finished.returncode, finished.stdout, finished.stderr.decode()
 
 
 def test_resume_after_a_kill_while_saving_bad_lines(tmp_path, capsys):
@@ -84,7 +84,7 @@ def test_refused_run_leaves_nothing_behind(tmp_path):
 def test_file_name_that_is_not_utf8(tmp_path, capsys):
     name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.tsv")
     shutil.copy(written(tmp_path / "pairs.tsv"), name)
-    code, _, said = done(
+    code, _, err = done(
         "train",
         name,
         "--steps",
@@ -96,7 +96,7 @@ def test_file_name_that_is_not_utf8(tmp_path, capsys):
         "--device",
         "cpu",
     )
-    assert code == 0, said
-    assert "Traceback" not in said
+    assert code == 0, err
+    assert "Traceback" not in err
     card = json.loads((tmp_path / "run/bundle/card.json").read_text())
     assert "\ufffd.tsv" in card["data"]

@@ -21,14 +21,14 @@ def model(bundle):
 
 def test_scores_are_those_of_the_model(bundle, model, tmp_path, capsys):
     data = written(tmp_path / "test.tsv", PAIRS[:70])
-    out, said = regard(capsys, "score", bundle, data)
+    out, err = regard(capsys, "score", bundle, data)
     right = [model.score(source, target) for source, target in PAIRS[:70]]
     rows = [line.split("\t") for line in out.splitlines()]
     assert [(source, target) for _, source, target in rows] == PAIRS[:70]
     assert [float(row[0]) for row in rows] == pytest.approx([one.logp for one in right], abs=2e-4)
     tokens = sum(len(target) + 1 for _, target in PAIRS[:70])
     total = sum(one.logp for one in right)
-    assert said == (
+    assert err == (
         f"70 pairs, {tokens:,} tokens (with end tokens), log-probability {total:,.2f}, "
         f"perplexity {math.exp(-total / tokens):.4f}\n"
     )
@@ -56,8 +56,8 @@ BAD = "skipped 1 bad line: 1 missing column (first at {}:2)"
 def test_score_reports_skipped_lines(bundle, tmp_path, capsys):
     data = tmp_path / "pairs.tsv"
     data.write_text("ab\tba\nlonely\ncd\tdc\n")
-    printed, said = regard(capsys, "score", bundle, data, "--bad-lines", "skip")
+    printed, err = regard(capsys, "score", bundle, data, "--bad-lines", "skip")
     assert [line.split("\t")[1:] for line in printed.splitlines()] == [["ab", "ba"], ["cd", "dc"]]
-    left_out, perplexity = said.splitlines()
+    left_out, perplexity = err.splitlines()
     assert left_out == BAD.format(data)
     assert perplexity.startswith("2 pairs, ")

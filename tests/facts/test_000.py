@@ -79,7 +79,7 @@ MAN, HIT, CAR = torch.eye(4, dtype=torch.float64)[:3]
 
 
 def contextual(sentence: list[torch.Tensor], positions: bool, **parts: str) -> torch.Tensor:
-    """One context for each word of a sentence that looks at itself."""
+    """One context for each word of a sentence that attends to itself."""
     x = torch.stack(sentence)
     if positions:
         x = x + Sinusoidal(4)(torch.arange(1, len(x) + 1)).double()

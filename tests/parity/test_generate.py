@@ -54,10 +54,10 @@ def sources() -> list[list[int]]:
     ]
 
 
-def learn(model: Model, asked: list[list[int]]) -> None:
+def learn(model: Model, sources: list[list[int]]) -> None:
     """Train a little to reverse the source, so that outputs depend on it and end."""
-    source, prefix = ragged(*asked), ragged(*([BEGIN, *row[-2::-1]] for row in asked))
-    wanted = ragged(*([*row[-2::-1], END] for row in asked)).values
+    source, prefix = ragged(*sources), ragged(*([BEGIN, *row[-2::-1]] for row in sources))
+    wanted = ragged(*([*row[-2::-1], END] for row in sources)).values
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(40):
         adam.zero_grad()
@@ -66,7 +66,7 @@ def learn(model: Model, asked: list[list[int]]) -> None:
 
 
 @pytest.fixture(scope="module", params=["relu"])
-def twins(request) -> tuple[MarianMTModel, Model]:
+def models(request) -> tuple[MarianMTModel, Model]:
     torch.manual_seed(5)
     settings = TransformerSettings(
         width=WIDTH, heads=HEADS, encoder_layers=DEPTH, decoder_layers=DEPTH, ffn_width=HIDDEN,
@@ -97,14 +97,14 @@ def twins(request) -> tuple[MarianMTModel, Model]:
 
 
 @pytest.fixture(scope="module")
-def asked(twins) -> list[list[int]]:
+def chosen_sources(models) -> list[list[int]]:
     """A hundred sources whose outputs end before the limit, where both libraries score the end."""
-    model, every, kept = inference_model(twins[1]), sources(), []
+    model, every, suitable = inference_model(models[1]), sources(), []
     limits = torch.full((len(every),), LIMIT)
     for source, *found in zip(
         every, *(search(model, ragged(*every), limits) for search in SEARCHES), strict=True
     ):
-        kept += (
+        suitable += (
             [source]
             if all(len(one.ids) < LIMIT for some in found for one in some.hypotheses)
             else []
@@ -115,20 +115,20 @@ def asked(twins) -> list[list[int]]:
         "early_stopping": "never",
         "length_penalty": max(ALPHAS),
     }
-    rows = generated(twins[0], kept, **beams).sequences.unflatten(0, (-1, 4))
-    kept = [
+    rows = generated(models[0], suitable, **beams).sequences.unflatten(0, (-1, 4))
+    suitable = [
         source
-        for source, row in zip(kept, (rows == END).any(2).all(1).tolist(), strict=True)
+        for source, row in zip(suitable, (rows == END).any(2).all(1).tolist(), strict=True)
         if row
     ]
-    assert len(kept) >= 100
-    return kept[:100]
+    assert len(suitable) >= 100
+    return suitable[:100]
 
 
-def generated(marian: MarianMTModel, asked: list[list[int]], **options):
-    longest = max(map(len, asked))
-    ids = torch.tensor([row + [PAD] * (longest - len(row)) for row in asked])
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in asked])
+def generated(marian: MarianMTModel, chosen_sources: list[list[int]], **options):
+    longest = max(map(len, chosen_sources))
+    ids = torch.tensor([row + [PAD] * (longest - len(row)) for row in chosen_sources])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in chosen_sources])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return marian.generate(
@@ -137,7 +137,7 @@ def generated(marian: MarianMTModel, asked: list[list[int]], **options):
         )  # fmt: skip
 
 
-def said(row: torch.Tensor) -> list[int]:
+def output_ids(row: torch.Tensor) -> list[int]:
     """The tokens between begin and end; every sequence has an end, so no limit was reached."""
     ids = row.tolist()
     assert ids[0] == BEGIN
@@ -145,15 +145,15 @@ def said(row: torch.Tensor) -> list[int]:
     return ids[1 : ids.index(END)]
 
 
-def ours(search, model: Model, asked: list[list[int]]):
-    found = search(model, ragged(*asked), torch.full((len(asked),), LIMIT))
+def ours(search, model: Model, chosen_sources: list[list[int]]):
+    found = search(model, ragged(*chosen_sources), torch.full((len(chosen_sources),), LIMIT))
     assert all(len(one.ids) < LIMIT for some in found for one in some.hypotheses)
     return found
 
 
-def test_models_have_the_same_weights(twins, asked):
-    marian, model = twins
-    source, prefix = asked[0], [BEGIN, 5, 6, 7, 3]
+def test_models_have_the_same_weights(models, chosen_sources):
+    marian, model = models
+    source, prefix = chosen_sources[0], [BEGIN, 5, 6, 7, 3]
     with torch.no_grad():
         logits = marian(
             input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([prefix])
@@ -163,46 +163,48 @@ def test_models_have_the_same_weights(twins, asked):
         )
 
 
-def test_greedy_tokens_match(twins, asked):
-    marian, model = twins
-    expected = [said(row) for row in generated(marian, asked, num_beams=1).sequences]
+def test_greedy_tokens_match(models, chosen_sources):
+    marian, model = models
+    expected = [output_ids(row) for row in generated(marian, chosen_sources, num_beams=1).sequences]
     for form in (model, inference_model(model)):
-        assert [some.hypotheses[0].ids for some in ours(Greedy(), form, asked)] == expected
+        assert [some.hypotheses[0].ids for some in ours(Greedy(), form, chosen_sources)] == expected
     assert len({tuple(ids) for ids in expected}) > 30
     assert len({len(ids) for ids in expected}) > 4
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_beam_of_four_matches_tokens_and_scores(twins, asked, alpha):
-    marian, model = twins
+def test_beam_of_four_matches_tokens_and_scores(models, chosen_sources, alpha):
+    marian, model = models
     beams = {
         "num_beams": 4,
         "num_return_sequences": 4,
         "early_stopping": "never",
         "length_penalty": alpha,
     }
-    expected = generated(marian, asked, **beams)
+    expected = generated(marian, chosen_sources, **beams)
     for form in (model, inference_model(model)):
-        found = ours(Beam(4, n_best=4, length_penalty=LengthPenalty(alpha)), form, asked)
+        found = ours(Beam(4, n_best=4, length_penalty=LengthPenalty(alpha)), form, chosen_sources)
         hypotheses = [one for some in found for one in some.hypotheses]
-        assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
+        assert [one.ids for one in hypotheses] == [output_ids(row) for row in expected.sequences]
         assert [one.score for one in hypotheses] == pytest.approx(
             expected.sequences_scores.tolist(), abs=1e-4
         )
 
 
-def test_constrained_beam_matches(twins, asked):
-    marian, model = twins
+def test_constrained_beam_matches(models, chosen_sources):
+    marian, model = models
     expected = generated(
-        marian, asked, num_beams=4, num_return_sequences=4, early_stopping="never",
+        marian, chosen_sources, num_beams=4, num_return_sequences=4, early_stopping="never",
         length_penalty=1.0, no_repeat_ngram_size=2, min_new_tokens=3, bad_words_ids=[[5], [6, 7]],
     )  # fmt: skip
-    kept = (rules.no_repeat_ngram(2), rules.min_length(3), rules.ban([[5], [6, 7]]))
+    constraints = (rules.no_repeat_ngram(2), rules.min_length(3), rules.ban([[5], [6, 7]]))
     found = ours(
-        Beam(4, n_best=4, length_penalty=LengthPenalty(1.0), constraints=kept), model, asked
+        Beam(4, n_best=4, length_penalty=LengthPenalty(1.0), constraints=constraints),
+        model,
+        chosen_sources,
     )
     hypotheses = [one for some in found for one in some.hypotheses]
-    assert [one.ids for one in hypotheses] == [said(row) for row in expected.sequences]
+    assert [one.ids for one in hypotheses] == [output_ids(row) for row in expected.sequences]
     assert [one.score for one in hypotheses] == pytest.approx(
         expected.sequences_scores.tolist(), abs=1e-4
     )

@@ -116,11 +116,15 @@ def test_a_whole_layer_with_grouped_keys(options: dict[str, object]):
 @torch.no_grad()
 def test_cached_steps_match(options: dict[str, object]):
     theirs, rotary, ours = layers(**options)
-    x, cache, held = torch.randn(BATCH, 9, WIDTH, dtype=torch.float64), DynamicCache(), Cache()
+    x, cache, ours_cache = (
+        torch.randn(BATCH, 9, WIDTH, dtype=torch.float64),
+        DynamicCache(),
+        Cache(),
+    )
     for place, step in enumerate(x.split(1, dim=1)):
         expected, _ = theirs(
             step, rotary(step, torch.tensor([[place]])), None, past_key_values=cache
         )
-        got, held = ours.step(step, held, mask=causal)
+        got, ours_cache = ours.step(step, ours_cache, mask=causal)
         torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(held.keys.tensor, cache.layers[0].keys, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(ours_cache.keys.tensor, cache.layers[0].keys, rtol=1e-6, atol=1e-6)

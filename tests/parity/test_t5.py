@@ -43,7 +43,7 @@ def theirs(is_causal: bool) -> T5Attention:
     return module.eval()
 
 
-def twin(module: T5Attention) -> MultiHead:
+def converted(module: T5Attention) -> MultiHead:
     """T5 neither scales nor uses biases, and its attention is wider than its model."""
     bias = T5(HEADS, buckets=BUCKETS, max_distance=FARTHEST, causal=module.is_decoder)
     ours = MultiHead(
@@ -72,7 +72,7 @@ def test_a_whole_layer(is_causal: bool):
     )  # longer than the farthest bucket
     triangle = hiding(torch.ones(17, 17, dtype=torch.bool).tril()[None, None])
     expected, _, _ = module(x, mask=triangle if is_causal else None)
-    ours = twin(module)(x, mask=causal if is_causal else everything)
+    ours = converted(module)(x, mask=causal if is_causal else everything)
     torch.testing.assert_close(ours, expected)
 
 
@@ -83,25 +83,25 @@ def test_ragged_layer_equals_padded_layer():
     padded = torch.nn.utils.rnn.pad_sequence(x.unbind(), batch_first=True)
     real = (torch.arange(17) < torch.tensor(lengths)[:, None])[:, None, None]
     expected, _, _ = module(padded, mask=hiding(real))
-    for ours, row, length in zip(twin(module)(x), expected, lengths, strict=True):
+    for ours, row, length in zip(converted(module)(x), expected, lengths, strict=True):
         torch.testing.assert_close(ours, row[:length])
 
 
 @torch.no_grad()
 def test_cached_steps_match():
     module, x = theirs(True), torch.randn(2, 9, WIDTH, dtype=torch.float64)
-    ours, held, cache = twin(module), Cache(), DynamicCache()
+    ours, ours_cache, cache = converted(module), Cache(), DynamicCache()
     for step in x.split(1, dim=1):
         expected, _, _ = module(step, past_key_values=cache)
-        got, held = ours.step(step, held, mask=causal)
+        got, ours_cache = ours.step(step, ours_cache, mask=causal)
         torch.testing.assert_close(got, expected)
-    assert held.longest == 9
+    assert ours_cache.longest == 9
 
 
 def test_table_gradient_matches():
     module, x = theirs(False), torch.randn(2, 17, WIDTH, dtype=torch.float64)
     towards = torch.randn_like(x)
     (expected,) = torch.autograd.grad(module(x)[0], module.relative_attention_bias.weight, towards)
-    ours = twin(module)
+    ours = converted(module)
     (got,) = torch.autograd.grad(ours(x), ours.attention.bias.table, towards)
     torch.testing.assert_close(got, expected.T)

@@ -44,7 +44,7 @@ def parts(module: nn.MultiheadAttention) -> dict[str, Tensor | None]:
     return {name: part for name, part in named.items() if part is not None}
 
 
-def twin(module: nn.MultiheadAttention, backend: str) -> MultiHead:
+def converted(module: nn.MultiheadAttention, backend: str) -> MultiHead:
     context = module.kdim
     ours = MultiHead(
         WIDTH, HEADS, context=context, biases=module.in_proj_bias is not None, backend=backend
@@ -69,7 +69,7 @@ def test_self_attention(biases: bool, backend: str, mask: Mask):
     module = theirs(biases)
     x = torch.randn(2, 7, WIDTH, dtype=torch.float64)
     expected, _ = module(x, x, x, attn_mask=hidden(mask, 7, 7), need_weights=False)
-    torch.testing.assert_close(twin(module, backend)(x, mask=mask), expected)
+    torch.testing.assert_close(converted(module, backend)(x, mask=mask), expected)
 
 
 @BOTH
@@ -81,7 +81,7 @@ def test_attention_to_a_context_of_another_width(biases: bool, backend: str):
         torch.randn(2, 7, CONTEXT, dtype=torch.float64),
     )
     expected, _ = module(x, z, z)
-    torch.testing.assert_close(twin(module, backend)(x, z), expected)
+    torch.testing.assert_close(converted(module, backend)(x, z), expected)
 
 
 @BACKENDS
@@ -95,22 +95,22 @@ def test_ragged_equals_key_padding_mask(backend: str, mask: Mask):
         padded, padded, padded, key_padding_mask=padding, attn_mask=hidden(mask, 7, 7)
     )
     for ours, row, length in zip(
-        twin(module, backend)(x, mask=mask), expected, LENGTHS, strict=True
+        converted(module, backend)(x, mask=mask), expected, LENGTHS, strict=True
     ):
         torch.testing.assert_close(ours, row[:length])
 
 
 @BACKENDS
 def test_ragged_context_equals_key_padding_mask(backend: str):
-    module, asked = theirs(True, CONTEXT), [2, 3, 5]
-    x = Ragged.of([torch.randn(length, WIDTH, dtype=torch.float64) for length in asked])
+    module, lengths = theirs(True, CONTEXT), [2, 3, 5]
+    x = Ragged.of([torch.randn(length, WIDTH, dtype=torch.float64) for length in lengths])
     z = Ragged.of([torch.randn(length, CONTEXT, dtype=torch.float64) for length in LENGTHS])
     queries, context = (
         nn.utils.rnn.pad_sequence(batch.unbind(), batch_first=True) for batch in (x, z)
     )
     padding = torch.arange(max(LENGTHS)) >= torch.tensor(LENGTHS)[:, None]
     expected, _ = module(queries, context, context, key_padding_mask=padding)
-    for ours, row, length in zip(twin(module, backend)(x, z), expected, asked, strict=True):
+    for ours, row, length in zip(converted(module, backend)(x, z), expected, lengths, strict=True):
         torch.testing.assert_close(ours, row[:length])
 
 
@@ -120,7 +120,7 @@ def test_weights_of_each_head_match():
         torch.randn(2, 5, WIDTH, dtype=torch.float64),
         torch.randn(2, 7, CONTEXT, dtype=torch.float64),
     )
-    ours = twin(module, "reference")
+    ours = converted(module, "reference")
     queries, keys, values = (
         project(y).unflatten(-1, (HEADS, -1)).transpose(1, 2)
         for project, y in ((ours.queries, x), (ours.keys, z), (ours.values, z))
@@ -135,7 +135,7 @@ def test_weights_of_each_head_match():
 @BACKENDS
 def test_gradients_of_inputs_and_weights_match(biases: bool, backend: str):
     module = theirs(biases, CONTEXT)
-    ours = twin(module, backend)
+    ours = converted(module, backend)
     x = torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
     z = torch.randn(2, 7, CONTEXT, dtype=torch.float64, requires_grad=True)
     towards = torch.randn(2, 5, WIDTH, dtype=torch.float64)

@@ -105,7 +105,7 @@ def test_the_wall_has_every_layer_and_head(trace, kind, layers):
 
 @pytest.fixture(scope="module")
 def looked(trace):
-    """The same trace with an alignment known beforehand: 0-0, 4-1, and IY looks at the end."""
+    """The same trace with an alignment known beforehand: 0-0, 4-1, and IY attends to END."""
     weights = torch.full((4, 6), 0.02)
     for row, column in enumerate([0, 4, 5, 5]):
         weights[row, column] = 0.9

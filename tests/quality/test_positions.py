@@ -28,7 +28,7 @@ WORDS = [
 
 
 def test_one_command_trains_every_encoding_alike(data: Path, tmp_path: Path, monkeypatch, capsys):
-    kept = tmp_path / "positions.json"
+    results_file = tmp_path / "positions.json"
     words = [
         "--data",
         str(data),
@@ -42,10 +42,10 @@ def test_one_command_trains_every_encoding_alike(data: Path, tmp_path: Path, mon
         "--share",
         "0.001",
     ]
-    monkeypatch.setattr("sys.argv", ["positions.py", *words, "--keep", str(kept)])
+    monkeypatch.setattr("sys.argv", ["positions.py", *words, "--keep", str(results_file)])
     monkeypatch.setattr(positions, "outcomes", lambda trials, parallel: map(attempt, trials))
     positions.main()
-    results = json.loads(kept.read_text())["results"]
+    results = json.loads(results_file.read_text())["results"]
     assert [(one["overrides"][0], one["seed"], one["steps"]) for one in results] == [
         ("model.position=none", 2, 2),
         ("model.position=t5", 2, 2),

@@ -99,10 +99,10 @@ def test_ensembles_are_evaluated_and_stored(two, results, data: Path, tmp_path: 
     assert both[0]["parameters"] == 2 * results[0]["parameters"]
     facts = {"machine": "a machine", "examples": quality.sizes(READERS["scan-length"](data))}
     quality.keep(tmp_path, "scan-length", facts, [*results, *both], [])
-    kept = json.loads((tmp_path / "quality-scan-length.json").read_text())
-    assert kept["examples"] == {"train": 21, "dev": 1, "test": 1}
-    assert len(kept["results"]) == 3
-    assert not any(str(place) in json.dumps(kept) for place in (data, tmp_path, two[0].parts))
+    stored = json.loads((tmp_path / "quality-scan-length.json").read_text())
+    assert stored["examples"] == {"train": 21, "dev": 1, "test": 1}
+    assert len(stored["results"]) == 3
+    assert not any(str(place) in json.dumps(stored) for place in (data, tmp_path, two[0].parts))
 
 
 def test_students_train_on_data_and_outputs_of_all_teachers(data: Path, tmp_path: Path):
@@ -163,8 +163,8 @@ def test_students_start_after_the_last_recipe_run(data: Path, tmp_path: Path, mo
     ]
     monkeypatch.setattr("sys.argv", ["quality.py", *words])
     quality.main()
-    kept = json.loads((tmp_path / "quality-scan-length.json").read_text())
-    assert [one["method"] for one in kept["results"]] == ["recipe"] * 2 + ["distilled"] * 2 + [
+    stored = json.loads((tmp_path / "quality-scan-length.json").read_text())
+    assert [one["method"] for one in stored["results"]] == ["recipe"] * 2 + ["distilled"] * 2 + [
         "auto"
     ] * 2
     printed = capsys.readouterr().out
@@ -190,13 +190,13 @@ def test_separate_runs_are_joined(tmp_path: Path, monkeypatch, capsys: pytest.Ca
     paths = [str(tmp_path / folder / "quality-cmudict.json") for folder in ("one", "other")]
     monkeypatch.setattr("sys.argv", ["quality.py", "--join", *paths, "--keep", str(tmp_path)])
     quality.main()
-    kept = json.loads((tmp_path / "quality-cmudict.json").read_text())
-    assert [(result["method"], result["seed"]) for result in kept["results"]] == [
+    stored = json.loads((tmp_path / "quality-cmudict.json").read_text())
+    assert [(result["method"], result["seed"]) for result in stored["results"]] == [
         ("recipe", 1),
         ("recipe", 2),
         ("auto", 1),
     ]
-    made = {check["name"]: check["value"] for check in kept["checks"]}
+    made = {check["name"]: check["value"] for check in stored["checks"]}
     assert made["test wer, model"] == 20.5  # of two results for one seed the later counts
     assert made["test wer: auto behind the recipe, %"] == 0.0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["machine"] == "a machine"

@@ -1,6 +1,4 @@
-"""What an answer loses without a source token: against edits layer by layer, a shorter memory, and
-scipy.
-"""
+"""Occlusion of source tokens, against edits, a shorter memory and scipy."""
 
 import pytest
 import torch
@@ -24,18 +22,16 @@ def transformer():
     return regard.load("spelling")
 
 
-def told(trace) -> torch.Tensor:
-    """The log-probability of each token that was said."""
+def target_logps(trace) -> torch.Tensor:
+    """The log-probability of each target token."""
     return trace["out.logprobs"].gather(1, torch.tensor([[piece.id] for piece in trace.following]))[
         :, 0
     ]
 
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
-def test_hiding_is_minus_infinity_in_every_attention_that_reads_the_source(kind):
-    """The trace's own definition, one attention after another: each sees what the ones before made
-    of it.
-    """
+def test_occlusion_masks_the_token_in_every_attention(kind):
+    """By patches of the masked scores, one attention after another."""
     transformer = random_model(kind)
     trace = record(transformer, SOURCE, TARGET)
     effects = occlusion(transformer, trace)
@@ -49,14 +45,14 @@ def test_hiding_is_minus_infinity_in_every_attention_that_reads_the_source(kind)
                 ].clone()
                 scores[..., hidden] = -1e5
                 edits.append({"kind": "patch", "name": f"{one.name}.masked", "values": scores})
-        truth = told(trace) - told(record(transformer, SOURCE, TARGET, edits=edits))
+        truth = target_logps(trace) - target_logps(record(transformer, SOURCE, TARGET, edits=edits))
         torch.testing.assert_close(effects[:, hidden], truth, rtol=1e-3, atol=2e-4)
     assert effects.abs().max() > 0.01
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", RECURRENT)
-def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
+def test_occlusion_in_a_recurrent_model_shortens_the_memory(kind):
     recurrent = random_model(kind)
     trace, model = record(recurrent, SOURCE, TARGET), recurrent.model
     effects = occlusion(recurrent, trace)
@@ -64,8 +60,8 @@ def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
         state = model.start(
             model.encode(Ragged.of([torch.tensor([piece.id for piece in trace.source])]))
         )
-        kept = [at for at in range(len(trace.source)) if at != hidden]
-        known = (part.tensor[:, :, kept] for part in (state.memory.keys, state.memory.values))
+        remaining = [at for at in range(len(trace.source)) if at != hidden]
+        known = (part.tensor[:, :, remaining] for part in (state.memory.keys, state.memory.values))
         state = RecurrentState(state.hidden, Cache().append(*known), state.summary)
         left, token = [], BEGIN
         for piece in trace.following:
@@ -73,11 +69,11 @@ def test_hiding_from_a_recurrent_model_is_a_memory_without_the_token(kind):
             left.append(logits.log_softmax(-1)[0, piece.id])
             token = piece.id
         torch.testing.assert_close(
-            effects[:, hidden], told(trace) - torch.stack(left), rtol=1e-3, atol=1e-4
+            effects[:, hidden], target_logps(trace) - torch.stack(left), rtol=1e-3, atol=1e-4
         )
 
 
-def test_copies_in_parts_are_copies_at_once_and_leave_nothing_behind(transformer, monkeypatch):
+def test_batched_occlusion_equals_all_at_once(transformer, monkeypatch):
     from regard.trace import occlusion as function
 
     trace = record(transformer, SOURCE)
@@ -89,7 +85,7 @@ def test_copies_in_parts_are_copies_at_once_and_leave_nothing_behind(transformer
     assert torch.equal(record(transformer, SOURCE)["out.logits"], trace["out.logits"])
 
 
-def test_agreement_is_spearmans(transformer):
+def test_agreement_is_spearman_correlation(transformer):
     trace = record(transformer, SOURCE)
     weights, effects = alignment_matrix(trace), occlusion(transformer, trace)
     truth = spearmanr(weights.flatten(), effects.flatten()).statistic
@@ -111,18 +107,18 @@ def test_an_edited_trace_is_refused(transformer):
         occlusion(transformer, record(transformer, SOURCE, edits=[cut]))
 
 
-def test_a_model_that_does_not_look_is_refused():
+def test_a_model_without_attention_is_refused():
     bottleneck = random_model("bottleneck")
     with pytest.raises(RegardError, match="no attention to its source"):
         occlusion(bottleneck, record(bottleneck, SOURCE))
 
 
-def test_a_model_left_in_training_is_looked_at_without_dropout(transformer):
+def test_occlusion_ignores_training_mode(transformer):
     trace = record(transformer, SOURCE)
-    calm = occlusion(transformer, trace)
+    expected = occlusion(transformer, trace)
     transformer.model.train()
     try:
-        assert torch.equal(occlusion(transformer, trace), calm)
+        assert torch.equal(occlusion(transformer, trace), expected)
         assert transformer.model.training
     finally:
         transformer.model.eval()

@@ -81,14 +81,14 @@ def test_accuracy_agrees_with_analogy(options, tmp_path, monkeypatch):
         [f"w{i}" for i in range(20)],
         torch.randn(20, 3, generator=generator) * torch.arange(1.0, 21)[:, None],
     )
-    asked = [
+    questions = [
         [f"w{i}" for i in torch.randperm(20, generator=generator)[:3].tolist()] for _ in range(23)
     ]
     best = [
-        vectors.analogy(*abc, n=2, **options)[i % 2][0] for i, abc in enumerate(asked)
+        vectors.analogy(*abc, n=2, **options)[i % 2][0] for i, abc in enumerate(questions)
     ]  # the second best is wrong
     file = tmp_path / "questions.txt"
-    file.write_text("\n".join(" ".join([*abc, d]) for abc, d in zip(asked, best, strict=True)))
+    file.write_text("\n".join(" ".join([*abc, d]) for abc, d in zip(questions, best, strict=True)))
     assert vectors.accuracy(file, **options).all == Section("all", right=12, wrong=11)
 
 
@@ -146,8 +146,8 @@ NAMES = [f"w{i}" for i in range(20)]
 def test_tiny_and_huge_tables(tmp_path, size):
     table = torch.randn(20, 8) * size
     vectors, rows = Vectors(NAMES, table), [("w1", "w2", "w3"), ("w4", "w5", "w6")]
-    asked = [(*row, vectors.analogy(*row, n=1, normalised=False)[0][0]) for row in rows]
-    (tmp_path / "questions.txt").write_text("\n".join(" ".join(row) for row in asked))
+    questions = [(*row, vectors.analogy(*row, n=1, normalised=False)[0][0]) for row in rows]
+    (tmp_path / "questions.txt").write_text("\n".join(" ".join(row) for row in questions))
     assert vectors.accuracy(tmp_path / "questions.txt", normalised=False).all.right == 2
 
 
