@@ -14,7 +14,7 @@ WIDTH, HEADS, GROUPS, CONTEXT, ATTENTION, VALUES, OUT = 10, 6, 3, 7, 12, 24, 5
 
 
 def plain(width: int, heads: int, **options: object) -> MultiHead:
-    """Every projection the identity: what is left is the cut into heads."""
+    """Identity projections, so that only the split into heads remains."""
     module = MultiHead(width, heads, biases=False, **options).double()
     with torch.no_grad():
         for projection in (module.queries, module.keys, module.values, module.out):

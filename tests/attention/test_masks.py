@@ -1,4 +1,4 @@
-"""Masks as tables, written out by hand: a row for each query, a 1 where it may look."""
+"""Masks as tables, written by hand: a row for each query, a 1 where it may attend."""
 
 import pytest
 import torch

@@ -44,7 +44,7 @@ def wait_for(process, step: int, journal, patience: float = 60.0) -> None:
 
 
 def begun(out) -> int:
-    """How often a run has come to its work: the first time to its data, then to its steps."""
+    """How often a run has started to work: first on its data, then on its steps."""
     if not (out / "log.jsonl").exists():
         return int((out / "data").exists())
     return 1 + sum(
@@ -54,7 +54,7 @@ def begun(out) -> int:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with the pairs, and a run that nobody stopped."""
+    """A folder with the pairs, and an uninterrupted run."""
     home = tmp_path_factory.mktemp("kill")
     data = written(home / "pairs.tsv")
     finished(start(arguments(data, home / "whole", *MORE)))

@@ -35,7 +35,7 @@ def table(delimiter: str, rows) -> str:
 
 
 def learned(out) -> tuple[int, int]:
-    """How many pairs were learned from, and how many distinct sources held out."""
+    """The number of training pairs and of distinct held-out sources."""
     card = bundle.load(out / "bundle").card
     return card["pairs"], card["held_out"]
 

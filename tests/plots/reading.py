@@ -57,7 +57,7 @@ def columns(axes):
 
 
 def assert_nothing_cut(figure):
-    """All that is drawn lies on the figure."""
+    """Everything drawn is inside the figure."""
     drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
     assert drawn.x0 >= 0
     assert drawn.y0 >= 0
@@ -66,7 +66,7 @@ def assert_nothing_cut(figure):
 
 
 def assert_apart(figure, texts):
-    """No two texts lie on each other."""
+    """No two texts overlap."""
     pixels(figure)
     # A framed text is as large as its frame; and a text in space knows where it is only by its
     # frame.

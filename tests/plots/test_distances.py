@@ -44,7 +44,7 @@ def test_alibi_falls_by_the_mean_slope():
     assert np.allclose(mean(Alibi(HEADS)), SAME - np.mean(slopes) * abs(APART), atol=1e-5)
 
 
-def test_distance_looks_its_table_up():
+def test_distance_reads_its_table():
     position = Distance(HEADS, DIM, max_distance=3)
     position.table.data = torch.arange(7.0).expand(HEADS, -1).clone()
     assert np.allclose(
@@ -52,7 +52,7 @@ def test_distance_looks_its_table_up():
     )
 
 
-def test_t5_looks_its_buckets_up():
+def test_t5_reads_its_buckets():
     position = T5(HEADS)
     position.table.data = torch.arange(32.0).expand(HEADS, -1).clone()
     curve = mean(position) - SAME
@@ -67,7 +67,7 @@ def test_shaw_needs_contents():
     assert np.allclose(mean(position), SAME, atol=1e-5)
 
 
-def test_learned_is_the_mean_over_places():
+def test_learned_is_the_mean_over_positions():
     position = Learned(DIM, max_length=2 * REACH + 1)
     table = position.table.detach().numpy()
     expected = SAME + np.array([np.diagonal(table @ table.T, r).mean() for r in APART]) / math.sqrt(
@@ -97,7 +97,7 @@ def test_each_curve_is_drawn_with_its_name():
     assert_nothing_cut(figure)
 
 
-def test_no_two_of_many_curves_look_alike():
+def test_many_curves_have_distinct_styles():
     figure = plots.score_by_distance({str(i): torch.zeros(3) for i in range(28)})
     record_attention = {
         (line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines[1:]

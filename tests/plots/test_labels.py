@@ -6,7 +6,7 @@ from regard.errors import ShapeError
 from regard.plots.token_labels import step_labels, token_labels
 
 
-def test_repeated_tokens_carry_their_position():
+def test_repeated_tokens_show_their_position():
     assert token_labels(["the", "man", "hit", "the", "car"]) == [
         "the₀",
         "man",
@@ -20,11 +20,11 @@ def test_positions_of_several_digits():
     assert token_labels(["a"] * 11)[10] == "a₁₀"
 
 
-def test_decoder_rows_say_what_went_in_and_what_came_out():
+def test_decoder_rows_show_input_and_output():
     assert step_labels(["<s>", "the"], ["the", "Hund"]) == ["after <s> → the", "after the → Hund"]
 
 
-def test_a_repeated_prefix_token_is_kept_apart():
+def test_a_repeated_prefix_token_is_distinguished():
     assert step_labels(["a", "a"], ["a", "b"]) == ["after a₀ → a", "after a₁ → b"]
 
 
@@ -32,7 +32,7 @@ def test_blanks_are_shown():
     assert token_labels([" a", "\n", "\t", ""]) == ["␣a", "↵", "⇥", "∅"]
 
 
-def test_a_very_long_token_is_shortened_but_kept_apart():
+def test_a_very_long_token_is_shortened_and_unique():
     first, second = token_labels(["x" * 30 + "1", "x" * 30 + "1"])
     assert first == "x" * 9 + "…" + "x" * 8 + "1₀"
     assert second.endswith("₁")

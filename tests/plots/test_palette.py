@@ -84,7 +84,7 @@ def test_heads_are_the_colours_of_okabe_and_ito():
 
 
 @pytest.mark.parametrize("ramp", [WEIGHTS, SIGNED])
-def test_page_and_matplotlib_see_the_same_colour(ramp):
+def test_page_and_matplotlib_have_the_same_colours(ramp):
     for share in np.linspace(0, 1, 401):
         ours, theirs = (
             np.array(channels(code))
@@ -93,12 +93,12 @@ def test_page_and_matplotlib_see_the_same_colour(ramp):
         assert abs(ours - theirs).max() <= 1 / 255
 
 
-def test_zero_is_neutral_and_has_a_level_of_its_own():
+def test_zero_is_neutral_and_has_its_own_level():
     assert colour(SIGNED, 0.5) == "#f5f5f5"
     assert len({colour(SIGNED, 0.5 + step / 257) for step in (-1, 0, 1)}) == 3
 
 
-def test_signed_colours_darken_alike_on_both_sides():
+def test_signed_colours_darken_equally_on_both_sides():
     lightness = np.array([lab(stop)[0] for stop in SIGNED.stops[::32]])
     assert (np.diff(lightness[:5]) > 10).all()
     assert abs(lightness - lightness[::-1]).max() < 3
@@ -145,11 +145,11 @@ def test_words_can_be_read_on_white():
     assert min(contrast("#ffffff", code) for code in (INK, MASKED["ink"])) >= 4.5
 
 
-def test_a_ninth_head_wears_the_first_colour_again():
+def test_the_ninth_head_has_the_first_colour():
     assert [head_colour(i) for i in (0, 7, 8)] == ["#0072b2", "#f0e442", "#0072b2"]
 
 
-def test_palette_as_json_holds_all_of_it():
+def test_palette_as_json_is_complete():
     read = json.loads(as_json())
     assert read["weights"] == {"stops": list(WEIGHTS.stops), "levels": 256}
     assert read["signed"]["stops"][128] == "#f5f5f5"
@@ -158,7 +158,7 @@ def test_palette_as_json_holds_all_of_it():
     assert read["signed"]["levels"] == 257
 
 
-def test_page_and_pictures_read_one_file():
+def test_page_and_plots_read_one_file():
     """The page imports the file as it is built; `_ramp` gives the same colours in matplotlib's
     spelling.
     """
@@ -171,7 +171,7 @@ def test_page_and_pictures_read_one_file():
     assert (file["heads"], file["masked"], file["ink"]) == (HEADS, MASKED, INK)
 
 
-def test_palette_needs_no_matplotlib_and_a_picture_says_so():
+def test_only_plots_need_matplotlib():
     code = """
 import sys
 sys.modules["matplotlib"] = None

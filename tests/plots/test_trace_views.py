@@ -42,7 +42,7 @@ def maps(figure):
     return [axes for axes in figure.axes if axes.images]
 
 
-def test_stages_hold_the_numbers_of_the_trace(trace):
+def test_stages_show_the_numbers_of_the_trace(trace):
     figure = plots.stages(trace, "dec.0.self", 3)
     drawn = {axes.get_title(): axes for axes in maps(figure)}
     assert list(drawn) == ["dots", "scores", "bias", "biased", "masked", "weights"]
@@ -70,7 +70,7 @@ def test_stages_of_cross_attention_and_of_a_recurrent_model(trace, recurrent):
     assert np.array_equal(image(weights), recurrent["attn.weights"][0].double())
 
 
-def test_a_weight_set_by_hand_is_drawn_where_the_mask_is():
+def test_an_edited_weight_is_drawn_under_the_mask():
     row = {
         "kind": "row",
         "attention": "dec.0.self",
@@ -147,7 +147,7 @@ def test_lines_are_as_thick_as_their_weights(looked):
     assert_apart(figure, figure.axes[0].texts)
 
 
-def test_the_walk_shows_norms_of_what_is_added_and_of_the_sum(before):
+def test_block_walk_shows_norms_of_additions_and_sums(before):
     figure = plots.block_walk(before, "target", 2)
     axes = figure.axes[0]
     blocks = ["dec.0.self.out", "dec.0.cross.out", "dec.0.ffn.out"]
@@ -163,14 +163,14 @@ def test_the_walk_shows_norms_of_what_is_added_and_of_the_sum(before):
     assert axes.get_title() == "target 2: after IY → B"
 
 
-def test_a_recurrent_walk_shows_states(recurrent):
+def test_block_walk_of_a_recurrent_model_shows_states(recurrent):
     axes = plots.block_walk(recurrent, "source", 1).axes[0]
     assert rows(axes) == ["src.embed", "enc.0.h"]
     norms = [np.linalg.norm(recurrent[name][1]) for name in rows(axes)]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(norms)
 
 
-def test_output_has_the_likeliest_and_marks_what_follows(before):
+def test_output_shows_the_most_likely_and_marks_the_next(before):
     figure = plots.output(before, 1, 4)
     axes = figure.axes[0]
     logits = before["out.logits"][1].double().numpy()
@@ -192,7 +192,7 @@ def test_output_has_the_likeliest_and_marks_what_follows(before):
 
 
 @pytest.mark.parametrize("which", ["trace", "before"])
-def test_the_lens_ends_at_the_models_own_answer(which, request):
+def test_the_logit_lens_ends_at_the_models_output(which, request):
     seen = request.getfixturevalue(which)
     model = seen.pipeline.model
     layers = residual_plots.logit_lens(seen, 2)
@@ -231,7 +231,7 @@ def test_embedding_without_added_positions_is_one_map(trace, recurrent):
         ]
 
 
-def test_the_plane_is_that_of_greatest_variance(before):
+def test_the_plane_has_the_greatest_variance(before):
     axes = plots.embedding_plane(before).axes[0]
     table = before.pipeline.model.source.table.detach().double().numpy()
     pca = PCA(2).fit(table)
@@ -257,7 +257,7 @@ def test_a_large_vocabulary_is_shown_around_the_sentence(before, monkeypatch):
 
 
 @pytest.mark.parametrize("vectors", [torch.ones(1, 4), torch.tensor([[1.0], [3.0]])])
-def test_less_than_a_plane(vectors):
+def test_fewer_vectors_than_a_plane_needs(vectors):
     places, (first, second) = embedded.pca_plane(vectors)
     assert places.shape == (len(vectors), 2)
     assert (first, second) == (len(vectors) - 1, 0)

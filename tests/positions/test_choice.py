@@ -1,4 +1,4 @@
-"""Positions by name: each gets the sizes it asks for, and an option nobody knows is an error."""
+"""Positions by name: each gets the sizes it takes, and an unknown option is an error."""
 
 import pytest
 

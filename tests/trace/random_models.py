@@ -1,4 +1,4 @@
-"""Small random models of every kind to look into, with tokenisers of a few symbols."""
+"""Small random models of every kind, with tokenizers of a few symbols."""
 
 import torch
 

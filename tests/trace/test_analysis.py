@@ -1,6 +1,4 @@
-"""Views of a trace without a page or a picture: logit_lens, stream and space, against torch, NumPy
-and scikit-learn.
-"""
+"""Analyses of a trace against torch, NumPy and scikit-learn: logit lens, residual stream, PCA."""
 
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ def trace():
 
 
 @pytest.mark.parametrize("kind", ["rotary", "learned", "alibi", "additive"])
-def test_a_bundle_in_bfloat16_is_looked_into_in_float32(kind, tmp_path):
+def test_a_bundle_in_bfloat16_is_traced_in_float32(kind, tmp_path):
     own = random_model(kind).bundle
     own.model.to(torch.bfloat16)
     bundle.save(tmp_path / "b", own)
@@ -50,7 +48,7 @@ def test_a_bundle_in_bfloat16_is_looked_into_in_float32(kind, tmp_path):
     assert again.answer.ids == Pipeline(own)("zebra").ids
 
 
-def test_the_lens_looks_at_what_an_edit_left(trace):
+def test_the_logit_lens_reads_edited_numbers(trace):
     given = torch.linspace(-1, 1, 12).expand(4, 12)
     changed = record(
         random_model("learned"),
@@ -68,7 +66,7 @@ def test_the_lens_looks_at_what_an_edit_left(trace):
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
+def test_contributions_lead_from_each_sum_to_the_next(trace, side):
     begin, parts = (
         ("src", ["self", "ffn"]) if side == "source" else ("tgt", ["self", "cross", "ffn"])
     )
@@ -88,7 +86,7 @@ def test_what_is_added_leads_from_each_sum_to_the_next(trace, side):
         assert norms[one.into] == pytest.approx(np.linalg.norm(total), rel=1e-5)
 
 
-def test_a_patched_sum_keeps_what_the_model_added(trace):
+def test_a_patched_sum_does_not_change_contributions(trace):
     patch = {"kind": "patch", "name": "dec.0.resid1", "values": [[0.0] * 11 + [3.0]] * 4}
     changed = record(random_model("learned"), "zebra", "Z IY B", edits=[patch])
     assert (
@@ -98,7 +96,7 @@ def test_a_patched_sum_keeps_what_the_model_added(trace):
     assert residual_norms(changed, "target", 1)["dec.0.resid1"] == 3
 
 
-def test_a_recurrent_model_has_states_and_no_sums():
+def test_a_recurrent_model_has_no_residual_stream():
     trace = record(random_model("additive"), "zebra", "Z IY B")
     states = ["tgt.embed", "attn.joined", "dec.0.h", "dec.1.h", "out.mixed", "out.readout"]
     found = residual_norms(trace, "target", 1)
@@ -141,7 +139,7 @@ def test_neighbours_agree_with_scikit_learn(kind):
         (lambda t: t.program.attention("attn"), "unknown attention 'attn'"),
     ],
 )
-def test_mistakes_are_one_line(trace, look, message):
+def test_errors_are_one_line(trace, look, message):
     with pytest.raises(RegardError, match=message) as error:
         look(trace)
     assert "\n" not in str(error.value)

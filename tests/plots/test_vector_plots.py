@@ -39,7 +39,7 @@ def test_arrows_run_from_the_origin_to_the_vectors(figure, place, vectors):
         assert colour == head_colour(number)
 
 
-def test_both_sides_have_the_same_limits_and_are_named(figure):
+def test_both_panels_have_the_same_limits_and_a_title(figure):
     before, after = figure.axes
     for limits in ("get_xlim", "get_ylim", "get_zlim"):
         assert getattr(before, limits)() == getattr(after, limits)() == pytest.approx((-2.1, 2.1))
@@ -47,7 +47,7 @@ def test_both_sides_have_the_same_limits_and_are_named(figure):
     assert (before.get_xlabel(), before.get_ylabel(), before.get_zlabel()) == ("x₁", "x₂", "x₃")
 
 
-def test_each_label_stands_over_its_arrow_and_on_no_other(figure):
+def test_labels_are_above_their_arrow_and_cover_no_other(figure):
     for axes, vectors in zip(figure.axes, (BEFORE, AFTER), strict=True):
         assert [text.get_text() for text in axes.texts] == LABELS
         for text, vector in zip(axes.texts, vectors, strict=True):
@@ -70,11 +70,11 @@ def test_a_zero_vector_is_a_point():
     assert [float(x[0]) for x in points[0]._offsets3d] == [0, 0, 0]
 
 
-def test_seen_from_above_where_no_lift_moves_a_label_it_ends():
+def test_label_placement_ends_when_seen_from_above():
     assert plots.arrows(torch.eye(3), list("abc"), view=(90, -90)).axes
 
 
-def test_equal_vectors_keep_their_labels_apart():
+def test_labels_of_equal_vectors_do_not_overlap():
     figure = plots.arrows(torch.ones(4, 3), ["same"] * 4)
     assert [text.get_text() for text in figure.axes[0].texts] == [
         "same₀",

@@ -38,7 +38,7 @@ def test_each_head_is_drawn_under_its_own_number(figure, seen):
             assert np.array_equal(drawn.filled(0), seen.weights[layer, head].double().numpy())
 
 
-def test_heads_stand_in_columns_and_layers_in_rows(figure):
+def test_heads_are_columns_and_layers_are_rows(figure):
     places = {axes.get_title(): axes.get_position() for axes in figure.axes if axes.images}
     assert (
         places["layer 0 · head 0"].y0
@@ -50,7 +50,7 @@ def test_heads_stand_in_columns_and_layers_in_rows(figure):
     assert across == sorted(across)
 
 
-def test_each_head_wears_its_colour(figure):
+def test_each_head_has_its_colour(figure):
     for axes in figure.axes:
         if axes.images:
             head = int(axes.get_title()[-1])
@@ -59,7 +59,7 @@ def test_each_head_wears_its_colour(figure):
             }
 
 
-def test_tokens_stand_at_the_outer_edges_alone(figure):
+def test_only_the_outer_edges_show_tokens(figure):
     maps = {axes.get_title(): axes for axes in figure.axes if axes.images}
     assert rows(maps["layer 1 · head 0"]) == SHOWN
     assert rows(maps["layer 1 · head 1"]) == []
@@ -67,7 +67,7 @@ def test_tokens_stand_at_the_outer_edges_alone(figure):
     assert columns(maps["layer 1 · head 5"]) == []
 
 
-def test_axes_are_titled_once_for_all(figure):
+def test_axes_are_titled_once(figure):
     assert {text.get_text() for text in figure.texts} == {
         "query (attends)",
         "key (is matched)",
@@ -98,7 +98,7 @@ def test_any_number_of_heads_is_drawn(count):
     assert_nothing_cut(figure)
 
 
-def test_titles_lie_apart_and_nothing_is_cut(figure):
+def test_titles_do_not_overlap_and_nothing_is_cut(figure):
     assert_nothing_cut(figure)
     assert_apart(figure, [*(axes.title for axes in figure.axes), *figure.texts])
 

@@ -42,7 +42,7 @@ def test_points_are_keys_with_values(figure):
     assert (areas.get_sizes() / areas.get_sizes().max()).tolist() == pytest.approx([1, 1 / 3, 0])
 
 
-def test_the_weights_of_the_query_asked_stand_at_their_keys(figure):
+def test_weights_of_the_chosen_query_are_drawn_at_their_keys(figure):
     (bars,) = panels(figure)[1].collections
     ends = [path.vertices.tolist() for path in bars.get_paths()]
     assert ends == [[[0, 0], [0, 0.75]], [[1, 0], [1, 0.25]], [[3, 0], [3, 0]]]
@@ -65,7 +65,7 @@ def test_titles(figure):
     assert_nothing_cut(figure)
 
 
-def test_the_middle_query_is_asked_unless_told():
+def test_the_middle_query_is_the_default():
     figure = plots.regression(KEYS, VALUES, QUERIES, WEIGHTS)
     assert [text.get_text() for text in panels(figure)[1].texts] == ["query x = 0"]
 

@@ -49,7 +49,7 @@ def test_the_image_is_the_weights(figure, seen):
     assert np.array_equal(drawn.data[allowed], weights[allowed].double().numpy())
 
 
-def test_rows_ask_and_columns_answer(figure):
+def test_rows_are_queries_and_columns_are_keys(figure):
     axes = figure.axes[0]
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("query (attends)", "key (is matched)")
     assert rows(axes) == columns(axes) == SHOWN
@@ -57,7 +57,7 @@ def test_rows_ask_and_columns_answer(figure):
     assert axes.get_ylim() == (4.5, -0.5)  # the first query is on top
 
 
-def test_masked_cells_are_hatched_and_say_so(figure, seen):
+def test_masked_cells_are_hatched_with_a_legend(figure, seen):
     axes, allowed = figure.axes[0], seen.allowed[0, 0].numpy()
     assert np.array_equal(hatched(axes), ~allowed)
     assert {cell for cell, text in words(axes).items() if text == "−∞"} == set(
@@ -80,7 +80,7 @@ def test_nothing_is_hatched_without_a_mask(seen):
     assert axes.child_axes[0].get_legend() is None
 
 
-def test_numbers_stand_in_few_cells_and_not_in_many():
+def test_numbers_are_written_into_small_maps_only():
     weights = torch.tensor([[0.25, 0.75], [1.0, 0.0]])
     assert words(plots.weights(weights, ["a", "b"]).axes[0]) == {
         (0, 0): "0.25",
@@ -102,7 +102,7 @@ def test_a_weight_has_the_palettes_colour_on_the_page():
         )
 
 
-def test_the_scale_is_the_same_whatever_the_weights():
+def test_the_scale_does_not_depend_on_the_weights():
     (drawn,) = plots.weights(torch.full((4, 4), 0.25), list("abcd")).axes[0].images
     assert drawn.get_clim() == (0, 1)
 
@@ -117,7 +117,7 @@ def test_decoder_rows_and_other_keys():
     assert image(axes)[1, 2] == pytest.approx(0.8)
 
 
-def test_a_token_with_dollars_is_text_and_no_formula():
+def test_a_token_with_dollars_is_not_a_formula():
     axes = plots.weights(torch.eye(2), ["$x$", "$"]).axes[0]
     assert rows(axes) == ["$x$", "$"]
     assert not any(
@@ -126,7 +126,7 @@ def test_a_token_with_dollars_is_text_and_no_formula():
 
 
 @pytest.mark.parametrize("count", [1, 5, 30, 64, 200])
-def test_labels_lie_apart_and_nothing_is_cut(count):
+def test_labels_do_not_overlap_and_nothing_is_cut(count):
     weights = torch.full((count, count), 1 / count)
     figure = plots.weights(
         weights, [f"word{i}" for i in range(count)], allowed=torch.ones(1, 1, dtype=torch.bool)
@@ -136,7 +136,7 @@ def test_labels_lie_apart_and_nothing_is_cut(count):
         assert_apart(figure, figure.axes[0].get_yticklabels())
 
 
-def test_labels_of_many_tokens_are_every_fifth_one():
+def test_many_tokens_label_every_fifth_one():
     axes = plots.weights(torch.full((200, 200), 1 / 200), [f"t{i}" for i in range(200)]).axes[0]
     assert rows(axes) == [f"t{i}" for i in range(0, 200, 5)]
     assert list(axes.get_yticks()) == list(range(0, 200, 5))
@@ -146,7 +146,7 @@ def test_upright_labels_do_not_touch(figure):
     assert_apart(figure, figure.axes[0].get_xticklabels())
 
 
-def test_on_axes_of_ones_own(seen):
+def test_own_axes_can_be_given(seen):
     figure = Figure(figsize=(8, 4))
     left, right = figure.subplots(1, 2)
     assert plots.weights(seen.weights[0, 0], TOKENS, axes=left) is figure
@@ -155,7 +155,7 @@ def test_on_axes_of_ones_own(seen):
     assert rows(left) == rows(right) == SHOWN
 
 
-def test_on_axes_of_a_part_of_a_figure(seen):
+def test_axes_of_a_subfigure_can_be_given(seen):
     figure = Figure()
     part, _ = figure.subfigures(1, 2)
     assert plots.weights(seen.weights[0, 0], TOKENS, axes=part.add_subplot()) is figure
@@ -198,7 +198,7 @@ def test_position_map_is_positions_by_dimensions():
     assert words(axes)[0, 0] == "0.84"  # sin 1
 
 
-def test_numbers_of_many_positions_lie_apart():
+def test_numbers_of_many_positions_do_not_overlap():
     figure = plots.position_map(Sinusoidal(128)(torch.arange(300)))
     assert_nothing_cut(figure)
     assert_apart(figure, figure.axes[0].get_yticklabels())
@@ -221,7 +221,7 @@ def test_similarity_with_others():
     assert (rows(axes), columns(axes)) == (["a", "b"], ["c"])
 
 
-def test_numpy_and_gradients_are_taken_too():
+def test_arrays_and_tensors_with_gradients_are_accepted():
     weights = torch.eye(2, requires_grad=True)
     assert image(plots.weights(weights, ["a", "b"]).axes[0]).tolist() == [[1, 0], [0, 1]]
     assert image(plots.weights(np.eye(2, dtype=np.float32), ["a", "b"]).axes[0]).tolist() == [
@@ -272,7 +272,7 @@ ONE = torch.full((2, 2), 0.5)
         (lambda: plots.position_map(torch.arange(3.0)), r"must be \(position, dimension\)"),
     ],
 )
-def test_errors_are_one_line_that_says_what_is_wrong(call, message):
+def test_errors_are_one_line(call, message):
     with pytest.raises(RegardError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
@@ -283,12 +283,12 @@ def test_wrong_shapes_are_shape_errors():
         plots.weights(ONE[0], ["a", "b"])
 
 
-def test_an_unknown_picture_is_an_attribute_error():
+def test_an_unknown_plot_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'pie'"):
         _ = plots.pie
 
 
-def test_every_name_of_the_package_leads_to_a_picture():
+def test_every_public_name_is_a_function():
     assert sorted(plots.__all__) == sorted(plots._HOMES)
     assert all(getattr(plots, name).__name__ == name for name in plots.__all__)
 
