@@ -46,11 +46,11 @@ def _make(
     options: dict[str, Any] = {} if isinstance(setting, str) else dict(setting)
     name = setting if isinstance(setting, str) else options.pop("kind", None)
     if name not in registry:
+        hint = suggestion(str(name), registry)
         raise UnknownName(
-            f"model.{what}: unknown {what} {name!r}; {suggestion(str(name), registry)}. A part "
-            "of your "
-            "own must be registered before use: pass its file with --import FILE, or import it "
-            "in Python"
+            f"model.{what}: unknown {what} {name!r}; {hint}{'' if hint.endswith('?') else '.'} A "
+            "part of your own must be registered before use: pass its file with --import FILE, "
+            "or import it in Python"
         )
     part = registry[name]
     accepted = inspect.signature(part).parameters
