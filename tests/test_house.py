@@ -208,3 +208,12 @@ def test_no_test_is_empty():
                 assert any(word in text for word in proof), (
                     f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
                 )
+
+
+def test_test_names_are_short_and_files_name_a_subject():
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        assert not file.stem.startswith("test_mended"), f"{file.name}: name the code it tests"
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                where = f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
+                assert len(node.name) <= 60, f"{where} has {len(node.name)} characters"
