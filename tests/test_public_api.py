@@ -9,7 +9,7 @@ import regard
 
 MODULES = [
     *("attention", "bundle", "explore", "kernels", "models", "pipeline", "plots", "pooling"),
-    *("positions", "search", "text", "trace", "train", "vectors"),
+    *("positions", "search", "text", "trace", "training", "vectors"),
 ]
 
 

@@ -18,7 +18,7 @@ from regard.text import BEGIN, END, train_tokenizer
 
 SOURCE_TEXT, TARGET_TEXT = "abcdefgh", "ABCDEFGHIJ"
 SOURCE, TARGET = len(SOURCE_TEXT) + 3, len(TARGET_TEXT) + 3  # with the special tokens
-TRANSFORMER = {"width": 12, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "ffn_width": 10}
+TRANSFORMER = {"width": 12, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "ffn_width": 10}
 RECURRENT = {"width": 8, "encoder_layers": 1, "decoder_layers": 2}
 
 

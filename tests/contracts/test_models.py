@@ -12,9 +12,10 @@ from regard.errors import RegardError, ShapeError
 from regard.models import Model, build
 from regard.ragged import Ragged
 from regard.text import END, Batches, TokenizedPairs, tokenize_corpus, train_tokenizer
-from regard.train import checkpoint
-from regard.train.distributed import World
-from regard.train.trainer import Trainer
+from regard.training import checkpoint
+from regard.training.distributed import World
+from regard.training.optimizers import optimizer_states
+from regard.training.trainer import Trainer
 from tests.contracts.model_cases import (
     CASES,
     SOURCE,
@@ -91,18 +92,19 @@ def test_later_tokens_do_not_change_earlier_logits(name: str):
     changed = prefix.like(prefix.values.clone())
     changed.values[4:] = (changed.values[4:] + 1) % TARGET
     ours, theirs = model(source, prefix).values, model(source, changed).values
-    torch.testing.assert_close(ours[:4], theirs[:4], rtol=0, atol=0)
+    rounding = 1e-5 if "entmax" in name else 0  # a search whose steps depend on all rows
+    torch.testing.assert_close(ours[:4], theirs[:4], rtol=0, atol=rounding)
     assert not torch.equal(ours[4:], theirs[4:])
 
 
-def uses_scores(model: Model) -> bool:
-    """Whether its normaliser reads the scores; the uniform one does not."""
-    return getattr(model.settings, "normaliser", "") != "uniform"
+def has_score_gradients(model: Model) -> bool:
+    """Whether its weights change with small changes of the scores."""
+    return model.settings.normaliser not in ("uniform", "boxcar")
 
 
 @every_case
 def test_one_training_step_lowers_the_loss(name: str):
-    model = make(name).train()
+    model = make(name, dropout=0.0).train()
     labels = torch.tensor([4, 5, 6, END] * 3)
     losses = []
     for _ in range(2):
@@ -113,7 +115,7 @@ def test_one_training_step_lowers_the_loss(name: str):
         with torch.no_grad():
             for label, parameter in model.named_parameters():
                 if parameter.grad is None:
-                    assert not uses_scores(model), label
+                    assert not has_score_gradients(model), label
                 else:
                     assert parameter.grad.isfinite().all(), label
                     parameter -= 0.02 * parameter.grad
@@ -131,36 +133,36 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> TokenizedPairs:
 
 
 def make_trainer(name: str, pairs: TokenizedPairs, seed: int) -> Trainer:
-    """A trainer of four steps with dropout; two steps are one epoch."""
+    """A trainer of two steps with dropout."""
     torch.manual_seed(seed)
     model = build(CASES[name].model_copy(update={"dropout": 0.2}), SOURCE, TARGET)
-    settings = TrainSettings(weight_average="ema", average_count=100)
+    settings = TrainSettings(weight_average="ema", average_count=200)
     batches = Batches(pairs, batch_tokens=40, seed=1)
-    return Trainer(model, batches, settings, 4, World(1, 0, torch.device("cpu")), rate=1e-2)
+    return Trainer(model, batches, settings, 2, World(1, 0, torch.device("cpu")), rate=1e-2)
 
 
-def state_of(trainer: Trainer, folder) -> tuple[list[torch.Tensor], object]:
-    """All tensors of a trainer's checkpoint, and the rest of it."""
-    trainer.save(folder, {})
-    saved = checkpoint.read(folder)
-    tensors, outline = checkpoint.flatten(saved.state)
-    return list(tensors.values()), (outline, saved.progress)
+def tensors_of(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """The weights, the optimizer states and the weight average of a trainer."""
+    state = {
+        "model": trainer.model.state_dict(),
+        "optimizers": optimizer_states(trainer.optimizers),
+        "average": trainer.average.state(),
+    }
+    return checkpoint.flatten(state).tensors
 
 
 @every_case
 def test_an_interrupted_run_resumes_bit_identically(name: str, pairs, tmp_path):
     whole, first, second = (make_trainer(name, pairs, seed) for seed in (1, 1, 2))
-    losses = [whole.advance()[0] for _ in range(4)]
-    for _ in range(2):
-        first.advance()
-    first.save(tmp_path / "middle", {})
-    second.restore(checkpoint.read(tmp_path / "middle"))
-    assert losses[2:] == [second.advance()[0] for _ in range(2)]
-    expected, outline = state_of(whole, tmp_path / "whole")
-    resumed, resumed_outline = state_of(second, tmp_path / "resumed")
-    assert resumed_outline == outline
-    assert all(map(torch.equal, resumed, expected))
-    assert not torch.equal(losses[0], losses[3])
+    losses = [whole.advance()[0] for _ in range(2)]
+    first.advance()
+    first.save(tmp_path, {})
+    second.restore(checkpoint.read(tmp_path))
+    assert torch.equal(second.advance()[0], losses[1])
+    expected, resumed = tensors_of(whole), tensors_of(second)
+    assert list(resumed) == list(expected)
+    assert [key for key in expected if not torch.equal(resumed[key], expected[key])] == []
+    assert (second.step, second.epoch, second.epoch_step) == (2, 0, 2)
 
 
 @every_case
