@@ -76,3 +76,21 @@ def test_user_registered_backend_runs_by_name(monkeypatch: pytest.MonkeyPatch):
         del BACKENDS["sevens"]
     assert out.shape == (2, HEADS, 5, 6)
     assert out.eq(7).all()
+
+
+class HalvedAlibi(Alibi):
+    """ALiBi after halving the score: no added term, whatever its base class declares."""
+
+    def forward(self, scores: Tensor, site) -> Tensor:
+        return super().forward(scores / 2, site)
+
+
+def test_a_bias_that_is_no_added_term_is_never_run_as_one():
+    q, k, v = inputs()
+    part = HalvedAlibi(HEADS)
+    assert (part.is_additive, part.has_slopes) == (False, False)
+    with pytest.raises(BackendError, match="supports additive biases only, not HalvedAlibi"):
+        attend(q, k, v, bias=part, backend="sdpa")
+    distances = (torch.arange(5)[:, None] - torch.arange(7)).abs()
+    scores = q @ k.transpose(2, 3) / DIM**0.5 / 2 - part.slopes[:, None, None] * distances
+    torch.testing.assert_close(attend(q, k, v, bias=part), scores.softmax(-1) @ v)

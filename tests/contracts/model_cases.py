@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import lru_cache
+
 import torch
 from torch import Tensor, nn
 
@@ -170,15 +173,20 @@ PAIRS = {  # every score with every normaliser, in each family
 }
 
 
-def make(name: str, **changes: object) -> Model:
-    """The model of a case with random weights, in which every table and bias matters."""
+@lru_cache(maxsize=4)
+def _make_once(settings: str, name: str) -> Model:
     torch.manual_seed(3)
-    settings = {**CASES, **PAIRS}[name].model_copy(update=changes)
-    model = build(settings, SOURCE, TARGET).eval()
+    model = build({**CASES, **PAIRS}[name].model_validate_json(settings), SOURCE, TARGET).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
     return model
+
+
+def make(name: str, **changes: object) -> Model:
+    """The model of a case with random weights, in which every table and bias matters."""
+    settings = {**CASES, **PAIRS}[name].model_copy(update=changes)
+    return deepcopy(_make_once(settings.model_dump_json(), name))
 
 
 def make_pipeline(name: str) -> Pipeline:
@@ -205,8 +213,13 @@ def decoder_input(targets: list[list[int]]) -> Ragged:
 
 
 @torch.no_grad()
-def teacher_forced_logp(model: Model, source: list[int], target: list[int]) -> float:
-    """log p(target, END | source) by one pass over all positions, in float64."""
-    logits = model.double()(encoder_input([source]), decoder_input([target])).values
-    logps = logits.log_softmax(-1)
-    return float(logps[torch.arange(len(target) + 1), torch.tensor([*target, END])].sum())
+def teacher_forced_logps(
+    model: Model, sources: list[list[int]], targets: list[list[int]]
+) -> list[float]:
+    """log p(target, END | source) of each pair by one pass over all positions, in float64."""
+    logits = model.double()(encoder_input(sources), decoder_input(targets))
+    labels = [torch.tensor([*ids, END]) for ids in targets]
+    return [
+        float(row.log_softmax(-1).gather(1, ids[:, None]).sum())
+        for row, ids in zip(logits.unbind(), labels, strict=True)
+    ]

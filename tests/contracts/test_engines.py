@@ -24,12 +24,12 @@ from tests.contracts.model_cases import (
     SOURCE,
     make,
     random_ids,
-    teacher_forced_logp,
+    teacher_forced_logps,
 )
 
-SEARCHES = {"greedy": Greedy(), "beam": Beam(3, n_best=2, length_penalty=LengthPenalty(1.0))}
-SOURCES = random_ids([5, 1, 7], SOURCE)
-MOST = 5
+SEARCHES = {"greedy": Greedy(), "beam": Beam(2, n_best=2, length_penalty=LengthPenalty(1.0))}
+SOURCES = random_ids([4, 1, 6], SOURCE)
+MOST = 4
 GRAPH_POSITIONS = {"none", "sinusoidal", "learned", "rotary", "alibi", "distance", "t5", "ramp"}
 
 
@@ -60,7 +60,7 @@ def refusal(model: Model, engine: str) -> str | None:
     if engine != "graph":
         return ENGINES[engine].cannot(model)
     return ENGINES["fast"].cannot(model) or static_decoder.cannot(
-        inference_model(model, "fast"), beams=3
+        inference_model(model, "fast"), beams=2
     )
 
 
@@ -78,11 +78,13 @@ def run(search: Search, model: Model, engine: str) -> list[SearchResult]:
 
 
 def assert_teacher_forced(results: list[SearchResult], model: Model) -> None:
-    for source, result in zip(SOURCES, results, strict=True):
-        assert result.hypotheses
-        for hypothesis in result.hypotheses:
-            expected = teacher_forced_logp(model, source, hypothesis.ids)
-            assert hypothesis.logp == pytest.approx(expected, abs=1e-4)
+    """Every source has hypotheses with the log-probability of teacher forcing in float64."""
+    assert all(result.hypotheses for result in results)
+    pairs = zip(SOURCES, results, strict=True)
+    found = [(source, each) for source, result in pairs for each in result.hypotheses]
+    targets = [each.ids for _, each in found]
+    expected = teacher_forced_logps(model, [source for source, _ in found], targets)
+    assert [each.logp for _, each in found] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "graph"])
@@ -101,10 +103,8 @@ def test_search_logp_is_teacher_forced_logp(name: str, engine: str):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_score_runs_with_every_normaliser(name: str):
-    model = inference_model(make(name))
-    for search in SEARCHES.values():
-        results = search_all(search, model, SOURCES, most=MOST)
-        assert_teacher_forced(results, make(name))
+    results = search_all(SEARCHES["beam"], inference_model(make(name)), SOURCES, most=MOST)
+    assert_teacher_forced(results, make(name))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -29,7 +29,7 @@ from regard.axes import (
 
 @runtime_checkable
 class Bias(Protocol):
-    """A term added to scores, computed from the positions of query and key.
+    """A change of scores, usually an added term, by the positions of query and key.
 
     `bind` gives it the queries first (Shaw needs them). The attributes declare what fused kernels
     can rely on; `regard.positions.BiasPosition` documents them and provides defaults.
@@ -37,6 +37,7 @@ class Bias(Protocol):
 
     heads: int | None
     constant_beyond: int | None
+    is_additive: ClassVar[bool]
     needs_query: ClassVar[bool]
     has_slopes: ClassVar[bool]
     has_table: ClassVar[bool]

@@ -57,17 +57,26 @@ class RotaryPosition(Position):
 
 
 class BiasPosition(Position):
-    """A term added to each score, computed from the positions of query and key.
+    """A change of each score, usually an added term, by the positions of query and key.
 
-    The attributes declare what fused kernels can rely on.
+    The attributes declare what fused kernels can rely on. A subclass with its own `forward` or
+    `bind` declares them again: it may compute something else than its base class.
     """
 
     place = "bias"
     heads: int | None = None  # the number of heads it was built for; None: any
     constant_beyond: int | None = None  # from this distance on it is constant on each side
+    is_additive: ClassVar[bool] = False  # whether it adds a term that ignores the score
     needs_query: ClassVar[bool] = False  # whether it also depends on the query vector (Shaw)
     has_slopes: ClassVar[bool] = False  # whether it is −slopes[head] · |distance|
     has_table: ClassVar[bool] = False  # whether it is linear in its parameter `table` (head, …)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if {"forward", "bind"} & vars(cls).keys():
+            cls.is_additive = vars(cls).get("is_additive", False)
+            cls.has_slopes = vars(cls).get("has_slopes", False)
+            cls.has_table = vars(cls).get("has_table", False)
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
         """The bias as a function of score and Site, for these queries."""

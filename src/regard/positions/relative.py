@@ -23,6 +23,7 @@ class Alibi(BiasPosition):
 
     formula = "s − slope_h · |query − key|"
     paper = "Press et al. 2022, §3"
+    is_additive = True
     has_slopes = True
 
     def __init__(self, heads: int) -> None:
@@ -53,6 +54,7 @@ class Distance(BiasPosition):
 
     formula = "s + R[h, clip(key − query, ±max_distance)] / √d"
     paper = "Shaw et al. 2018, simplified to a number per head; Raffel et al. 2020, §2.1"
+    is_additive = True
     has_table = True
 
     def __init__(self, heads: int, dim: int, *, max_distance: int = 128) -> None:
@@ -76,6 +78,7 @@ class T5(BiasPosition):
 
     formula = "s + B[h, bucket(key − query)]"
     paper = "Raffel et al. 2020, §2.1"
+    is_additive = True
     has_table = True
 
     def __init__(
@@ -112,6 +115,7 @@ class Shaw(BiasPosition):
 
     formula = "s + q · A[clip(key − query, ±max_distance)] / √d"
     paper = "Shaw et al. 2018, eq. 4"
+    is_additive = True
     needs_query = True
 
     def __init__(self, dim: int, *, max_distance: int = 16) -> None:

@@ -27,6 +27,8 @@ def cannot(
         return f"it supports dot-product scores only, not {type(parts.score).__name__}"
     if not parts.normaliser.is_softmax:
         return f"it normalises with softmax only, not {type(parts.normaliser).__name__}"
+    if parts.bias is not None and not parts.bias.is_additive:
+        return f"it supports additive biases only, not {type(parts.bias).__name__}"
     return None
 
 

@@ -75,6 +75,8 @@ def _cannot_bias(parts: Parts) -> str | None:
     if bias is None:
         return None
     name = type(bias).__name__
+    if not bias.is_additive:
+        return f"it supports additive biases only, not {name}"
     if bias.needs_query:
         if not isinstance(score, Dot | ScaledDot):
             other = type(score).__name__
