@@ -63,7 +63,7 @@ WRONG_TYPES = [
         "score must be a Score instance such as ScaledDot(heads, dim); got 'dot'",
     ),
     (
-        "regard.causal & torch.ones(2, 2) > 0",
+        "regard.causal & torch.ones(2) > 0",
         "mask must be a Mask such as causal or window(8), joined by & and |;",
     ),
     (

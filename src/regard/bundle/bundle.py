@@ -41,7 +41,7 @@ from regard.bundle.model_card import write_model_card
 from regard.bundle.training_sources import TrainingSources
 from regard.device import resolve_device
 from regard.disk import fsync_path, use_default_mode
-from regard.errors import RegardError
+from regard.errors import RegardError, UnknownName
 from regard.models import Model, build
 from regard.text.tokenizers import Tokenizer
 
@@ -117,6 +117,8 @@ def load_model(contents: BundleContents) -> Model:
     try:
         with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random state
             model = build(contents.settings, *contents.vocabulary_sizes)
+    except UnknownName as error:  # a user-defined part: copying the bundle would not help
+        raise BundleError(f"cannot build the model of {str(contents.home)!r}: {error}") from None
     except RegardError as error:
         raise invalid_file(contents.home / CONFIG, str(error)) from None
     path = contents.weights
