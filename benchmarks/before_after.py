@@ -47,7 +47,8 @@ def commands(options: argparse.Namespace) -> dict[str, list[str]]:
 def measure(checkout: Path, benchmark: str, arguments: list[str]) -> dict[str, float]:
     """Run one benchmark of a checkout; the value of each check in its last line."""
     script = checkout / "benchmarks" / f"{benchmark}.py"
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    path = os.pathsep.join([str(checkout / "src"), *os.environ.get("PYTHONPATH", "").split()])
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, str(script), *arguments],
         cwd=checkout,
