@@ -182,6 +182,7 @@ def evaluate(
     check_not_input(output, [*files, *(targets or [])])
     import_files(import_ or [])
     corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
+    options.show_notes(corpus.notes)
     run(
         resolve_model(bundle),
         corpus,
@@ -216,9 +217,10 @@ def score(
     if bool(pair) == bool(files):
         raise RegardError("give either files of pairs or --pair SOURCE TARGET")
     import_files(import_ or [])
-    pairs = [Pair(*one) for one in pair or []] or Corpus(
-        list(files), targets, **options.reading_arguments(reading)
-    )
+    pairs: list[Pair] | Corpus = [Pair(*one) for one in pair or []]
+    if not pairs:
+        pairs = Corpus(list(files), targets, **options.reading_arguments(reading))
+        options.show_notes(pairs.notes)
     run(resolve_model(bundle), pairs, device=device, as_json=json)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from regard.commands.options import OutputFormat
+from regard.commands.options import CleaningRules, OutputFormat
 from regard.decoding_options import DecodingOptions, SearchOptions
 
 FORMAT = Group.create_ordered("Output format", default_parameter=Parameter(show_default=False))
@@ -47,7 +48,7 @@ class InputOptions:
 
 
 @dataclass(frozen=True)
-class ReadingOptions(InputOptions):
+class PairOptions(InputOptions):
     """How files of pairs are read; everything that is not given is detected."""
 
     source: str | None = None
@@ -56,19 +57,31 @@ class ReadingOptions(InputOptions):
     target: str | None = None
     """Target column: its name, or its number from 1."""
 
+
+@dataclass(frozen=True)
+class ReadingOptions(PairOptions):
+    """How files of pairs are read, and what happens to bad lines."""
+
     bad_lines: str = "stop"
     """Bad input lines: stop with an error, or skip and report them."""
 
 
+PairReading = Annotated[PairOptions | None, Parameter(name="*", group=READING)]
 Reading = Annotated[ReadingOptions | None, Parameter(name="*", group=READING)]
 
 
 TableReading = Annotated[InputOptions | None, Parameter(name="*", group=READING)]
 
 
-def reading_arguments(reading: ReadingOptions | None) -> dict[str, Any]:
+def reading_arguments(reading: PairOptions | None) -> dict[str, Any]:
     """The options as keyword arguments of `Corpus`."""
     return asdict(reading or ReadingOptions())
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Print guesses about the input that the user should check."""
+    for note in notes:
+        print(note, file=sys.stderr)
 
 
 Family = Annotated[str, Parameter(help="Model family: transformer or recurrent.")]
@@ -86,6 +99,19 @@ HeldOut = Annotated[
     Parameter(
         help="Files of held-out pairs (default: split from FILES by a fixed rule).",
         consume_multiple=True,
+    ),
+]
+HeldOutFiles = Annotated[
+    list[Path] | None,
+    Parameter(help="Files of held-out pairs to compare with.", consume_multiple=True),
+]
+RULES = Group.create_ordered("Rules")
+Rules = Annotated[CleaningRules | None, Parameter(name="*", group=RULES)]
+CleanFile = Annotated[Path, Parameter(help="File to write: .tsv, .csv, .jsonl or .xlsx.")]
+Exclude = Annotated[
+    list[Path] | None,
+    Parameter(
+        help="Files of pairs whose sources are dropped (held-out pairs).", consume_multiple=True
     ),
 ]
 HeldOutTargets = Annotated[

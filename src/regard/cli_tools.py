@@ -1,10 +1,11 @@
-"""Commands around a model: its contents, the explorer and the benchmark of backends."""
+"""Commands around data and models: checks, cleaning, contents, archives, explorer, benchmark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from regard import cli_options as options
+from regard.commands.options import CleaningRules
 from regard.pretrained import resolve_model
 from regard.user_parts import import_files
 
@@ -58,6 +59,53 @@ def bench(
     run(device=device, precision=precision, masked=causal, as_json=json)
 
 
+def data(
+    *files: options.Pairs,
+    targets: options.Targets = None,
+    held_out: options.HeldOutFiles = None,
+    reading: options.PairReading = None,
+    json: options.Json = False,
+) -> None:
+    """Report what would be trained on: `regard data pairs.csv`.
+
+    Columns, lengths, scripts, duplicates, conflicting targets, overlap with held-out pairs and
+    unusual lines, with examples. Bad lines are counted.
+    """
+    with options.without_gc():
+        from regard.commands.data import describe_data
+        from regard.text import Corpus
+
+    arguments = options.reading_arguments(reading) | {"bad_lines": "skip"}
+    corpus = Corpus(list(files), targets, **arguments)
+    describe_data(corpus, Corpus(held_out, **arguments) if held_out else None, as_json=json)
+
+
+def clean(
+    file: options.Pairs,
+    out: options.CleanFile,
+    /,
+    *,
+    targets: options.Targets = None,
+    exclude: options.Exclude = None,
+    reading: options.PairReading = None,
+    rules: options.Rules = None,
+) -> None:
+    """Write a filtered file of pairs and what was dropped: `regard clean pairs.csv clean.tsv`.
+
+    Drops bad lines, duplicates, broken characters and unusual length ratios; other rules are
+    options. The dropped pairs and the reasons are in OUT.dropped.tsv.
+    """
+    with options.without_gc():
+        from regard.commands.clean import clean as run
+        from regard.commands.output_files import check_not_input
+        from regard.text import Corpus
+
+    check_not_input(out, [file, *(targets or []), *(exclude or [])])
+    arguments = options.reading_arguments(reading) | {"bad_lines": "skip"}
+    excluded = Corpus(exclude, **arguments) if exclude else None
+    run(Corpus(file, targets, **arguments), out, rules or CleaningRules(), excluded)
+
+
 def pack(bundle: options.Bundle, archive: options.Archive, /) -> None:
     """Pack a model into one file to share: `regard pack runs/demo model.zip`.
 
@@ -69,4 +117,5 @@ def pack(bundle: options.Bundle, archive: options.Archive, /) -> None:
 
 
 # Commands with their order in `regard --help`.
-COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8, pack: 12}
+COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}
+COMMANDS |= {data: 12, clean: 13, pack: 14}

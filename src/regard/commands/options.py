@@ -1,4 +1,4 @@
-"""Options of the commands: output format, settings from --config and --set, the "-" argument."""
+"""Options of the commands: output format, cleaning rules, settings of --config and --set, "-"."""
 
 from __future__ import annotations
 
@@ -27,6 +27,35 @@ class OutputFormat:
 
     json: bool = False
     """Write JSON lines with tokens, log-probabilities, alternatives and alignment matrices."""
+
+
+@dataclass(frozen=True)
+class CleaningRules:
+    """The rules of `regard clean`. Bad lines are always dropped."""
+
+    keep_duplicates: bool = False
+    """Keep exact duplicates of an earlier pair."""
+
+    keep_broken: bool = False
+    """Keep pairs with broken characters, such as signs of a wrong encoding."""
+
+    max_ratio: float = 5.0
+    """Maximum length ratio, relative to the typical one (0: keep all)."""
+
+    max_length: int = 0
+    """Maximum characters of a side (0: no limit)."""
+
+    drop_conflicts: bool = False
+    """Keep only the most frequent target of each source (of equal ones, the first)."""
+
+    drop_identical: bool = False
+    """Drop pairs whose target equals their source."""
+
+    drop_scripts: bool = False
+    """Drop pairs in another script than the rest."""
+
+    drop_markup: bool = False
+    """Drop pairs with web addresses or markup."""
 
 
 def restore_dashes(app: object, commands: object, arguments: Iterable[Any]) -> None:

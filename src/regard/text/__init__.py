@@ -5,6 +5,7 @@ from regard.text.bpe_dropout import BpeDropout
 from regard.text.corpus import Corpus
 from regard.text.corpus_stats import CorpusStats, collect_stats
 from regard.text.corpus_tokenization import tokenize_corpus
+from regard.text.data_checks import DataReport, PairChecks
 from regard.text.heldout import HeldOutSplit, Overlap, group_references
 from regard.text.reading import CorpusReader, Pair
 from regard.text.static_batch import StaticShape, TrainingBatch, pack_batch, unpack_batch
@@ -24,9 +25,11 @@ __all__ = [
     "Corpus",
     "CorpusReader",
     "CorpusStats",
+    "DataReport",
     "HeldOutSplit",
     "Overlap",
     "Pair",
+    "PairChecks",
     "Piece",
     "StaticShape",
     "TokenizedPairs",

@@ -10,7 +10,7 @@ from typing import Any
 from regard.bundle.manifest import TRAINING_SOURCES
 from regard.config import TextSettings
 from regard.errors import RegardError, choose
-from regard.text import TOKENIZERS, CorpusStats, Overlap, collect_stats
+from regard.text import TOKENIZERS, CorpusStats, Overlap, PairChecks, collect_stats
 from regard.training.checkpoint import read_state
 from regard.training.fine_tuning import InitialModel
 from regard.training.pairs import PairSource
@@ -84,11 +84,12 @@ def read(
     folder.mkdir(parents=True, exist_ok=True)
     reader = corpus.read(folder / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
     overlap = Overlap(() if held_out is None else (pair.source for pair in held_out))
-    watched = overlap.watch(reader)
+    checks = PairChecks()
+    watched = overlap.watch(checks.watch(reader))
     stats = collect_stats(watched, seed=text.split_seed, hold_out=held_out is None)
     data.decisions.extend(corpus.decisions)
     data.decisions.extend([reader.summary()] if reader.problems else [])
-    data.decisions.extend(overlap.warnings())
+    data.decisions.extend([*overlap.warnings(), *checks.warnings()])
     return replace(data, stats=stats)
 
 
