@@ -47,7 +47,8 @@ def test_links_between_pages_exist():
 
 
 @pytest.mark.parametrize("block", PRINTING)
-def test_block_prints_what_it_shows(block: str, capsys: pytest.CaptureFixture[str]):
+def test_block_prints_what_it_shows(block: str, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     exec(compile(block, "block", "exec"), {})
     printed = [line.strip() for line in capsys.readouterr().out.split("\n") if line]
     shown = re.findall(r"print\(.*\)  # (.*)", block)
