@@ -242,7 +242,10 @@ def test_error_can_be_fixed_in_the_same_folder(tmp_path, capsys):
     capsys.readouterr()
     message = refused(capsys, *arguments(data, run, "--steps", "2", *good))
     began = "this run began with other settings: train.steps was 1 and is 2"
-    assert message == f"{began}. Use the old ones, or another --out"
+    assert message == (
+        f"{began}. Use the old ones, --extend to continue with a new length, --restart to start "
+        "over, or another --out"
+    )
 
 
 def test_error_of_the_program_is_one_line_and_code_2(tmp_path):
@@ -278,7 +281,8 @@ def test_dropped_setting_of_a_run_is_reported(tmp_path, capsys):
     _, message = regard(capsys, *words, code=2)
     assert message == (
         "regard: this run began with other settings: "
-        "train.learning_rate was 0.002 and is not given. Use the old ones, or another --out\n"
+        "train.learning_rate was 0.002 and is not given. Use the old ones, --restart to start "
+        "over, or another --out\n"
     )
     regard(capsys, *words, "--set", "train.learning_rate=0.002")
 
