@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -72,7 +73,7 @@ def train(
     groups["train"] |= {name: value for name, value in given.items() if value is not None}
     if held_out_targets and not held_out:
         raise RegardError("--held-out-targets needs --held-out, the files of held-out sources")
-    corpus = partial(Corpus, **options.reading_arguments(reading))
+    corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
     train_once_or_more = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
     train_once_or_more(
         corpus(list(files), targets),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
@@ -25,8 +25,12 @@ from regard.text.text_encoding import detect_encoding
 from regard.text.workbooks import OLE, PARQUET, ZIP
 
 BAD_LINES = {"stop": "a bad line is an error", "skip": "bad lines are skipped and counted"}
-TEXT_FORMATS = {"tsv": TsvFormat, "csv": CsvFormat, "jsonl": JsonLinesFormat}
-FORMATS = {**TEXT_FORMATS, "excel": WorkbookFormat, "parquet": WorkbookFormat}
+TEXT_FORMATS: dict[str, Callable[[str, Sequence[Line], ReadRequest], RowFormat]] = {
+    "tsv": TsvFormat.from_head,
+    "csv": CsvFormat.from_head,
+    "jsonl": JsonLinesFormat.from_head,
+}
+FORMATS = {**TEXT_FORMATS, "excel": None, "parquet": None}
 SUFFIXES = {
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -170,7 +174,7 @@ def detect_format(file: File, request: ReadRequest, format: str | None = None) -
         raise CorpusError(f"{file.name} is empty")
     if not kind:
         kind, reason = _format_by_content(file.name, head), "by its first lines"
-    found: RowFormat = TEXT_FORMATS[kind].from_head(file.name, head, request)
+    found = TEXT_FORMATS[kind](file.name, head, request)
     encoded = f"{encoding}; " if encoding else ""
     notable = bool(encoding or (isinstance(found, TableFormat) and found.columns.reason))
     return DetectedFormat(found, f"{encoded}{found.description} ({reason})", notable)

@@ -132,7 +132,9 @@ class PairChecks:
             if kind := typical.differs(pair):
                 counts[kind] += 1
                 examples.setdefault(kind, [])
-                examples[kind] += [tuple(pair)] if len(examples[kind]) < MAX_EXAMPLES else []
+                examples[kind] += (
+                    [(pair.source, pair.target)] if len(examples[kind]) < MAX_EXAMPLES else []
+                )
         scale = self.pairs / max(1, len(self._sample.items))
         for kind in ("length", "script"):
             counts[kind] = round(counts[kind] * scale)

@@ -7,6 +7,7 @@ import re
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from regard.text.files import File, read_lines
@@ -160,7 +161,7 @@ class WorkbookFormat(TableFormat):
             sheet, rows = workbook_rows(file, request.sheet)
         head = [cells for _, cells in zip(range(most), (cells for _, cells in rows), strict=False)]
         if kind == "Parquet":
-            request = ReadRequest(request.source, request.target, header=True)
+            request = replace(request, header=True)  # the column names
         columns = resolve_columns(file.name, "a table", head, request)
         return cls(kind, sheet, columns)
 
@@ -170,15 +171,14 @@ class WorkbookFormat(TableFormat):
         used = (("source", self.columns.source), ("target", self.columns.target))
         for number, cells in rows:
             raw = "\t".join(cells).encode(errors="replace")
-            wrong = [
-                (s, cells[i]) for s, i in used if i < len(cells) and isinstance(cells[i], Cell)
-            ]
-            if wrong and number > 1:
-                side, cell = wrong[0]
-                detail = f"the {side} is {cell.kind} ({cell}), not text; format the column as text"
-                yield number, raw, bad_row(number, raw, "not text", detail)
-            else:
-                yield number, raw, cells
+            detail = ""
+            for side, index in used:
+                cell = cells[index] if index < len(cells) else ""
+                if isinstance(cell, Cell):
+                    what = f"{cell.kind} ({cell}), not text"
+                    detail = f"the {side} is {what}; format the column as text"
+            problem = bad_row(number, raw, "not text", detail)
+            yield number, raw, problem if detail else cells
 
 
 def row_from_cells(

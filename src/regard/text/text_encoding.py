@@ -9,6 +9,7 @@ on word lists it is not reliable enough alone (it takes Russian in Windows-1251 
 from __future__ import annotations
 
 import codecs
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -180,6 +181,8 @@ def guess_encoding(name: str, scan: EncodingScan) -> tuple[str, str]:
     data = b"\n".join(scan.sample)
     guesses = sorted(_guesses(data), key=lambda guess: -guess[0])
     plausible = [guess for guess in guesses if guess[0] >= PLAUSIBLE]
+    if plausible and any(c.isalpha() and c > "ɏ" for c in data.decode(plausible[0][1])):
+        plausible = _rank_by_frequency(data, plausible)
     if not plausible:
         encoding, language = _guess_east_asian(data) or _ask_charset_normalizer(data)
         if encoding:
@@ -215,6 +218,22 @@ def _guesses(data: bytes) -> Iterator[tuple[float, str, str]]:
         best = [language for language in scores if scores[language] == score]
         language = best[0] if len(best) == 1 else f"{len(best)} languages"
         yield score - 0.1 * (encoding in UNUSUAL), encoding, language
+
+
+def _rank_by_frequency(
+    data: bytes, guesses: list[tuple[float, str, str]]
+) -> list[tuple[float, str, str]]:
+    """The guesses by the frequency of their letters: log p / 100, with p ∝ 1 / (rank + 3)."""
+    ranked = []
+    for _, encoding, _ in guesses:
+        best = (float("-inf"), encoding, "")
+        for language, letters in ENCODING_LANGUAGES[encoding].items():
+            rank = {letter: i for i, letter in enumerate("".join(letters))}
+            text = [c for c in data.decode(encoding).lower() if not c.isascii()]
+            score = -sum(math.log(rank.get(c, 99) + 3) for c in text) / 100
+            best = max(best, (score, encoding, language))
+        ranked.append(best)
+    return sorted(ranked, reverse=True)
 
 
 def _score(text: str, common: str, rare: str) -> float:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-# Letters of each language beyond ASCII: the common ones, then the rare ones.
+# Letters of each language beyond ASCII: the common ones, then the rare ones; those of other scripts
+# in the order of their frequency.
 WESTERN = {
     "Swedish or Finnish": ("åäöé", "èàüæøšž"),
     "Danish or Norwegian": ("æøåé", "òôèöäü"),
@@ -30,11 +31,11 @@ CENTRAL = {
     "Croatian or Slovenian": ("čćđšž", ""),
 }
 CYRILLIC = {
-    "Russian": ("аеиолнрст", "бвгдёжзйкмпуфхцчшщъыьэюя"),
-    "Ukrainian": ("аеиіолнрст", "бвгґдєжзїйкмпуфхцчшщьюя"),
-    "Serbian": ("аеиолнрст", "бвгдђжзјкљмњпћуфхцчџш"),
+    "Russian": ("оеаинтсрл", "вкмдпуяыьгзбчйхжшюцщэфъё"),
+    "Ukrainian": ("оаниіетрс", "влкмдпуязьбгйчхцшюжїєщфґ"),
+    "Serbian": ("аиоенрсјт", "укдвлмпгзбчцћхшђжљњфџ"),
 }
-GREEK = {"Greek": ("αεηικλνοπρστυς", "βγδζθμξφχψωάέήίόύώϊϋΐΰ")}
+GREEK = {"Greek": ("αοιετσνηυρπκλς", "μωάίόέγδήθύώβχφξζψϊϋΐΰ")}
 TURKISH = {"Turkish": ("çğışöü", "âîûi\u0307")}
 BALTIC = {"Lithuanian": ("ąčęėįšųūž", ""), "Latvian": ("āčēģīķļņšūž", "")}
 ENCODING_LANGUAGES: dict[str, dict[str, tuple[str, str]]] = {  # equal guesses: the first one wins
