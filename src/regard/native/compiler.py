@@ -61,32 +61,41 @@ def instruction_flags(source: Path, machine: str | None = None) -> tuple[str, ..
     return flags if (machine or platform.machine()).lower() in machines else ()
 
 
-def compile_engine(output: Path = LIBRARY, *, extra: tuple[str, ...] = ()) -> Path:
-    """Compile and link the engine as `output`, which appears only when it is complete."""
+def compile_engine(
+    output: Path = LIBRARY, *, program: Path | None = None, extra: tuple[str, ...] = ()
+) -> Path:
+    """Compile and link the engine as `output`, which appears only when it is complete.
+
+    With `program`, a C++ file with a main function, the result is that program.
+    """
     compiler = find_compiler()
     if compiler is None:
         raise CompileError("no C++ compiler was found; install g++ or clang++")
+    sources = sorted(SOURCES.glob("*.cpp")) + ([program] if program else [])
+    kind = () if program else ("-shared",)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".native-") as folder:
-        objects = _compile_sources(compiler, Path(folder), extra)
-        library = Path(folder) / output.name
-        _run([*compiler, "-shared", "-pthread", *extra, "-o", str(library), *map(str, objects)])
-        library.replace(output)
+        objects = _compile_sources(compiler, sources, Path(folder), extra)
+        result = Path(folder) / output.name
+        _run([*compiler, *kind, "-pthread", *extra, "-o", str(result), *map(str, objects)])
+        result.replace(output)
     return output
 
 
-def _compile_sources(compiler: list[str], folder: Path, extra: tuple[str, ...]) -> list[Path]:
-    """Compile all sources in parallel; returns the object files."""
+def _compile_sources(
+    compiler: list[str], sources: list[Path], folder: Path, extra: tuple[str, ...]
+) -> list[Path]:
+    """Compile the sources in parallel; returns the object files."""
     digest = f'-DREGARD_SOURCE_DIGEST="{source_digest()}"'
 
     def compile_one(source: Path) -> Path:
         target = folder / f"{source.stem}.o"
-        flags = [*FLAGS, *WARNINGS, *instruction_flags(source), *extra, digest]
+        flags = [*FLAGS, *WARNINGS, *instruction_flags(source), f"-I{SOURCES}", *extra, digest]
         _run([*compiler, *flags, "-c", str(source), "-o", str(target)])
         return target
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(compile_one, sorted(SOURCES.glob("*.cpp"))))
+        return list(pool.map(compile_one, sources))
 
 
 def _run(command: list[str]) -> None:
