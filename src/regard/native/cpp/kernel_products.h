@@ -213,10 +213,8 @@ static float quantise_row(const float* x, int inputs, int padded, int8_t* to, in
     const Vec rounded = round_even(mul(values, inverse));
     if (kI8Offset != 0) total = add(total, rounded);
     store_int8(bytes, rounded);
-    REGARD_UNROLL
-    for (int i = 0; i < Vec::width && (Vec::width == 4 || k + i < padded); i += 4, to += step) {
-      __builtin_memcpy(to, bytes + i, 4);
-    }
+    const int groups = (padded - k < Vec::width ? padded - k : Vec::width) / 4;
+    for (int i = 0; i < groups; ++i, to += step) __builtin_memcpy(to, bytes + 4 * i, 4);
   }
   for (; k < padded; k += 4, to += step) __builtin_memset(to, 0, 4);
   *correction = kI8Offset == 0 ? 0 : kI8Offset * static_cast<int32_t>(sum(total));
