@@ -101,9 +101,11 @@ def demo(
 ) -> None:
     """Train a small model on English spelling → sound and show its answers."""
     with options.without_gc():
+        from regard.reports import write_report
         from regard.training.demo import demonstrate
 
     demonstrate(minutes=minutes, out=out, family=family, device=device)
+    print(f"report: {write_report(out)}", file=sys.stderr)
 
 
 @app.command(sort_key=3)

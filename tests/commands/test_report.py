@@ -2,10 +2,11 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 
 from regard.reports.collect import HeldOutRow, count_confusions
-from tests.commands.small import regard
+from tests.commands.small import arguments, pairs, regard, written
 
 
 class Page(HTMLParser):
@@ -67,9 +68,16 @@ def test_report_of_a_run_is_one_complete_page(bundle, capsys):
     assert source.count("<svg") >= 3  # alignments
 
 
-def test_report_of_a_bundle_alone(bundle, tmp_path, capsys):
-    import shutil
+def test_report_of_a_model_without_attention(tmp_path, capsys):
+    data = written(tmp_path / "pairs.tsv", pairs(80))
+    more = ("--steps", "1", "--set", "train.evaluations=1", "--set", "model.attention=none")
+    regard(capsys, *arguments(data, tmp_path / "run", *more, family="recurrent"))
+    page = Page((tmp_path / "run/report.html").read_text())
+    assert "examples" in page.ids
+    assert "Where the model looked" not in page.text
 
+
+def test_report_of_a_bundle_alone(bundle, tmp_path, capsys):
     shutil.copytree(bundle, tmp_path / "shared")
     out, _ = regard(capsys, "report", tmp_path / "shared", "--output", tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text())

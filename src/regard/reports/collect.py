@@ -81,7 +81,9 @@ class ReportData:
         return find_mistakes(self.task, references, [row.output for row in self.rows])[:MISTAKES]
 
     def alignments(self) -> list[Answer]:
-        """The alignments of the outputs of a few short examples."""
+        """The alignments of a few short outputs; none for a model without cross-attention."""
+        if not self.pipeline.model.cross_attentions():
+            return []
         short = [row for row in self.examples() if len(row.source) <= 40][:ALIGNED]
         return [self.pipeline.align(row.source, row.output) for row in short]
 

@@ -7,7 +7,7 @@ import pytest
 
 import regard
 from regard.errors import RegardError
-from regard.training.loggers import MlflowLogger, WandbLogger
+from regard.training.callbacks import MlflowLogger, WandbLogger
 from tests.commands.small import Quiet, pairs
 
 SETTINGS = {"width": 16, "heads": 2, "steps": 2, "batch_tokens": 192, "evaluations": 1}
