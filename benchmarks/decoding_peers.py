@@ -59,7 +59,7 @@ class Regard:
         return sources
 
     def run(self, given: Ids) -> list[SearchResult]:
-        return search_all(self.search, self.model, given, most=self.most)
+        return search_all(self.search, self.model, given, max_length=self.most)
 
     def answers(self, found: list[SearchResult]) -> Ids:
         return [some.hypotheses[0].ids for some in found]

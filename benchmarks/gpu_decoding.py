@@ -98,7 +98,7 @@ class Regard:
         return self
 
     def run(self, given: Ids) -> list[SearchResult]:
-        return search_all(self.search, self.model, given, most=LETTERS, device=DEVICE)
+        return search_all(self.search, self.model, given, max_length=LETTERS, device=DEVICE)
 
     def answers(self, found: list[SearchResult]) -> Ids:
         return [some.hypotheses[0].ids for some in found]
@@ -141,7 +141,8 @@ def ceilings(
     steps, rows = LETTERS + 1, concurrent * beam
     cache = 2 * width * depth * (rows * (steps + 1) / 2 + concurrent * (LETTERS + 1))  # on average
     seconds = size * (weights + cache) / moved, 2 * rows * (weights + cache / rows) / rates[kind]
-    return tuple(concurrent * LETTERS / (steps * one) for one in seconds)  # type: ignore[return-value]
+    memory, arithmetic = (concurrent * LETTERS / (steps * one) for one in seconds)
+    return memory, arithmetic
 
 
 def copy_rate() -> float:

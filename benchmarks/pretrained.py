@@ -78,7 +78,7 @@ def evaluate(trained: Bundle, parts: Path) -> dict[str, float]:
         trained.source,
         trained.target,
         words,
-        reach={"most": longest},
+        max_length=longest,
         device=device,
     )
     found = metrics.error_rates("phones", outputs, [references[word] for word in words])

@@ -26,7 +26,7 @@ from regard.config import TextSettings, TrainSettings, parse
 from regard.inference import inference_model, search_all
 from regard.models import Ensemble
 from regard.search import Beam, Greedy, LengthPenalty, Search
-from regard.search.length_batching import RATIO
+from regard.search.search_batches import RATIO
 from regard.text import Corpus
 from regard.training import checkpoint
 from regard.training.display import LineDisplay
@@ -197,8 +197,11 @@ def decode(trained: Bundle, examples: Sequence[Example], convention: Convention)
     # Translations are rarely twice as long as their source; SCAN's actions are far longer.
     ratio = RATIO if convention.length_penalty else float(most)
     sources = [trained.source.encode(example.source) for example in examples]
-    reach = {"most": most, "ratio": ratio, "tokens": BATCH_TOKENS[device.type], "device": device}
-    found = search_all(_search(convention), inference_model(trained.model), sources, **reach)
+    limits = {"max_length": most, "ratio": ratio}
+    where = {"tokens": BATCH_TOKENS[device.type], "device": device}
+    found = search_all(
+        _search(convention), inference_model(trained.model), sources, **limits, **where
+    )
     texts = (
         [trained.target.decode(hypothesis.ids) for hypothesis in some.hypotheses] for some in found
     )

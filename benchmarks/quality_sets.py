@@ -250,4 +250,5 @@ def _forms(text: str, language: str) -> Pairs:
 
 
 def _commands(text: str) -> Pairs:
-    return [tuple(line.removeprefix("IN: ").split(" OUT: ")) for line in text.split("\n") if line]  # type: ignore[misc]
+    lines = [line.removeprefix("IN: ").split(" OUT: ") for line in text.split("\n") if line]
+    return [(source, target) for source, target in lines]

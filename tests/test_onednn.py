@@ -6,13 +6,13 @@ from contextlib import suppress
 import pytest
 import torch
 
-from regard import onednn
-from regard.onednn import bypass_onednn
+from regard import device
+from regard.device import bypass_onednn
 
 
 @pytest.mark.parametrize("arm", [True, False])
 def test_onednn_is_disabled_inside_on_arm(arm, monkeypatch):
-    monkeypatch.setattr(onednn, "ARM", arm)
+    monkeypatch.setattr(device, "ARM", arm)
     before = torch.backends.mkldnn.enabled
     with bypass_onednn():
         with bypass_onednn():
@@ -22,7 +22,7 @@ def test_onednn_is_disabled_inside_on_arm(arm, monkeypatch):
 
 
 def test_onednn_is_restored_after_an_error(monkeypatch):
-    monkeypatch.setattr(onednn, "ARM", True)
+    monkeypatch.setattr(device, "ARM", True)
     before, fault = torch.backends.mkldnn.enabled, KeyError()
     with suppress(KeyError), bypass_onednn():
         raise fault

@@ -9,6 +9,7 @@ from torch import nn
 
 import regard
 from regard.errors import RegardError
+from regard.kernels.fused_linear import ReadOnlyHook
 
 SAID = "AH T EH N SH AH N"
 
@@ -99,11 +100,11 @@ def test_reading_weights_keeps_the_inference_model(t):
     inference_model, inside = t.inference_model, []
     part = t.model.decoder[0].cross_attention.attention
 
-    def meanwhile(*_) -> None:
-        inside.append(t.inference_model)
+    class Meanwhile(ReadOnlyHook):
+        def __call__(self, *_) -> None:
+            inside.append(t.inference_model)
 
-    meanwhile.harmless = True
-    hook = part.register_forward_pre_hook(meanwhile)
+    hook = part.register_forward_pre_hook(Meanwhile())
     t.align("attention")  # hangs its own hooks on every attention
     hook.remove()
     assert all(one is inference_model for one in inside)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard import Ragged
-from regard.attention.padded import Padded, pad, unpad
+from regard.attention.cache import Padded, pad, unpad
 from regard.config import TransformerSettings
 from regard.errors import ShapeError
 from regard.models import build

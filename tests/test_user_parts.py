@@ -9,7 +9,7 @@ import regard
 from regard.attention import NORMALISERS
 from regard.attention.normalisers import Normaliser
 from regard.errors import RegardError
-from regard.user_parts import import_file, import_files
+from regard.registry import import_file, import_files
 from tests.commands.small import regard as command
 
 PART = """

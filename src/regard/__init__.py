@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from regard.decoding_options import DecodingOptions
     from regard.errors import RegardError, debug
-    from regard.explore.notebook import show
+    from regard.explore.offline_html import show
     from regard.loading import load
     from regard.pipeline import Pipeline
     from regard.ragged import Ragged
@@ -58,7 +58,7 @@ _HOMES = {
     "errors": ("RegardError", "debug"),
     "ragged": ("Ragged",),
     "trace": ("Trace", "record"),
-    "explore.notebook": ("show",),
+    "explore.offline_html": ("show",),
     "answer": ("Answer",),
     "api": ("evaluate", "train"),
     "training.callbacks": ("Callback",),

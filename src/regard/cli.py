@@ -17,8 +17,8 @@ from regard.commands.options import DASH, OutputFormat, read_settings, restore_d
 from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError
 from regard.pretrained import resolve_model
+from regard.registry import import_files
 from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
-from regard.user_parts import import_files
 
 app = App(
     name="regard",

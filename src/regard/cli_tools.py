@@ -7,7 +7,7 @@ from collections.abc import Callable
 from regard import cli_options as options
 from regard.commands.options import CleaningRules
 from regard.pretrained import resolve_model
-from regard.user_parts import import_files
+from regard.registry import import_files
 
 
 def inspect(

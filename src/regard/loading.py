@@ -19,7 +19,7 @@ from regard.errors import RegardError, choose
 from regard.models import Ensemble
 from regard.pipeline import Pipeline
 from regard.pretrained import resolve_model
-from regard.user_parts import import_files
+from regard.registry import import_files
 
 PathLike = str | os.PathLike[str]
 ENSEMBLE = "ensemble.json"

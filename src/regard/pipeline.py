@@ -25,10 +25,10 @@ from regard.inference import ModelCache, search_all
 from regard.models import Model, is_finite
 from regard.ragged import Ragged
 from regard.search import Beam, BeamSearch, Hypothesis, Search, SearchResult, constraints
-from regard.search.attention_weights import alignment as alignment_of
 from regard.search.build import build_search
 from regard.search.greedy import Greedy
-from regard.search.length_batching import RATIO, length_limits
+from regard.search.search_batches import RATIO, length_limits
+from regard.teacher_forcing import alignment as alignment_of
 from regard.teacher_forcing import attention_maps, next_logps, target_logps
 from regard.text import UNKNOWN, with_end
 
@@ -54,9 +54,9 @@ class Pipeline:
         self.model, self.device = loaded.model, next(loaded.model.parameters()).device
         longest = loaded.card.get("longest", {})
         self.longest_source: int | None = longest.get("source")
-        self.most = None if "target" not in longest else 2 * longest["target"] + 10
+        self.max_length = None if "target" not in longest else 2 * longest["target"] + 10
         ratio = longest.get("ratio", RATIO)
-        self.length_limits: dict[str, Any] = {"most": self.most, "ratio": ratio}
+        self.length_limits: dict[str, Any] = {"max_length": self.max_length, "ratio": ratio}
         self._model_cache = ModelCache(self.precision)
         default_search = self.search()
         assert isinstance(default_search, Beam)

@@ -1,17 +1,82 @@
-"""Teacher forcing: what a model computes for given targets, from token ids, in one pass."""
+"""Teacher forcing: what a model computes for given targets in one pass: log-probabilities and
+attention weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import get_ident
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention import Attention
+from regard.errors import RegardError
+from regard.kernels.fused_linear import ReadOnlyHook
 from regard.models import Model, eval_mode
 from regard.ragged import Ragged
-from regard.search.attention_weights import record_attention
 from regard.text import with_begin, with_end
+
+Weights = Float[Tensor, "_head _query _key"]  # each attention has its own
+
+
+@torch.no_grad()
+def record_attention(model: Model, source: Ragged, prefix: Ragged) -> dict[str, Weights]:
+    """The weights of every attention by module name, for one source and one prefix. Row i of a
+    decoder's weights belongs to the step after prefix token i."""
+    parts = {name: part for name, part in model.named_modules() if isinstance(part, Attention)}
+    recorders = {name: AttentionRecorder() for name in parts}
+    hooks = [
+        part.register_forward_pre_hook(recorders[name], with_kwargs=True)
+        for name, part in parts.items()
+    ]
+    try:
+        model.read(source, prefix)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    # A recurrent decoder attends once per step; an attention may also not be used at all.
+    recorded = {name: one.weights for name, one in recorders.items() if one.weights}
+    return {name: torch.cat(rows, 1) for name, rows in recorded.items()}
+
+
+class AttentionRecorder(ReadOnlyHook):
+    """Records the weights of an attention, when called in the thread that created it.
+
+    Other threads may run the same model; their searches may bypass this hook.
+    """
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+        self.weights: list[Tensor] = []
+
+    def __call__(self, attention: Attention, arguments: Any, options: Any = None) -> None:
+        # While the hook is removed, torch may call it in another thread without options.
+        if get_ident() == self.thread:
+            self.weights.append(attention.intermediates(*arguments, **options).weights[0])
+
+
+def alignment(model: Model, seen: dict[str, Weights]) -> Float[Tensor, "query key"]:
+    """The alignment of each decoding step with the source: mean cross-attention over layers and
+    heads. With softmax, every row sums to 1."""
+    crossing = set(map(id, model.cross_attentions()))
+    names = [name for name, part in model.named_modules() if id(part) in crossing]
+    if not names:
+        raise RegardError(
+            "this model has no cross-attention to align with (model.attention = none)"
+        )
+    return torch.stack([seen[name].mean(0) for name in names]).mean(0)
+
+
+def links(matrix: Float[Tensor, "query key"]) -> list[list[int]]:
+    """Pharaoh links [i, j]: output token j and the source token i with the largest weight.
+
+    END, last on both sides, is not linked."""
+    most = matrix[:-1].argmax(1).tolist()
+    return [[i, j] for j, i in enumerate(most) if i < matrix.shape[1] - 1]
+
 
 Ids = Sequence[int]
 

@@ -15,7 +15,7 @@ from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import Model, build
 from regard.pipeline import Pipeline
 from regard.positions import POSITIONS, BiasPosition, Sinusoidal
-from regard.positions.position import RotaryPosition
+from regard.positions.absolute import RotaryPosition
 from regard.ragged import Ragged
 from regard.text import BEGIN, END, train_tokenizer
 

@@ -68,7 +68,7 @@ def refusal(model: Model, engine: str) -> str | None:
 def run(search: Search, model: Model, engine: str) -> list[SearchResult]:
     """The results of SOURCES by an engine; the graph engine has two slots for them."""
     if engine != "graph":
-        return search_all(search, inference_model(model, engine), SOURCES, most=MOST)
+        return search_all(search, inference_model(model, engine), SOURCES, max_length=MOST)
     fast = inference_model(model, "fast")
     scheduler = BatchScheduler(search, fast, 2, capacity=8, memory=16, kernels=reference_kernels)
     ended = [[*ids, END] for ids in SOURCES]
@@ -103,7 +103,7 @@ def test_search_logp_is_teacher_forced_logp(name: str, engine: str):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_score_runs_with_every_normaliser(name: str):
-    results = search_all(SEARCHES["beam"], inference_model(make(name)), SOURCES, most=MOST)
+    results = search_all(SEARCHES["beam"], inference_model(make(name)), SOURCES, max_length=MOST)
     assert_teacher_forced(results, make(name))
 
 
@@ -130,7 +130,7 @@ def test_an_unknown_module_is_refused_and_auto_runs_it():
 
     with pytest.raises(EngineError, match=r"decoder\.1\.feed_forward\.outer is a HalvedLinear"):
         inference_model(changed(), "fast")
-    results = search_all(Greedy(), inference_model(changed()), SOURCES, most=MOST)
+    results = search_all(Greedy(), inference_model(changed()), SOURCES, max_length=MOST)
     assert_teacher_forced(results, changed())
 
 

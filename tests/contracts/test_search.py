@@ -157,7 +157,7 @@ def test_rounding_noise_of_the_batch_changes_no_output(search, levels: int):
     model = RandomModel(VOCABULARY, noise=1e-6, end=1.0, levels=levels)
 
     def outputs(batch, **options):
-        return outputs_of(search_all(search(), model, batch, most=6, **options))
+        return outputs_of(search_all(search(), model, batch, max_length=6, **options))
 
     expected, order = outputs(sources), torch.randperm(24).tolist()
     shuffled = outputs([sources[i] for i in order])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.pipeline import Pipeline
-from regard.search import record_attention
+from regard.teacher_forcing import record_attention
 from regard.trace import Trace, record
 from tests.contracts.model_cases import (
     CASES,

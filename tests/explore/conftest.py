@@ -47,7 +47,7 @@ def pipeline(models, ids, family):
 @pytest.fixture(scope="module")
 def described(client, ids, family):
     """The JSON description of the trace of one text."""
-    body = {"model": ids[family], "source": SOURCE, "decode": {"beam": 3}}
+    body = {"model": ids[family], "source": SOURCE, "decoding": {"beam": 3}}
     response = client.post("/api/trace", json=body)
     assert response.status_code == 200, response.text
     return response.json()

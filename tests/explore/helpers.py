@@ -8,9 +8,8 @@ from starlette.testclient import TestClient
 from regard import bundle
 from regard.config import RecurrentSettings, TransformerSettings
 from regard.explore.app import create_app
-from regard.explore.guard import Guard
 from regard.explore.model_store import ModelStore
-from regard.explore.server import LOCAL_NAMES
+from regard.explore.server import LOCAL_NAMES, Guard
 from regard.models import build
 from regard.text import train_tokenizer
 

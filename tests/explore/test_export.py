@@ -34,7 +34,7 @@ PAGE = """<!doctype html>
 
 @pytest.fixture(scope="module", params=["transformer", "recurrent"])
 def stored(request, client, ids, traces):
-    body = {"model": ids[request.param], "source": "zebra", "decode": {"method": "greedy"}}
+    body = {"model": ids[request.param], "source": "zebra", "decoding": {"beam": 1}}
     return traces[client.post("/api/trace", json=body).json()["id"]]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from regard.errors import RegardError
 from regard.explore import server
-from regard.explore.guard import HEADERS, POLICY
 from regard.explore.messages import MAX_BODY
+from regard.explore.server import HEADERS, POLICY
 from tests.explore.helpers import PORT, error_message, make_client
 
 

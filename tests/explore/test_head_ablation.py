@@ -44,7 +44,7 @@ def test_ablation_agrees_with_zeroed_output_weights(ablation, pipeline, family):
 def test_ablation_does_not_depend_on_the_batch(client, ids, family, monkeypatch):
     body = {"model": ids[family], "source": SOURCE}
     at_once = client.post("/api/head-ablation", json=body).json()["heads"]
-    monkeypatch.setattr(head_ablation, "TOGETHER", 100)
+    monkeypatch.setattr(head_ablation, "BATCH_TOKENS", 100)
     in_parts = client.post("/api/head-ablation", json=body).json()["heads"]
     for one, other in zip(at_once, in_parts, strict=True):
         logp, effect = other["logp"], pytest.approx(other["effect"], abs=1e-5)

@@ -61,20 +61,27 @@ def trace(client, body):
             "source: input should be a valid string, unable to parse",
         ),
         (
-            {"decode": {"beam": 17}},
+            {"decoding": {"beam": 17}},
             422,
             "invalid",
-            "decode.beam: input should be less than or equal to 16; got 17",
+            "decoding.beam: input should be less than or equal to 16; got 17",
         ),
-        ({"decode": {"beam": 0}}, 422, "invalid", "decode.beam: "),
-        ({"decode": {"beam": "4"}}, 422, "invalid", "decode.beam: "),
+        ({"decoding": {"beam": 0}}, 422, "invalid", "decoding.beam: "),
+        ({"decoding": {"beam": "4"}}, 422, "invalid", "decoding.beam: "),
+        ({"decoding": {"ban": ["A", 1]}}, 422, "invalid", "decoding.ban.1: "),
         (
-            {"decode": {"method": "guess"}},
+            {"target": None, "decoding": {"min_length": -1}},
             422,
             "invalid",
-            "decode.method: input should be 'greedy' or 'beam'; got 'guess'",
+            "min_length must be at least 0",
         ),
-        ({"decode": {"width": 4}}, 422, "invalid", "unknown field decode.width; remove it"),
+        (
+            {"target": None, "decoding": {"min_length": 9, "max_length": 3}},
+            422,
+            "invalid",
+            "satisfies all constraints within the length limit",
+        ),
+        ({"decoding": {"width": 4}}, 422, "invalid", "unknown field decoding.width; remove it"),
         ({"edits": [{}] * 33}, 422, "too-long", "edits: list should have at most 32 items"),
         ({"edits": [{}]}, 422, "invalid", ""),
         ({"edits": [{"kind": "nothing"}]}, 422, "invalid", "nothing"),
@@ -219,7 +226,7 @@ def test_random_requests_never_crash_the_server(client, body):
             edit = {field: random_value(draw, 2) for field in fields}
             changed["edits"] = [{**edit, "kind": EDITS[attempt // 2 % len(EDITS)]}]
         else:
-            field = draw.choice(["model", "source", "target", "decode", "edits", "more"])
+            field = draw.choice(["model", "source", "target", "decoding", "edits", "more"])
             changed[field] = random_value(draw)
         response = client.post("/api/trace", content=json.dumps(changed), headers=JSON)
         statuses.add(response.status_code)

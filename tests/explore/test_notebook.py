@@ -12,7 +12,7 @@ from safetensors.numpy import load
 import regard
 from regard.errors import RegardError
 from regard.explore.model_store import ServedModel
-from regard.explore.notebook import Frame, show
+from regard.explore.offline_html import Frame, show
 from regard.trace import record
 
 

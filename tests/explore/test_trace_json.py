@@ -61,7 +61,7 @@ def test_description_of_tensors_and_attentions(described, traces):
 def test_equal_requests_share_one_computation(client, described, ids, family, traces):
     body = {
         "source": SOURCE,
-        "decode": {"method": "beam", "beam": 3},
+        "decoding": {"beam": 3, "ban": [], "length_penalty": None},
         "target": None,
         "model": ids[family],
         "edits": [],
@@ -69,7 +69,7 @@ def test_equal_requests_share_one_computation(client, described, ids, family, tr
     count = len(traces)
     again = client.post("/api/trace", json=body).json()
     assert (again, len(traces)) == (described, count)  # including the seconds it took
-    greedy = {**body, "decode": {"method": "greedy"}}
+    greedy = {**body, "decoding": {"beam": 1}}
     changes = [{"source": "zebra"}, {"target": "Z"}, {"target": ""}]
     others = [greedy, *({**body, **change} for change in changes)]
     found = [client.post("/api/trace", json=other).json() for other in others]
@@ -77,6 +77,15 @@ def test_equal_requests_share_one_computation(client, described, ids, family, tr
     forced = client.post("/api/trace", json={**greedy, "target": "Z"}).json()
     assert forced == found[2]  # teacher forcing does not depend on the search
     assert (forced["teacher_forced"], forced["output"]["text"]) == (True, "Z")
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_decoding_options_apply_to_the_output(client, ids, family, length):
+    options = {"beam": 3, "min_length": length, "max_length": length}
+    body = {"model": ids[family], "source": SOURCE, "decoding": options}
+    response = client.post("/api/trace", json=body)
+    assert response.status_code == 200, response.text
+    assert len(response.json()["next_tokens"]) == length + 1  # and the end
 
 
 def test_tensors_are_sent_bit_for_bit(client, described, traces):

@@ -12,8 +12,8 @@ from regard.inference import continuous_batching, inference_model, search_all
 from regard.inference.batch_scheduler import DEFAULT_SLOTS, BatchScheduler, Request
 from regard.models import build
 from regard.search import Beam, Greedy, LengthPenalty, Sampling
-from regard.search.batch_invariance import batch_invariant
 from regard.search.constraints import min_length, no_repeat_ngram
+from regard.search.search_batches import batch_invariant
 from regard.text import END
 from regard.training import cmudict
 from tests.search.known_models import ragged
@@ -84,7 +84,7 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_scheduler_finds_what_the_host_finds(shape, search):
     model, sources = build_model(**shape), sources_of(70)
-    ours = search_all(search, inference_model(model.cuda()), sources, most=30, device="cuda")
+    ours = search_all(search, inference_model(model.cuda()), sources, max_length=30, device="cuda")
     assert_same(ours, host_search(search, inference_model(model), sources, "cuda"))
     assert_same(ours, host_search(search, inference_model(model.cpu()), sources, "cpu"))
     assert len({tuple(some.hypotheses[0].ids) for some in ours}) > 4
@@ -94,10 +94,10 @@ def test_scheduler_finds_what_the_host_finds(shape, search):
 def test_no_output_depends_on_its_neighbours(search):
     """1, 8, 64 and 512 slots."""
     model, sources = inference_model(build_model().cuda()), sources_of(300)
-    every = search_all(search, model, sources, most=30, device="cuda")
+    every = search_all(search, model, sources, max_length=30, device="cuda")
     for count in (1, 7, 64):
         assert_same(
-            search_all(search, model, sources[:count], most=30, device="cuda"), every[:count]
+            search_all(search, model, sources[:count], max_length=30, device="cuda"), every[:count]
         )
 
 
@@ -113,10 +113,10 @@ def test_every_slot_gives_the_same_bits():
 def test_new_weights_are_used():
     """As in training: a new inference model for each evaluation."""
     model, sources = build_model().cuda(), sources_of(9)
-    first = search_all(Greedy(), inference_model(model), sources, most=30, device="cuda")
+    first = search_all(Greedy(), inference_model(model), sources, max_length=30, device="cuda")
     with torch.no_grad():
         model.output.table.neg_()
-    second = search_all(Greedy(), inference_model(model), sources, most=30, device="cuda")
+    second = search_all(Greedy(), inference_model(model), sources, max_length=30, device="cuda")
     assert_same(second, host_search(Greedy(), inference_model(model), sources, "cuda"))
     assert first != second
 
@@ -134,7 +134,7 @@ def test_unsupported_searches_run_on_the_host():
     shaw = inference_model(build_model(position="shaw").cuda())
     assert continuous_batching.cannot(Greedy(), shaw, "cuda") is not None
     long = [*sources_of(3), [3] * 2_100]
-    found = search_all(Greedy(), model, long, most=30, device="cuda")
+    found = search_all(Greedy(), model, long, max_length=30, device="cuda")
     assert_same(found, host_search(Greedy(), model, long, "cuda"))
 
 
@@ -149,11 +149,11 @@ def test_the_included_model_gives_the_outputs_of_a_cpu(beam):
 def test_a_search_reuses_its_captured_scheduler():
     model = inference_model(build_model().cuda())
     for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
-        search_all(search, model, sources_of(count), most=30, device="cuda")
+        search_all(search, model, sources_of(count), max_length=30, device="cuda")
     first = dict(continuous_batching._SCHEDULERS[model])
     assert len(first) >= 3  # one for each search and number of slots
     for search, count in ((Greedy(), 3), (Beam(4), 3), (Beam(4), 20)):
-        search_all(search, model, sources_of(count), most=30, device="cuda")
+        search_all(search, model, sources_of(count), max_length=30, device="cuda")
     assert {
         key: continuous_batching._SCHEDULERS[model][key] is scheduler
         for key, scheduler in first.items()
@@ -163,7 +163,7 @@ def test_a_search_reuses_its_captured_scheduler():
 def test_a_scheduler_is_freed_with_its_model():
     """Otherwise every evaluation in training would leak one."""
     model = inference_model(build_model().cuda())
-    search_all(Greedy(), model, sources_of(3), most=30, device="cuda")
+    search_all(Greedy(), model, sources_of(3), max_length=30, device="cuda")
     (scheduler,) = continuous_batching._SCHEDULERS[model].values()
     gone = weakref.ref(scheduler)
     del model, scheduler

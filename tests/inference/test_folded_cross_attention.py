@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.inference import folded_cross_attention, inference_model
+from regard.inference import inference_model, packed_layer
 from regard.positions import POSITIONS
 from tests.contracts.model_cases import make
 from tests.models.tracked_decoding import TrackedDecoding, random_batch
@@ -34,7 +34,7 @@ def test_single_rows_and_beams_use_the_folded_source(name: str):
 
 @torch.no_grad()
 def test_a_source_is_folded_only_where_that_is_less_work(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(folded_cross_attention, "CALL_COST", 0)
+    monkeypatch.setattr(packed_layer, "CALL_COST", 0)
     folded, unfolded = (decode("transformer-position-none", time) for time in (12, 13))
     assert folded.state.folded is not None  # 12 · 2 · 12 = 12 · (12 + 12) multiply-adds
     assert unfolded.state.folded is None  # 12 · 2 · 13 > 12 · (12 + 13)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.models.dropout import Dropout
+from regard.models.parts import Dropout
 
 MANY = 200_000
 

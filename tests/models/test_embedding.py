@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import RegardError
-from regard.models.embedding import Embedding
+from regard.models.parts import Embedding
 from regard.positions import Learned
 from regard.ragged import Ragged
 

@@ -76,7 +76,8 @@ def test_copies_of_a_model_give_its_outputs(search):
     model = make(TRANSFORMER)
     sources = [row.tolist() for row in random_batch([5, 1, 7, 3], SOURCE)]
     single, copied = (
-        search_all(search, m, sources, most=6) for m in (model, Ensemble([model, model, model]))
+        search_all(search, m, sources, max_length=6)
+        for m in (model, Ensemble([model, model, model]))
     )
     for one, other in zip(single, copied, strict=True):
         assert [found.ids for found in one.hypotheses] == [found.ids for found in other.hypotheses]

@@ -69,7 +69,7 @@ def assert_same_results(
     """The native engine finds what torch finds, except where torch itself is undecided."""
     sources = more.get("sources") or random_sources()
     most = more.get("most", LIMIT)
-    expected = search_all(search, model, sources, most=most)
+    expected = search_all(search, model, sources, max_length=most)
     found = native.search(sources, limits_of(sources, most), options)
     compared = 0
     for ours, theirs in zip(found, expected, strict=True):

@@ -49,7 +49,7 @@ def test_required_words(required: list[list[int]], opening: list[list[int]] | No
     model, native = random_pair(TINY, seed=2)
     sources = random_sources()
     search = Beam(5, 2, required=LexicalConstraints(required, opening))
-    expected = search_all(search, model, sources, most=LIMIT)
+    expected = search_all(search, model, sources, max_length=LIMIT)
     options = NativeOptions(beam=5, n_best=2, required=required, required_opening=opening)
     found = native.search(sources, limits_of(sources), options)
     equal = 0

@@ -107,6 +107,15 @@ def test_the_scale_does_not_depend_on_the_weights():
     assert drawn.get_clim() == (0, 1)
 
 
+def test_weights_outside_the_unit_interval_have_a_signed_scale():
+    weights = torch.tensor([[0.5, -0.25], [2.0, 0.0]])  # as of normaliser none
+    axes = plots.weights(weights, ["a", "b"]).axes[0]
+    assert axes.images[0].get_clim() == (-2, 2)
+    assert words(axes)[0, 1] == "−0.25"
+    expected = [colour(SIGNED, share) for share in (0.625, 0.4375)]
+    assert colours(axes.figure, axes, (0, 0), (1, 0)) == expected
+
+
 def test_decoder_rows_and_other_keys():
     weights = torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
     axes = plots.weights(
@@ -246,10 +255,6 @@ ONE = torch.full((2, 2), 0.5)
         (lambda: plots.weights(ONE, ["a", "b"], ["x"]), "have 2 columns but 1 labels"),
         (lambda: plots.weights(ONE, ["a", "b"], predicted=["c"]), "got 2 fed in and 1 predicted"),
         (
-            lambda: plots.weights(ONE * 3, ["a", "b"]),
-            r"between 0 and 1, but weights\[0, 0\] is 1.5; use plots.scores",
-        ),
-        (
             lambda: plots.weights(ONE * torch.nan, ["a", "b"]),
             r"weights\[0, 0\] is nan; only finite",
         ),
@@ -259,7 +264,7 @@ ONE = torch.full((2, 2), 0.5)
         ),
         (
             lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(3) > 0),
-            r"shape \(3, 3\).* not spread to \(2, 2\)",
+            r"shape \(3, 3\).* not broadcast to \(2, 2\)",
         ),
         (
             lambda: plots.weights(ONE, ["a", "b"], allowed=torch.eye(2) > 0),

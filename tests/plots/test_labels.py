@@ -3,7 +3,7 @@
 import pytest
 
 from regard.errors import ShapeError
-from regard.plots.token_labels import step_labels, token_labels
+from regard.plots.heat_map import step_labels, token_labels
 
 
 def test_repeated_tokens_show_their_position():

@@ -17,7 +17,7 @@ WEIGHTS = torch.tensor([[0.0, 0.5, 0.5], [0.75, 0.25, 0.0], [0.0, 0.0, 0.0]])
 
 @pytest.fixture
 def figure():
-    return plots.regression(KEYS, VALUES, QUERIES, WEIGHTS, asked=1, truth=QUERIES**2)
+    return plots.regression(KEYS, VALUES, QUERIES, WEIGHTS, query=1, truth=QUERIES**2)
 
 
 def line(axes, name):
@@ -85,7 +85,7 @@ def test_with_the_estimator():
         ({"values": VALUES[:2]}, "got 3 keys and 2 values"),
         ({"weights": WEIGHTS.T[:2]}, r"must be 3 queries × 3 keys; got shape \(2, 3\)"),
         ({"weights": WEIGHTS * 2}, "between 0 and 1"),
-        ({"asked": 3}, "asked must be a query from 0 to 2; got 3"),
+        ({"query": 3}, "query must be from 0 to 2; got 3"),
         ({"truth": KEYS[:2]}, "got 2 for 3"),
         ({"keys": KEYS[:, None]}, r"keys must be \(key\); got shape \(3, 1\)"),
     ],

@@ -90,12 +90,15 @@ def test_labels_of_equal_vectors_do_not_overlap():
     [
         (
             lambda: plots.arrows(torch.eye(2), ["a", "b"]),
-            "vectors must have 3 dimensions to be drawn in space; got 2",
+            "vectors must have 3 dimensions; got 2",
         ),
-        (lambda: plots.arrows(torch.eye(3), ["a"]), "vectors are 3 but there are 1 labels"),
+        (
+            lambda: plots.arrows(torch.eye(3), ["a"]),
+            "vectors has 3 vectors, but there are 1 labels",
+        ),
         (
             lambda: plots.arrows(torch.eye(3), list("abc"), after=torch.eye(3)[:2]),
-            "after are 2 but there are 3",
+            "after has 2 vectors, but there are 3 labels",
         ),
     ],
 )

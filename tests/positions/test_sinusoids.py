@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.positions import Rotary, Sinusoidal
-from regard.positions.sinusoids import LARGEST_TABLE, cos_sin
+from regard.positions.absolute import LARGEST_TABLE, cos_sin
 
 RATES = (1.0, 0.3, 1e-4)
 EDGES = [0, 1, 63, 64, 65, LARGEST_TABLE - 1, LARGEST_TABLE, LARGEST_TABLE + 1, 10**6]

@@ -51,11 +51,11 @@ def test_ties_count_where_too_few_outputs_were_found():
 def test_batches_of_any_size_give_the_same_outputs(name: str, search):
     model = make_model(name, 9, 9)
     sources = [list(source[:-1]) for source in random_sources(14)]  # search_all appends END
-    expected = outputs_of(search_all(search, model, sources, most=6))
+    expected = outputs_of(search_all(search, model, sources, max_length=6))
     for size in (1, 5):
         found = []
         for i in range(0, 14, size):
-            found += outputs_of(search_all(search, model, sources[i : i + size], most=6))
+            found += outputs_of(search_all(search, model, sources[i : i + size], max_length=6))
         assert found == expected
 
 

@@ -10,8 +10,7 @@ from regard.models import build
 from regard.models.contract import Model, State
 from regard.ragged import Ragged
 from regard.search import Greedy, length_limits
-from regard.search.autoregressive import decode
-from regard.search.greedy import greedy_single, most_likely
+from regard.search.greedy import decode, greedy_single, most_likely
 from tests.search.known_models import BEGIN, END, RandomModel, StepModel, ragged
 
 VOCABULARY = 9

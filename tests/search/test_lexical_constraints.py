@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.search import Beam, LengthPenalty, LexicalConstraints
-from regard.search.constraint_parsing import parse_required
+from regard.search.build import parse_required
 from regard.search.constraints import max_length
 from regard.text import train_tokenizer
 from tests.contracts.test_search import contains, search_random_model

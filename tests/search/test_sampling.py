@@ -14,8 +14,8 @@ from transformers import (
 
 from regard.errors import RegardError
 from regard.search import Sampling
-from regard.search.gumbel import gumbel
 from regard.search.hypothesis import NEAR_TIE
+from regard.search.sampling import gumbel
 from tests.contracts.test_search import outputs_of
 from tests.search.known_models import (
     END,

@@ -160,7 +160,7 @@ def test_a_forced_token_changes_what_follows(kind):
     output = [*free.answer.ids, END]
     assert [a for i, a in enumerate(output) if i != 1][: len(likeliest) - 1] == [
         a for i, a in enumerate(likeliest) if i != 1
-    ][: len(output) - 1] or len(output) == int(t.most) + 1
+    ][: len(output) - 1] or len(output) == int(t.max_length) + 1
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_forced_token_changes_what_follows(kind):
         ),
         (
             {"kind": "patch", "name": "out.score", "values": [1.0]},
-            "out.score is one number, made of others; patch",
+            "out.score is a single number; patch the tensors",
         ),
         (
             {"kind": "force", "step": 0, "token": 99},
@@ -239,7 +239,8 @@ def test_a_wrong_edit_is_reported_in_one_line(change, message):
 
 def test_a_recurrent_attention_has_no_mean_ablation():
     with pytest.raises(
-        RegardError, match="attn is computed step by step, so it has no mean before the last step"
+        RegardError,
+        match="attn is computed step by step, so its mean is not known before the last step",
     ):
         record(
             random_model("additive"),
@@ -252,7 +253,7 @@ def test_a_recurrent_attention_has_no_mean_ablation():
 def test_an_edited_answer_respects_the_length_limit():
     t = random_model("rotary")
     whole, short = (
-        record(t, SOURCE, edits=[{"kind": "unscaled"}], longest=most).answer.ids
+        record(t, SOURCE, edits=[{"kind": "unscaled"}], max_length=most).answer.ids
         for most in (None, 2)
     )
     assert len(whole) > 2
@@ -321,7 +322,7 @@ def test_a_token_forced_beyond_the_answer_is_refused():
         {"kind": "force", "step": 5, "token": token},
     ]
     with pytest.raises(
-        RegardError, match="a token is forced at step 5, and the edited answer ends at step 2"
+        RegardError, match="a token is forced at step 5, but the edited output ends at step 2"
     ):
         record(t, "attention", edits=edits)
     assert len(record(t, "attention", edits=edits[:1]).answer.ids) == 2

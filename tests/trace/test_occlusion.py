@@ -78,7 +78,7 @@ def test_batched_occlusion_equals_all_at_once(transformer, monkeypatch):
 
     trace = record(transformer, SOURCE)
     whole = occlusion(transformer, trace)
-    for limit, few in (("TOGETHER", 40), ("LOGITS", 900)):
+    for limit, few in (("BATCH_TOKENS", 40), ("LOGITS", 900)):
         monkeypatch.setitem(function.__globals__, limit, few)
         torch.testing.assert_close(occlusion(transformer, trace), whole, rtol=1e-4, atol=1e-5)
     assert not any(part._forward_pre_hooks for part in transformer.model.modules())

@@ -76,7 +76,9 @@ def nested(depth: int) -> list:
 
 @pytest.mark.parametrize("values", [[10**400], nested(80)], ids=["too large", "too deep"])
 def test_patches_without_a_grid_of_numbers_are_refused(values):
-    with pytest.raises(RegardError, match="the values of a patch must be a full grid of numbers"):
+    with pytest.raises(
+        RegardError, match="the values of a patch must be numbers in a regular grid"
+    ):
         record(
             random_model("rotary"),
             SOURCE,

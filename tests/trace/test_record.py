@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from regard.models.layers import EncoderLayer
-from regard.models.residual_stream import ResidualStream
+from regard.models.layers import EncoderLayer, ResidualStream
 from regard.ragged import Ragged
-from regard.search import Greedy, record_attention
+from regard.search import Greedy
+from regard.teacher_forcing import record_attention
 from regard.text import BEGIN, END
 from regard.trace import record
 from tests.trace.random_models import ATTENDING, KINDS, TRANSFORMERS, random_model

@@ -9,7 +9,7 @@ import torch
 
 from regard.config import TextSettings
 from regard.errors import RegardError
-from regard.search.length_batching import length_limits
+from regard.search.search_batches import length_limits
 from regard.text import Corpus
 from regard.training import tokenizer_pair
 from regard.training.dataset import tokenize

@@ -1,6 +1,6 @@
 /** The state of the page as its address, `#/attention?m=spelling@1a2b3c4d&h=2`, less defaults. */
 
-import type { Decode, Edit } from "./contract";
+import type { Decoding, Edit } from "./contract";
 
 export interface Address {
   page: string;
@@ -9,7 +9,7 @@ export interface Address {
   source: string | null;
   /** null: the model generates the target */
   target: string | null;
-  decode: Decode;
+  decoding: Decoding;
   edits: Edit[];
   attention: string;
   head: number;
@@ -32,7 +32,7 @@ export const DEFAULT_ADDRESS: Address = {
   model: "",
   source: null,
   target: null,
-  decode: { method: "greedy", beam: 4 },
+  decoding: { beam: 1 },
   edits: [],
   attention: "",
   head: 0,
@@ -133,7 +133,7 @@ export function formatAddress(address: Address): string {
   if (address.model) add("m", address.model);
   if (address.source !== null) add("s", address.source);
   if (address.target !== null) add("t", address.target);
-  if (address.decode.method === "beam") add("d", address.decode.beam);
+  if (address.decoding.beam > 1) add("d", address.decoding.beam);
   if (address.edits.length) add("e", address.edits.map(formatEdit).join(";"));
   if (address.attention) add("a", address.attention);
   if (address.head) add("h", address.head);
@@ -153,14 +153,13 @@ export function parseAddress(hash: string): Address {
   const [path = "", search = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const values = new URLSearchParams(search);
   const [name = "", ...index] = (values.get("x") ?? "").split(",");
-  const beam = nonNegative(values.get("d"));
   const theme = values.get("theme");
   return {
     page: safeName(path) || "start",
     model: safeName(values.get("m")),
     source: values.get("s"),
     target: values.get("t"),
-    decode: beam ? { method: "beam", beam } : { ...DEFAULT_ADDRESS.decode },
+    decoding: { beam: nonNegative(values.get("d")) || DEFAULT_ADDRESS.decoding.beam },
     edits: (values.get("e") ?? "").split(";").flatMap((text) => parseEdit(text) ?? []),
     attention: safeName(values.get("a")),
     head: nonNegative(values.get("h")),

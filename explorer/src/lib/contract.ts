@@ -98,8 +98,9 @@ export type Edit =
   | { kind: "force"; step: number; token: number }
   | { kind: "patch"; name: string; values: unknown };
 
-export interface Decode {
-  method: "greedy" | "beam";
+/** Decoding options; the server knows more of them, with defaults. */
+export interface Decoding {
+  /** beam size; 1 is greedy search */
   beam: number;
 }
 
@@ -107,7 +108,7 @@ export interface TraceRequest {
   model: string;
   source: string;
   target: string | null;
-  decode: Decode;
+  decoding: Decoding;
   edits: Edit[];
 }
 

@@ -17,9 +17,9 @@ class HeadAblationState {
   /** seconds since the measurement started */
   seconds = $state(0);
 
-  /** The server ablates on the greedy output; a beam search may have result another one. */
+  /** The server ablates on the greedy output; a beam search may find another one. */
   private readonly target = $derived(
-    app.target ?? (app.decode.method === "beam" ? (app.trace?.output.text ?? null) : null),
+    app.target ?? (app.decoding.beam > 1 ? (app.trace?.output.text ?? null) : null),
   );
   private readonly key = $derived(
     JSON.stringify([app.trace?.model, app.trace?.source, this.target]),

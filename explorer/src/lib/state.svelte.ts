@@ -4,7 +4,7 @@ import { ApiError, isAbort, type DataSource } from "./api";
 import { OfflineSource, openSource } from "./offline-source";
 import type {
   AttentionInfo,
-  Decode,
+  Decoding,
   Edit,
   Graph,
   Model,
@@ -32,7 +32,7 @@ class Explorer extends ViewState {
   /** the request; the header edits a draft of it */
   source = $state("");
   target = $state<string | null>(null);
-  decode = $state.raw<Decode>(DEFAULT_ADDRESS.decode);
+  decoding = $state.raw<Decoding>(DEFAULT_ADDRESS.decoding);
   edits = $state.raw<Edit[]>([]);
   /** the address of the reference on the Compare page */
   reference = $state("");
@@ -102,7 +102,7 @@ class Explorer extends ViewState {
     const before = JSON.stringify(this.currentRequest());
     this.modelId = model?.id ?? "";
     this.source = address.source ?? model?.example ?? "";
-    ({ target: this.target, decode: this.decode, edits: this.edits } = address);
+    ({ target: this.target, decoding: this.decoding, edits: this.edits } = address);
     ({
       attention: this.attention,
       head: this.head,
@@ -128,7 +128,7 @@ class Explorer extends ViewState {
       model: this.page === "start" ? "" : this.modelId,
       source: this.source === example ? null : this.source,
       target: this.target,
-      decode: this.decode,
+      decoding: this.decoding,
       edits: this.edits,
       attention: this.attention,
       head: this.head,
@@ -145,29 +145,29 @@ class Explorer extends ViewState {
 
   /** Makes the current request the reference: only what the trace depends on. */
   setReference(): void {
-    const { model, source, target, decode, edits } = { ...this.address(), model: this.modelId };
+    const { model, source, target, decoding, edits } = { ...this.address(), model: this.modelId };
     this.reference = formatAddress({
       ...DEFAULT_ADDRESS,
       page: "compare",
       model,
       source,
       target,
-      decode,
+      decoding,
       edits,
     });
   }
   /** Returns to the reference. */
   restoreReference(): Promise<void> {
-    const { model, source, target, decode, edits } = parseAddress(this.reference);
-    return this.visit({ ...this.address(), model, source, target, decode, edits });
+    const { model, source, target, decoding, edits } = parseAddress(this.reference);
+    return this.visit({ ...this.address(), model, source, target, decoding, edits });
   }
   /** The reference as a request. */
   referenceRequest(): TraceRequest | null {
     if (!this.reference) return null;
-    const { model: id, source, target, decode, edits } = parseAddress(this.reference);
+    const { model: id, source, target, decoding, edits } = parseAddress(this.reference);
     const model = this.models.find((one) => one.id === id);
     return model
-      ? { model: model.id, source: source ?? model.example, target, decode, edits }
+      ? { model: model.id, source: source ?? model.example, target, decoding, edits }
       : null;
   }
 
@@ -213,8 +213,8 @@ class Explorer extends ViewState {
   }
 
   currentRequest(): TraceRequest {
-    const { modelId, source, target, decode, edits } = this;
-    return { model: modelId, source, target, decode, edits };
+    const { modelId, source, target, decoding, edits } = this;
+    return { model: modelId, source, target, decoding, edits };
   }
 
   /** Traces the current request; a newer run cancels an older one. */

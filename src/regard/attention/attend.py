@@ -9,10 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import backends, masks
+from regard.attention.cache import Padded, Sequences, pad
 from regard.attention.masks import Mask, PaddingMask, everything
 from regard.attention.normalisers import NORMALISERS, Normaliser
-from regard.attention.padded import Padded, Sequences, pad
-from regard.attention.reference import Bias, Intermediates, Rotation, intermediates
+from regard.attention.reference import Bias, Intermediates, Parts, Rotation, intermediates
 from regard.attention.scores import SCORES, Score
 from regard.axes import Offset
 from regard.errors import NotANumber, RegardError, ShapeError, debugging
@@ -21,7 +21,7 @@ from regard.ragged import Ragged
 S = TypeVar("S", Ragged, Tensor)
 
 
-class Attention(nn.Module):
+class Attention(nn.Module, Parts):
     """An attention as a module: its parts, and the backend that runs them.
 
     >>> attention = Attention(ScaledDot(heads=4, dim=32), bias=Alibi(heads=4))

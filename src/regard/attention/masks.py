@@ -38,8 +38,8 @@ class MaskBounds(NamedTuple):
 class Mask:
     """A predicate on a Site."""
 
-    formula: ClassVar[str]
-    paper: ClassVar[str]
+    formula: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
 
     def __call__(self, site: Site) -> Tensor:
         raise NotImplementedError

@@ -28,8 +28,8 @@ PHI: dict[str, Callable[[Tensor], Tensor]] = {
 class Normaliser(nn.Module):
     """Computes the weights of a query's keys from their scores."""
 
-    formula: ClassVar[str]
-    paper: ClassVar[str]
+    formula: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
     is_softmax: ClassVar[bool] = False  # whether it is exactly softmax, as in fused kernels
 
     def __init_subclass__(cls) -> None:

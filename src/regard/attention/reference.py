@@ -43,6 +43,7 @@ class Bias(Protocol):
     has_table: ClassVar[bool]
 
     def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]: ...
+    def head_slopes(self) -> Tensor | None: ...
 
 
 @runtime_checkable
@@ -55,16 +56,17 @@ class Rotation(Protocol):
     def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor: ...
 
 
-@runtime_checkable
-class Parts(Protocol):
-    """The parts of an attention."""
+class Parts:
+    """The parts of an attention, which every backend reads: the base class of `Attention`."""
 
     score: Score
     bias: Bias | None
     normaliser: Normaliser
     dropout: nn.Dropout
 
-    def parameters(self) -> Iterator[nn.Parameter]: ...
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
+        """The parameters of all parts."""
+        raise NotImplementedError
 
 
 class Intermediates(NamedTuple):

@@ -23,8 +23,8 @@ DotForm = tuple[Tensor, Tensor, float]  # queries, keys, scale
 class Score(nn.Module):
     """Compares every query with every key."""
 
-    formula: ClassVar[str]
-    paper: ClassVar[str]
+    formula: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
     is_dot: ClassVar[bool] = True  # whether `as_dot` reduces it to a dot product
     is_scaled_dot: ClassVar[bool] = False  # whether it is exactly q · k / √dim
     needs_projection: ClassVar[bool] = False  # whether it is meaningless on unprojected states

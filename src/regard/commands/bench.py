@@ -23,9 +23,8 @@ from regard.commands.bench_cases import (
     measure,
     timer,
 )
-from regard.device import resolve_device
+from regard.device import bypass_onednn, resolve_device
 from regard.errors import choose
-from regard.onednn import bypass_onednn
 
 TOLERANCE = 1.1  # times the fastest: too little to matter
 PASSES = ("forward", "forward and backward")

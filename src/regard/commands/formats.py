@@ -12,7 +12,7 @@ from typing import Any
 from regard.answer import Answer
 from regard.commands.options import OutputFormat
 from regard.pipeline import Pipeline
-from regard.search.attention_weights import links as alignment_links
+from regard.teacher_forcing import links as alignment_links
 from regard.terminal import sanitize
 
 SPACES = str.maketrans("\t\n\r", "   ")  # keeps one answer on one line and in one column

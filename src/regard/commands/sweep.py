@@ -64,7 +64,7 @@ def sweep(file: Path, *, device: str, command: Sequence[str]) -> None:
             )
             results.append(TrialResult(trial, found.summary()))
         except RegardError as error:
-            if getattr(error, "exit_code", 2) == 130:  # interrupted
+            if error.exit_code == 130:  # interrupted
                 raise
             results.append(TrialResult(trial, {}, str(error)))
     ordered = sort_results(results)

@@ -6,6 +6,7 @@ Each function is one view of the page; the computations are those of `regard.tra
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -168,7 +169,7 @@ def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
     """Every hypothesis of a beam search for the source of a trace."""
     _check_unedited(stored, "an edited model generates greedily, without a beam")
     with stored.model.exclusive() as pipeline:
-        search = search_for(pipeline, beam)
+        search = search_for(pipeline, replace(stored.request.options, beam=beam))
         if not isinstance(search, Beam):
             search = Beam(1, constraints=search.constraints)
         return _describe_tree(

@@ -67,7 +67,7 @@ def _add_model_routes(app: FastAPI, models: ModelStore) -> None:
 
     @app.get("/api/models/{id}/graph")
     def model_graph(id: str) -> Response:
-        from regard.explore.graph import model_graph
+        from regard.explore.trace_json import model_graph
 
         return _json(model_graph(models[id]))
 

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float32
 from safetensors.numpy import save
 
+from regard.decoding_options import SearchOptions
 from regard.explore import STATIC
 from regard.explore.messages import invalid, to_json
 from regard.explore.trace_json import describe
@@ -123,7 +124,13 @@ def _python(stored: StoredTrace, names: Sequence[str]) -> ExportedFile:
         imports.insert(0, "from importlib.resources import files\n")
         path = f'files("regard") / "data/models" / {folder.name!r}'
     if request.target is None:
-        target = f"search=pipeline.search(beam={request.decode.size})"
+        options = {
+            name: value
+            for name, value in vars(request.options).items()
+            if value != getattr(SearchOptions, name)
+        }
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        target = f"search=pipeline.search({given})"
     else:
         target = f"target={request.target!r}"
     formatted = pprint.pformat(request.edits, sort_dicts=False)

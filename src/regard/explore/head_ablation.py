@@ -10,21 +10,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import MultiHead
 from regard.explore.messages import (
     MAX_TOKENS,
     HeadAblationRequest,
-    SearchChoice,
     TraceRequest,
 )
 from regard.explore.model_store import ModelStore
 from regard.explore.trace_store import TraceStore
 from regard.models import Model
-from regard.models.recurrent import Recurrent
 from regard.ragged import Ragged
-from regard.search.length_batching import length_limits
+from regard.search.search_batches import length_limits
 from regard.text import BEGIN, END
-from regard.trace.attention_analysis import TOGETHER, copies, scored
+from regard.trace.attention_analysis import BATCH_TOKENS, copies, copy_logps
 
 if TYPE_CHECKING:
     from regard.trace import AttentionBlock
@@ -39,12 +36,12 @@ def ablate_heads(
     """The output without each head, and its effect: log p(output) − log p(output | head ablated).
 
     All outputs come from greedy search, the full model's too, so a change is due to the head."""
-    model, greedy = models[request.model], SearchChoice(method="greedy")
-    base = traces.compute(TraceRequest(**request.model_dump(), decode=greedy)).trace
+    model = models[request.model]
+    base = traces.compute(TraceRequest(**request.model_dump(), decoding={"beam": 1})).trace
     heads = [(one.name, head) for one in base.attentions for head in range(one.heads)]
     source = [piece.id for piece in base.source]
     target = [piece.id for piece in base.following]
-    batch = max(1, TOGETHER // (len(source) + len(target)))
+    batch = max(1, BATCH_TOKENS // (len(source) + len(target)))
     logp = float(base["out.total"])
     results = []
     with model.exclusive() as pipeline:
@@ -52,7 +49,7 @@ def ablate_heads(
         for start in range(0, len(heads), batch):
             part = heads[start : start + batch]
             with ablated(pipeline.model, base.attentions, part):
-                logps = scored(pipeline.model, source, target, len(part)).sum(1)
+                logps = copy_logps(pipeline.model, source, target, len(part)).sum(1)
                 outputs = decode_copies(
                     pipeline.model, source, len(part), min(MAX_TOKENS, max_length)
                 )
@@ -70,19 +67,29 @@ def ablated(
     """Copy i of a batch of copies runs without head i: its context is zero before W_O."""
     hooks = []
     for one in attentions:
-        keep = torch.ones(len(heads), 1, one.heads, 1)
+        keep = torch.ones(len(heads), one.heads)
         for copy, (name, head) in enumerate(heads):
-            keep[copy, :, head] = float(name != one.name)
-        if isinstance(model, Recurrent):  # it has one head, which is ablated
-            assert model.attention is not None
-            hooks.append(model.attention.attention.register_forward_hook(_zero_context))
-        else:
-            hooks.append(_attention(model, one.name).out.register_forward_pre_hook(_scale(keep)))
+            keep[copy, head] = float(name != one.name)
+        attention = model.get_submodule(one.module)
+        hooks.append(attention.register_forward_hook(_ContextScaling(keep)))
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
+
+
+class _ContextScaling:
+    """A hook that multiplies the contexts of an attention, in each copy by the factor of a head."""
+
+    def __init__(self, keep: Float[Tensor, "copy head"]) -> None:
+        self.keep = keep
+
+    def __call__(self, _: nn.Module, arguments: Any, context: Ragged | Tensor) -> Ragged | Tensor:
+        if isinstance(context, Ragged):  # all copies have the same length
+            by_copy = context.values.unflatten(0, (len(self.keep), -1))
+            return context.like((by_copy * self.keep[:, None, :, None]).flatten(0, 1))
+        return context * self.keep[:, :, None, None]
 
 
 def decode_copies(
@@ -101,28 +108,3 @@ def decode_copies(
 def _before_end(row: Int[Tensor, " time"]) -> list[int]:
     ids: list[int] = row.tolist()
     return ids[: ids.index(END)] if END in ids else ids
-
-
-def _attention(model: Any, name: str) -> MultiHead:
-    """The module of an attention: dec.0.cross is model.decoder[0].cross_attention."""
-    stack, layer, kind = name.split(".")
-    layers = {"enc": model.encoder, "dec": model.decoder}[stack]
-    found: MultiHead = getattr(layers[int(layer)], f"{kind}_attention")
-    return found
-
-
-def _scale(keep: Float[Tensor, "copy 1 head 1"]) -> Any:
-    copies, heads = keep.shape[0], keep.shape[2]
-
-    def hook(_: nn.Module, arguments: tuple[Tensor]) -> Tensor:
-        (joined,) = arguments
-        contexts = joined.view(copies, -1, heads, joined.shape[-1] // heads)
-        return (contexts * keep).view_as(joined)
-
-    return hook
-
-
-def _zero_context(_: nn.Module, arguments: Any, context: Ragged | Tensor) -> Ragged | Tensor:
-    if isinstance(context, Ragged):
-        return context.like(torch.zeros_like(context.values))
-    return torch.zeros_like(context)

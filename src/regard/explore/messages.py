@@ -6,10 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
+from regard.decoding_options import DEFAULT_BEAM, SearchOptions
 from regard.errors import RegardError
 
 MAX_BODY = 64 * 1024  # bytes
@@ -51,18 +53,6 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class SearchChoice(RequestBody):
-    """The search that generates the output: greedy, or beam search with a beam size."""
-
-    method: Literal["greedy", "beam"] = "beam"
-    beam: int = Field(4, ge=1, le=MAX_BEAM)
-
-    @property
-    def size(self) -> int:
-        """The beam size; 1 for greedy search."""
-        return 1 if self.method == "greedy" else self.beam
-
-
 class TokenizeRequest(RequestBody):
     """A text to tokenize."""
 
@@ -79,17 +69,42 @@ class HeadAblationRequest(RequestBody):
     target: str | None = Field(None, max_length=MAX_CHARACTERS)
 
 
+_FIELDS: dict[str, Any] = {
+    **{field.name: (field.type, field.default) for field in fields(SearchOptions)},
+    "beam": (int, Field(DEFAULT_BEAM, ge=1, le=MAX_BEAM)),
+}
+# Names, types and defaults of the decoding options, as a part of a request.
+Decoding = create_model("Decoding", __base__=RequestBody, **_FIELDS)
+
+
 class TraceRequest(HeadAblationRequest):
     """A text to trace: with teacher forcing on `target`, or on the generated output."""
 
-    decode: SearchChoice = SearchChoice()
+    decoding: Decoding = Decoding()  # type: ignore[valid-type]
     edits: list[dict[str, Any]] = Field([], max_length=MAX_EDITS)
+
+    @field_validator("decoding", mode="before")
+    @classmethod
+    def _tuples(cls, options: Any) -> Any:
+        """Lists of words as tuples, which JSON lacks."""
+        if not isinstance(options, dict):
+            return options
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in options.items()
+        }
+
+    @property
+    def options(self) -> SearchOptions:
+        """The decoding options; a beam of 1 is greedy search."""
+        return SearchOptions(**self.decoding.model_dump())  # type: ignore[attr-defined]
 
     @property
     def id(self) -> str:
         """The hash of everything the trace depends on. A given target needs no search."""
-        inputs = self.model_dump(exclude={"decode"})
-        inputs["beam"] = self.decode.size if self.target is None else None
+        inputs = self.model_dump()
+        if self.target is not None:
+            del inputs["decoding"]
         canonical = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:24]
 

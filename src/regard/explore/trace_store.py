@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from regard.decoding_options import SearchOptions
 from regard.errors import suggestion
 from regard.explore.messages import MAX_TOKENS, HttpError, TraceRequest, invalid, not_found
 from regard.explore.model_store import ModelStore, ServedModel
@@ -127,20 +128,21 @@ class TraceStore:
             pipeline,
             request.source,
             target=request.target,
-            search=search_for(pipeline, request.decode.size) if request.target is None else None,
+            search=search_for(pipeline, request.options) if request.target is None else None,
             edits=request.edits,
-            longest=MAX_TOKENS,
+            max_length=MAX_TOKENS,
         )
         seconds = time.perf_counter() - start
         size = sum(trace[name].nbytes for name in trace.names)
         return StoredTrace(request, model, trace, seconds, size)
 
 
-def search_for(pipeline: Pipeline, beam: int) -> Greedy | Beam:
-    """The explorer's search with this beam size, for outputs that the page can show."""
-    short = pipeline.most is not None and pipeline.most <= MAX_TOKENS
-    max_length = None if short else MAX_TOKENS
-    return pipeline.search(beam=beam, max_length=max_length)  # type: ignore[return-value]
+def search_for(pipeline: Pipeline, options: SearchOptions) -> Greedy | Beam:
+    """The search with these options, for outputs that the page can show."""
+    if pipeline.max_length is None or pipeline.max_length > MAX_TOKENS:
+        given = MAX_TOKENS if options.max_length is None else options.max_length
+        options = replace(options, max_length=min(given, MAX_TOKENS))
+    return pipeline.search(options)  # type: ignore[return-value]
 
 
 def check_length(tokenizer: Tokenizer, side: str, text: str) -> None:

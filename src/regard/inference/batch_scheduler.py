@@ -3,7 +3,7 @@
 Each slot decodes its own request; finished slots are refilled from the queue. One step is captured
 as a CUDA graph and replayed; the host reads the counters every few steps. The numbers of a request
 do not depend on the other slots, only on how many slots there are. Near-ties (see
-search/batch_invariance.py) found with another number of slots are therefore searched again with
+search/search_batches.py) found with another number of slots are therefore searched again with
 DEFAULT_SLOTS, so that the result depends on the source alone.
 """
 

@@ -130,8 +130,9 @@ def _scheduler(
     if reason is not None:
         return None
     cached = _SCHEDULERS.setdefault(model, {})
-    is_beam = isinstance(search, Beam)
-    kind = (search.size, search.n_best, search.length_penalty) if is_beam else None  # type: ignore[union-attr]
+    kind = None
+    if isinstance(search, Beam):
+        kind = (search.size, search.n_best, search.length_penalty)
     for slots in [slots for slots in SLOTS[::-1] if slots <= wanted]:
         scheduler = cached.pop((kind, slots), None)
         if scheduler is None or not scheduler.fits(capacity, memory):

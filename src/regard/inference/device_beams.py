@@ -142,10 +142,10 @@ class DeviceBeams(DeviceState):
             when.tolist(),
             row.tolist(),
         )
-        for some, those, last, score, end, who in zip(
+        for tokens, each, last, score, end, slot in zip(
             ids.tolist(), numbers.tolist(), *final, strict=True
         ):
-            hypotheses[who].append(Hypothesis(some[:end], [*those[:end], last], score))
+            hypotheses[slot].append(Hypothesis(tokens[:end], [*each[:end], last], score))
         with np.errstate(invalid="ignore"):
             gaps = scores[:, :-1] - scores[:, 1:]
         gaps = np.fmin.reduce(gaps, axis=1, initial=INFINITY)  # −∞ − −∞ is no gap

@@ -1,21 +1,38 @@
 """Engines: the ways to run a model's steps, each with a gate that says what it cannot run.
 
 `auto` takes the first engine that accepts the model. An explicit request never falls back.
+`search_all` searches many sources on the fastest engine; `ModelCache` keeps the prepared model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
+import torch
+from torch import nn
+
 from regard.errors import RegardError, choose
-from regard.inference import fast_transformer
+from regard.inference import continuous_batching, fast_transformer
 from regard.inference.fast_transformer import FastTransformer
-from regard.inference.uncached import Uncached
-from regard.kernels.fused_linear import active_hooks
+from regard.inference.inference_model import Uncached
+from regard.kernels.fused_linear import HOOKS, active_hooks
 from regard.models.contract import Model
 from regard.models.ensemble import Ensemble
+from regard.ragged import Layout, Ragged
+from regard.search.hypothesis import Search, SearchResult
+from regard.search.search_batches import (
+    BATCH_TOKENS,
+    RATIO,
+    batch_invariant,
+    length_batches,
+    length_limits,
+)
+from regard.text import END
+from regard.threads import search_threads
 
 
 class EngineError(RegardError):
@@ -60,3 +77,94 @@ def inference_model(model: Model, engine: str = "auto") -> Model:
             )
         return chosen.prepare(model)
     return next(each.prepare(model) for each in ENGINES.values() if each.cannot(model) is None)
+
+
+class ModelCache:
+    """The inference copy of a model, for an engine and a precision.
+
+    Detects weights that were changed, replaced or loaded, replaced modules, and hooks; but not
+    writes through `.data`, which torch does not count either: call `clear` after those.
+    """
+
+    def __init__(self, precision: torch.dtype, engine: str = "auto") -> None:
+        self.precision, self.engine = precision, engine
+        self._cached: tuple[list[Any], list[Any], Model] | None = None
+
+    def of(self, model: Model) -> Model:
+        """The inference copy of the model as it is now."""
+        references, version = _version(model)
+        if self._cached is None or self._cached[1] != version:
+            same = self.precision == torch.float32
+            cast = model if same else deepcopy(model).to(self.precision)
+            self._cached = references, version, inference_model(cast, self.engine)
+        return self._cached[2]
+
+    def clear(self) -> None:
+        """Rebuild the copy when it is next needed."""
+        self._cached = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything except the copy, which can be rebuilt."""
+        return {**self.__dict__, "_cached": None}
+
+
+def _version(model: nn.Module) -> tuple[list[Any], list[Any]]:
+    """All modules and weights of a model (kept alive so that their ids stay unique), and a value
+    that changes with any of them. Walks the tree by hand: `modules()` and `parameters()` would take
+    a tenth of the time of a short prediction."""
+    modules: list[Any] = [model]
+    weights: list[Any] = []
+    version: list[Any] = []
+    for module in modules:  # grows during the loop
+        own = module.__dict__
+        if any(map(own.__getitem__, HOOKS)):
+            version += [(id(module), id(hook)) for hook in active_hooks(module)]
+        if own["_modules"]:
+            modules += [child for child in own["_modules"].values() if child is not None]
+        if own["_parameters"]:
+            weights += own["_parameters"].values()
+    version += map(id, modules)
+    version += [
+        weight if weight is None else (id(weight), weight.data_ptr(), _write_count(weight))
+        for weight in weights
+    ]
+    return modules + weights, version
+
+
+def _write_count(weight: Any) -> int:
+    """How often a weight was written to; torch does not count for inference tensors."""
+    return 0 if weight.is_inference() else weight._version
+
+
+@torch.inference_mode()
+def search_all(
+    search: Search,
+    model: Model,
+    sources: Sequence[Sequence[int]],
+    *,
+    max_length: int | None = None,
+    ratio: float = RATIO,
+    tokens: int = BATCH_TOKENS,
+    device: torch.device | str = "cpu",
+) -> list[SearchResult]:
+    """The search results of each source (ids without END), independent of batch and order.
+
+    Continuous batching on a GPU takes every source it can; the rest is batched by length.
+    """
+    ended = [[*ids, END] for ids in sources]
+    results: dict[int, SearchResult] = {}
+    if continuous_batching.cannot(search, model, device) is None:
+        lengths = torch.tensor([len(ids) for ids in ended], dtype=torch.long)
+        limits = length_limits(lengths, max_length, ratio)
+        results |= continuous_batching.run(search, model, ended, limits.tolist())
+    left = [index for index in range(len(ended)) if index not in results]
+    for batch in length_batches([len(ended[index]) for index in left], tokens):
+        places = [left[i] for i in batch]
+        ids = torch.tensor([id for place in places for id in ended[place]], device=device)
+        ends = [0, *accumulate(len(ended[place]) for place in places)]
+        layout = Layout(torch.tensor(ends, device=device), len(ended[places[-1]]), len(ids))
+        source = Ragged.from_layout(ids, layout)  # valid by construction, so not validated again
+        limits = length_limits(source.lengths, max_length, ratio)
+        with search_threads(len(places), ids.device).use():
+            results |= zip(places, batch_invariant(search, model, source, limits), strict=True)
+    return [results[index] for index in range(len(ended))]

@@ -19,17 +19,21 @@ from torch.nn import functional as F
 
 from regard.attention import Mask
 from regard.attention.backends import sdpa
+from regard.attention.cache import Padded
 from regard.attention.masks import PaddingMask
-from regard.attention.padded import Padded
 from regard.attention.reference import intermediates
-from regard.inference.folded_cross_attention import FoldedCrossAttention
 from regard.inference.inference_model import InferenceModel
 from regard.inference.kv_cache import CachedState, KVCache
-from regard.inference.packed_layer import PackedLayer, norm_function
-from regard.inference.packed_linear import PackedLinear, Vectors
+from regard.inference.packed_layer import (
+    FoldedCrossAttention,
+    PackedLayer,
+    PackedLinear,
+    Vectors,
+    norm_function,
+)
 from regard.kernels.fused_linear import is_plain_linear
 from regard.models.contract import Model
-from regard.models.description import AttentionDescription, describe, unknown_part
+from regard.models.families import AttentionDescription, describe, unknown_part
 from regard.models.transformer import Transformer
 from regard.positions import AdditivePosition, Learned, Rotary
 from regard.ragged import Layout, Ragged
@@ -43,7 +47,7 @@ def cannot(model: Model) -> str | None:
         return reason
     assert isinstance(model, Transformer)
     if (backend := model.settings.attention_backend) not in ("auto", "sdpa"):
-        return f"model.attention_backend = {backend!r} asks for another backend"
+        return f"model.attention_backend = {backend!r} requests another backend"
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear) and not is_plain_linear(layer):
             return f"{name} is a linear layer with an adapter or a hook"

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.inference.folded_cross_attention import FoldedLayer
+from regard.inference.packed_layer import FoldedLayer
 from regard.models.contract import State
 
 # Axis 1 holds keys of layer 0, values of layer 0, keys of layer 1 … Rows come first, so that all

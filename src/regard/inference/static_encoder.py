@@ -18,8 +18,7 @@ from torch.nn import functional as F
 from regard.axes import Site
 from regard.inference.cuda_graph import GraphedFunction
 from regard.inference.fast_transformer import FastTransformer
-from regard.inference.packed_layer import PackedLayer
-from regard.inference.packed_linear import PackedLinear
+from regard.inference.packed_layer import PackedLayer, PackedLinear
 from regard.kernels.decoding.buffers import DecodingKernels, NormWeights, RotaryTable
 from regard.models.layers import Sublayer
 

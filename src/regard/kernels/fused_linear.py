@@ -17,11 +17,19 @@ from regard.kernels.weight_cast import cast_and_concat
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+class ReadOnlyHook:
+    """Base class of module hooks that change nothing, so that fused code may bypass them."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> None:
+        """Called by torch with the module and its arguments."""
+        raise NotImplementedError
+
+
 def active_hooks(module: nn.Module) -> list[Any]:
-    """The hooks of a module, without those that declare to change nothing (`harmless = True`)."""
+    """The hooks of a module, without those that change nothing."""
     registered = [hooks for name in HOOKS if (hooks := module.__dict__[name])]
     every = [hook for hooks in registered for hook in list(hooks.values())]
-    return [hook for hook in every if not getattr(hook, "harmless", False)]
+    return [hook for hook in every if not isinstance(hook, ReadOnlyHook)]
 
 
 def is_plain_linear(layer: nn.Module) -> bool:

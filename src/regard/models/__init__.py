@@ -1,8 +1,7 @@
 """Models: the Transformer and the recurrent encoder–decoder behind one contract, and ensembles."""
 
-from regard.models.contract import Model, State
+from regard.models.contract import Model, State, eval_mode, is_finite
 from regard.models.ensemble import Ensemble
-from regard.models.eval_mode import eval_mode, is_finite
 from regard.models.families import FAMILIES, Family, build
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer

@@ -1,12 +1,13 @@
-"""The contract of a model: the verbs that training, search and the explorer know, and no
-architecture.
-"""
+"""The contract of a model: the methods that training, search and the explorer call."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -16,20 +17,21 @@ from regard.ragged import Ragged
 
 
 class State(ABC):
-    """Where a decoder stands, row by row. Handed over at each step, never hidden in a module."""
+    """The state of a decoder, one row per hypothesis; passed explicitly, not kept in a module."""
 
     @abstractmethod
     def select(self, rows: Int[Tensor, " chosen"]) -> State:
-        """The chosen rows in that order, repeats allowed, each with a source of its own: finished
-        rows leave.
-        """
+        """The chosen rows in this order, repeats allowed, each with its own source: finished rows
+        leave."""
 
     @abstractmethod
     def branch(
         self, rows: Int[Tensor, " chosen"], sources: Int[Tensor, " kept"] | None = None
     ) -> State:
-        """The chosen rows, as many for each source, side by side and sharing it: beams. Of the
-        sources those in `sources` stay; without it, all."""
+        """The chosen rows, equally many for each source and sharing it: beams.
+
+        Only the sources in `sources` stay; without it, all.
+        """
 
 
 class Model(nn.Module, ABC):
@@ -51,16 +53,21 @@ class Model(nn.Module, ABC):
         """The backend that the settings request for the attentions."""
         return "auto"
 
+    @property
+    def output_table(self) -> nn.Parameter | None:
+        """E where `project` is h · Eᵀ, so that a loss can fuse that product; None otherwise."""
+        return None
+
     def forward(self, source: Ragged, prefix: Ragged) -> Ragged:
-        """Logits over the vocabulary for what follows each token of each prefix."""
+        """Logits of the next token after each token of each prefix."""
         if len(source) != len(prefix):
-            raise ShapeError(f"each source needs its prefix; got {len(source)} and {len(prefix)}")
+            raise ShapeError(f"each source needs one prefix; got {len(source)} and {len(prefix)}")
         read = self.read(source, prefix)
         return read.like(self.project(read.values))
 
     @abstractmethod
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
-        """The last vectors before the vocabulary, for each token of each prefix."""
+        """The decoder's output vectors, before the vocabulary, for each token of each prefix."""
 
     @abstractmethod
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
@@ -68,11 +75,11 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def cross_attentions(self) -> list[Attention]:
-        """The attentions by which the decoder looks at the source; none for a bottleneck."""
+        """The decoder's attentions to the source; none in a model without cross-attention."""
 
     @abstractmethod
     def encode(self, source: Ragged) -> Any:
-        """What the decoder will look at."""
+        """The encoded source, which the decoder reads."""
 
     @abstractmethod
     def start(self, memory: Any) -> State:
@@ -82,4 +89,22 @@ class Model(nn.Module, ABC):
     def step(
         self, tokens: Int[Tensor, " row"], state: Any
     ) -> tuple[Float[Tensor, "row vocabulary"], Any]:
-        """Logits for what follows one more token in each row, and the state after it."""
+        """Logits of the next token after one more token in each row, and the new state."""
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode (no dropout); restores each module's mode afterwards."""
+    modules = [part for part in model.modules() if part.training]
+    try:
+        for part in modules:
+            part.training = False
+        yield
+    finally:
+        for part in modules:
+            part.training = True
+
+
+def is_finite(model: nn.Module) -> bool:
+    """Whether all weights are finite."""
+    return bool(torch.stack([weight.isfinite().all() for weight in model.parameters()]).all())

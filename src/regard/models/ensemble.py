@@ -1,4 +1,4 @@
-"""Ensemble: several models with the same vocabularies answer as one, each with the same say."""
+"""Ensemble: the mean of the probabilities of several models with the same vocabularies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Logits = Float[Tensor, "row vocabulary"]
 
 @dataclass(frozen=True, eq=False)
 class EnsembleState(State):
-    """Where each member stands. Rows mean the same to all."""
+    """The state of each member, with the same rows."""
 
     members: tuple[State, ...]
 
@@ -39,9 +39,8 @@ class EnsembleState(State):
 class Ensemble(Model):
     """p(next | source, prefix) = mean over members of p, at every step; its logits are log p.
 
-    Members may be of different sizes and families: all they share are the vocabularies. Their
-    vectors have no space in common, so those of an ensemble, before the vocabulary, are its logits
-    themselves.
+    Members may differ in size and family; only the vocabularies must be the same. They have no
+    common vector space, so the output vectors of an ensemble are its logits.
     """
 
     def __init__(self, members: Sequence[Model]) -> None:
@@ -55,23 +54,23 @@ class Ensemble(Model):
 
     def read(self, source: Ragged, prefix: Ragged) -> Ragged:
         """The logits of all positions at once."""
-        said = [member(source, prefix) for member in self]
-        return said[0].like(together([one.values for one in said]))
+        outputs = [member(source, prefix) for member in self]
+        return outputs[0].like(mean_probability([one.values for one in outputs]))
 
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
-        """What `read` gave: these are logits already."""
+        """The vectors themselves: `read` returns logits."""
         return vectors
 
     def cross_attentions(self) -> list[Attention]:
         """Those of all members."""
-        return [look for member in self for look in member.cross_attentions()]
+        return [attention for member in self for attention in member.cross_attentions()]
 
     def encode(self, source: Ragged) -> tuple[Any, ...]:
-        """What each member's decoder will look at."""
+        """The encoded source of each member."""
         return tuple(member.encode(source) for member in self)
 
     def start(self, memory: tuple[Any, ...]) -> EnsembleState:
-        """Nothing said yet, by any of them."""
+        """The state before the first token, of each member."""
         return EnsembleState(
             tuple(member.start(own) for member, own in zip(self, memory, strict=True))
         )
@@ -80,13 +79,12 @@ class Ensemble(Model):
         self, tokens: Int[Tensor, " row"], state: EnsembleState
     ) -> tuple[Logits, EnsembleState]:
         """One position in each row of every member."""
-        said = [member.step(tokens, own) for member, own in zip(self, state.members, strict=True)]
-        return together([logits for logits, _ in said]), EnsembleState(
-            tuple(after for _, after in said)
-        )
+        steps = [member.step(tokens, own) for member, own in zip(self, state.members, strict=True)]
+        logits = mean_probability([logits for logits, _ in steps])
+        return logits, EnsembleState(tuple(after for _, after in steps))
 
 
-def together(logits: Sequence[Logits]) -> Logits:
+def mean_probability(logits: Sequence[Logits]) -> Logits:
     """log of the mean of the probabilities, in float32: log Σ exp(log pᵢ) − log n."""
     if len({one.shape[-1] for one in logits}) > 1:
         sizes = ", ".join(f"{one.shape[-1]:,}" for one in logits)

@@ -1,5 +1,5 @@
-"""Attention parts from settings: a score, a normaliser or a position encoding by name, with
-options.
+"""Parts that model families share: score, normaliser and position encoding from settings; dropout,
+embedding and output.
 
 A setting is a name ("entmax") or a table with options ({kind = "entmax", alpha = 1.2}). Names are
 those of the registries, so parts that users register work like the built-in ones.
@@ -8,15 +8,24 @@ those of the registries, so parts that users register work like the built-in one
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.attention import Mask, causal, everything, window
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.scores import SCORES, Score
+from regard.axes import Offset
 from regard.config import PartSetting
 from regard.errors import RegardError, UnknownName, suggestion
-from regard.positions import POSITIONS, Position
+from regard.kernels import can_fuse
+from regard.positions import POSITIONS, AdditivePosition, Position
+from regard.ragged import Ragged
 
 
 def make_score(setting: PartSetting, heads: int, dim: int) -> Score:
@@ -30,7 +39,7 @@ def make_normaliser(setting: PartSetting) -> Normaliser:
 
 
 def make_position(setting: PartSetting, **sizes: Any) -> Position:
-    """The position encoding that `model.position` names; it receives the sizes it asks for."""
+    """The position encoding that `model.position` names, built with the sizes that it takes."""
     return _make("position", POSITIONS, setting, sizes)
 
 
@@ -64,3 +73,106 @@ def _make(
         return part(**{size: value for size, value in sizes.items() if size in accepted}, **options)
     except TypeError as error:
         raise RegardError(f"model.{what} = {setting!r}: {error}") from None
+
+
+class Dropout(nn.Module):
+    """Zeroes a share of the numbers in training and scales up the rest (Srivastava et al. 2014).
+
+    On a CPU, torch draws 32 random bits for each number, which takes longer than a matrix product.
+    One byte is enough: the share is rounded to 256ths, and the scale is that of the rounded share,
+    so the mean stays exact.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+        self.bytes = min(255, max(1, round(share * 256))) if share else 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or not self.share:
+            return x
+        return F.dropout(x, self.share) if x.is_cuda else x * self._scales(x)
+
+    def _scales(self, x: Tensor) -> Tensor:
+        """The factor of each number: 0 or the scale. As floats: torch is slow with bools."""
+        drawn = (
+            torch.empty((x.numel() + 7) // 8, dtype=torch.int64)
+            .random_(-(2**63), None)
+            .view(torch.uint8)
+        )
+        kept = torch.ge(drawn, self.bytes, out=torch.empty_like(drawn))[: x.numel()].view(x.shape)
+        return kept.to(x.dtype).mul_(256 / (256 - self.bytes))
+
+    def extra_repr(self) -> str:
+        return str(self.share)
+
+
+class Embedding(nn.Module):
+    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4). The table may be shared with the
+    output layer.
+
+    The table starts with variance 1/width: vectors then have variance 1, and so have the logits h ·
+    Eᵀ.
+    """
+
+    def __init__(
+        self, vocabulary: int, width: int, *, position: Position | None = None, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
+        self.position = position if isinstance(position, AdditivePosition) else None
+        self.scale = math.sqrt(width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Ragged, offset: Offset = 0) -> Ragged:
+        """Vectors for ids whose sequences start at `offset`."""
+        vectors = _lookup(ids.values, self.table, self.scale)
+        if self.position is not None:
+            vectors = vectors + _position_vectors(self.position, ids, offset).to(vectors.dtype)
+        return ids.like(self.dropout(vectors))
+
+
+def _lookup(
+    ids: Int[Tensor, " token"], table: nn.Parameter, scale: float
+) -> Float[Tensor, "token width"]:
+    """The rows of a table, scaled."""
+    if torch.is_grad_enabled() and can_fuse(table):
+        from regard.kernels.embedding_lookup import embedding_lookup
+
+        return embedding_lookup(ids, table, scale)
+    return nn.functional.embedding(ids, table) * scale
+
+
+def _position_vectors(
+    position: AdditivePosition, ids: Ragged, offset: Offset
+) -> Float[Tensor, "token width"]:
+    """The position vector of each token.
+
+    If all sequences start at the same position, each position is computed once.
+    """
+    if isinstance(offset, Tensor):
+        added: Tensor = position(ids.positions + offset[ids.layout.rows])
+        return added
+    position.check_position(offset + ids.longest - 1)
+    places = torch.arange(offset, offset + ids.longest, device=ids.values.device)
+    return nn.functional.embedding(ids.positions, position(places))
+
+
+class Output(nn.Module):
+    """h · Eᵀ: logits over the vocabulary, from a table of its own or an embedding's."""
+
+    def __init__(self, vocabulary: int, width: int, *, tied: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.table = (
+            nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
+            if tied is None
+            else tied
+        )
+
+    def forward(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
+        return nn.functional.linear(vectors, self.table)
+
+
+def ids_of(tokens: Int[Tensor, " row"]) -> Ragged:
+    """A batch with one token per row."""
+    return Ragged.uniform(tokens, len(tokens))

@@ -13,13 +13,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.attention import Attention, Cache
-from regard.attention.padded import Padded, pad
+from regard.attention.cache import Padded, pad
 from regard.config import RecurrentSettings
 from regard.errors import RegardError, ShapeError
 from regard.models.contract import Model, State
-from regard.models.dropout import Dropout
-from regard.models.embedding import Embedding, Output, ids_of
-from regard.models.parts import make_normaliser, make_score
+from regard.models.parts import Dropout, Embedding, Output, ids_of, make_normaliser, make_score
 from regard.ragged import Ragged
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -101,9 +99,7 @@ class Recurrent(Model):
             self.target.table = self.source.table
         cell = CELLS[settings.cell]
         self.attends_before = settings.attention == "bahdanau"
-        context = (
-            0 if settings.attention == "luong" else width
-        )  # input of the cell beside the token
+        context = 0 if settings.attention == "luong" else width  # input besides the token
         self.encoder = cell(width, width // 2, settings.encoder_layers, bidirectional=True)
         self.decoder = cell(width + context, width, settings.decoder_layers)
         self.initial = nn.Linear(width, settings.decoder_layers * width)
@@ -161,6 +157,11 @@ class Recurrent(Model):
             else self.attention(prefix.like(states), *self.attention.project_memory(memory.states))
         )
         return prefix.like(self._readout(states, context))
+
+    @property
+    def output_table(self) -> nn.Parameter | None:
+        """E, unless another module replaced the output layer."""
+        return self.output.table if isinstance(self.output, Output) else None
 
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
         """h · Eᵀ."""

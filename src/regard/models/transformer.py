@@ -13,10 +13,8 @@ from regard.attention import Attention, Cache
 from regard.config import TransformerSettings
 from regard.errors import RegardError
 from regard.models.contract import Model, State
-from regard.models.embedding import Embedding, Output, ids_of
-from regard.models.layers import DecoderLayer, EncoderLayer, initialise, norm
-from regard.models.parts import make_position
-from regard.models.residual_stream import ResidualStream
+from regard.models.layers import DecoderLayer, EncoderLayer, ResidualStream, initialise, norm
+from regard.models.parts import Embedding, Output, ids_of, make_position
 from regard.ragged import Ragged
 
 L = TypeVar("L", bound=nn.Module)
@@ -121,6 +119,11 @@ class Transformer(Model):
         for layer in self.decoder:
             stream = layer(stream, memory)
         return stream.closed(self.decoder_norm, self.target.dropout)
+
+    @property
+    def output_table(self) -> nn.Parameter | None:
+        """E, unless another module replaced the output layer."""
+        return self.output.table if isinstance(self.output, Output) else None
 
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
         """h · Eᵀ."""

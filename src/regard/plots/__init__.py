@@ -1,6 +1,6 @@
-"""Pictures of attention with matplotlib (`pip install regard[plots]`). Each gives a Figure.
+"""Plots of attention with matplotlib (`pip install regard[plots]`). Each returns a Figure.
 
-Some take tensors; others take a whole trace, and draw from it what the explorer's pages show.
+Some take tensors; others take a trace and draw what the explorer's pages show.
 
 >>> from regard import plots
 >>> plots.weights(weights, ["the", "man", "hit", "the", "car"]).savefig("weights.png")
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.plots.alignment_plots import alignment, alignment_lines
     from regard.plots.curves import mean_scores, regression, score_by_distance
     from regard.plots.head_maps import head_wall, heads, stages
     from regard.plots.maps import position_map, scores, similarity, weights
-    from regard.plots.residual_plots import block_walk, output
+    from regard.plots.trace_plots import alignment, alignment_lines, block_walk, output
     from regard.plots.vector_plots import arrows, embedding, embedding_plane
 
 __all__ = [
@@ -43,16 +42,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "alignment": "alignment_plots",
-    "alignment_lines": "alignment_plots",
+    "alignment": "trace_plots",
+    "alignment_lines": "trace_plots",
     "arrows": "vector_plots",
-    "block_walk": "residual_plots",
+    "block_walk": "trace_plots",
     "embedding": "vector_plots",
     "embedding_plane": "vector_plots",
     "head_wall": "head_maps",
     "heads": "head_maps",
     "mean_scores": "curves",
-    "output": "residual_plots",
+    "output": "trace_plots",
     "position_map": "maps",
     "regression": "curves",
     "score_by_distance": "curves",

@@ -17,7 +17,7 @@ from regard.attention import Attention
 from regard.attention.scores import ScaledDot
 from regard.errors import RegardError, ShapeError
 from regard.plots.figures import Numbers, Table, blank, numbers, owner, place, trim
-from regard.plots.maps import check_weights
+from regard.plots.maps import first_cell, outside_unit
 from regard.plots.palette import HEADS, INK, PALE, head_colour
 from regard.positions import AdditivePosition, BiasPosition, Position, RotaryPosition
 
@@ -30,15 +30,15 @@ def regression(
     queries: Table,
     weights: Table,
     *,
-    asked: int | None = None,
+    query: int | None = None,
     truth: Table | None = None,
     title: str = "",
 ) -> Figure:
-    """Points (keys, values), the curve weights · values over the queries, and below it the weights
-    of one query.
+    """Regression as attention: points (keys, values), the curve weights · values over the queries,
+    and below it the weights of one query.
 
-    `weights` (query, key) come from `NadarayaWatson.weights` or any attention. `asked` is which
-    query's weights are shown (the middle one unless told); `truth`, if known, is the true curve at
+    `weights` (query, key) come from `NadarayaWatson.weights` or any attention. `query` selects the
+    query whose weights are shown (default: the middle one); `truth`, if known, is the true curve at
     the queries. Where a query has no weight on any key, the curve has a gap.
     """
     points, targets = numbers("keys", keys, "key"), numbers("values", values, "key")
@@ -51,17 +51,17 @@ def regression(
         raise ShapeError(
             f"weights must be {len(line)} queries × {len(points)} keys; got shape {table.shape}"
         )
-    check_weights(table, np.ones(table.shape, dtype=bool))
-    asked = len(line) // 2 if asked is None else asked
-    if not 0 <= asked < len(line):
-        raise RegardError(f"asked must be a query from 0 to {len(line) - 1}; got {asked}")
+    _check_unit(table)
+    query = len(line) // 2 if query is None else query
+    if not 0 <= query < len(line):
+        raise RegardError(f"query must be from 0 to {len(line) - 1}; got {query}")
 
     figure = blank()
     below = place(figure, 0, 0, 6.4, 1.3)
     above = place(figure, 0, 1.5, 6.4, 3.4, sharex=below)
     above.tick_params(labelbottom=False)
     for panel in (above, below):
-        panel.axvline(line[asked], color=CURVE, linewidth=0.9, linestyle="-.", zorder=0)
+        panel.axvline(line[query], color=CURVE, linewidth=0.9, linestyle="-.", zorder=0)
         panel.spines[["top", "right"]].set_visible(False)
     if truth is not None:
         _curve(above, line, _along(truth, line), ":", color=INK, linewidth=1.4, label="true curve")
@@ -71,27 +71,37 @@ def regression(
     pooled = np.where(table.sum(1) > 0, table @ targets, np.nan)
     _curve(above, line, pooled, "-", color=CURVE, linewidth=2.2, label="attention pooling")
     above.plot(
-        line[asked],
-        pooled[asked],
+        line[query],
+        pooled[query],
         "D",
         color=CURVE,
         markeredgecolor="white",
         markersize=9,
         zorder=5,
     )
-    _points(above, points, targets, table[asked])
+    _points(above, points, targets, table[query])
     above.set(ylabel="y (value)", title=title)
-    _bars(below, points, table[asked], line[asked])
+    _bars(below, points, table[query], line[query])
     return trim(figure)
 
 
+def _check_unit(weights: Numbers) -> None:
+    """Raise if a weight is not between 0 and 1: the area of a point cannot show it."""
+    if (outside := outside_unit(weights)).any():
+        cell, value = first_cell(weights, outside)
+        raise RegardError(
+            f"a regression needs weights between 0 and 1, but weights{cell} is {value:.3g}; draw "
+            "other weights with plots.weights"
+        )
+
+
 def _curve(axes: Axes, line: Numbers, heights: Numbers, dash: str, **look: str | float) -> None:
-    order = np.argsort(line)  # queries may be asked in any order; a curve runs from left to right
+    order = np.argsort(line)  # queries may be in any order
     axes.plot(line[order], heights[order], dash, **look)  # type: ignore[arg-type]
 
 
 def _points(axes: Axes, places: Numbers, targets: Numbers, weights: Numbers) -> None:
-    """A point's area is its weight for the query asked; a point without weight is a ring."""
+    """Points whose area is their weight for the selected query; without weight, a ring."""
     share = weights / max(weights.max(), np.finfo(float).tiny)
     axes.scatter(
         places,
@@ -110,13 +120,11 @@ def _points(axes: Axes, places: Numbers, targets: Numbers, weights: Numbers) -> 
     legend = axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
         if text.get_text() == label and isinstance(handle, type(areas)):
-            handle.set_sizes(
-                [70]
-            )  # in the legend it is as large as a large weight, whatever the weights
+            handle.set_sizes([70])  # independent of the weights
 
 
 def _bars(axes: Axes, places: Numbers, weights: Numbers, query: float) -> None:
-    """The weight of each key, where the key stands."""
+    """The weight of each key, at the position of the key."""
     axes.vlines(places, 0, weights, color=WEIGHT, linewidth=2.5)
     axes.set_ylim(0, 1.15 * (weights.max() or 1.0))
     axes.set(xlabel="x (key)", ylabel="weight")
@@ -140,9 +148,7 @@ def _along(truth: Table, line: Numbers) -> Numbers:
 
 
 _DASHES = ("-", "--", "-.", ":")
-_COLOURS = [
-    colour for name, colour in HEADS.items() if name != "yellow"
-]  # a thin line of which is lost on white
+_COLOURS = [colour for name, colour in HEADS.items() if name != "yellow"]  # faint on white
 
 
 @torch.no_grad()
@@ -156,29 +162,28 @@ def mean_scores(
 ) -> Float[Tensor, " distance"]:
     """The mean score of a query with a key at each distance key − query from −reach to reach.
 
-    Query and key are the same content at two places, without projections, compared by scaled-dot;
-    the mean is over contents, heads and places. Without `contents` it is the mean over all
-    directions, of length √dim. Shaw's term is a dot product with the query, so over all directions
-    it is 0 on average: give contents to see it.
+    Query and key are the same content at two positions, without projections, compared by
+    scaled-dot; the mean is over contents, heads and positions. Without `contents` it is the mean
+    over all directions, with length √dim. Shaw's term is a dot product with the query, so its mean
+    over all directions is 0: pass contents to see it.
     """
     if reach < 1:
         raise RegardError(f"reach must be at least 1; got {reach}")
     device = next(chain(position.parameters(), position.buffers()), torch.empty(0)).device
     if contents is None:
-        # Each axis both ways: any isotropic distribution has this mean, and it is exact.
+        # Both directions of each axis have the exact mean of any isotropic distribution.
         axis = torch.eye(dim, device=device) * dim**0.5
         contents = torch.cat([axis, -axis])
     elif contents.ndim != 2 or not len(contents) or contents.shape[1] != dim:
         raise ShapeError(
             f"contents must be (content, {dim}), one at least; got shape {tuple(contents.shape)}"
         )
-    places = torch.arange(
-        2 * reach + 1, device=device
-    )  # so each distance is met at least reach + 1 times
+    # With 2 · reach + 1 positions, each distance occurs at least reach + 1 times.
+    places = torch.arange(2 * reach + 1, device=device)
     if isinstance(position, AdditivePosition) and (width := position(places[:1]).shape[-1]) != dim:
         raise ShapeError(
-            f"{type(position).__name__} adds vectors of {width}, and dim is {dim}; make both the "
-            "same"
+            f"{type(position).__name__} adds vectors of width {width}, but dim is {dim}; make both "
+            "equal"
         )
     attention = Attention(
         ScaledDot(heads, dim), bias=position if isinstance(position, BiasPosition) else None
@@ -198,15 +203,14 @@ def mean_scores(
 def score_by_distance(
     curves: Mapping[str, Table], *, title: str = "", axes: Axes | None = None
 ) -> Figure:
-    """Curves of score against distance, by name, on one pair of axes; the middle of each curve is
-    distance 0.
+    """Curves of score against distance, by name; the middle of each curve is distance 0.
 
     >>> encodings = {"rotary": Rotary(dim=64), "alibi": Alibi(heads=8)}
     >>> curves = {name: mean_scores(one, dim=64, heads=8) for name, one in encodings.items()}
     >>> score_by_distance(curves)
     """
     if not curves:
-        raise RegardError("curves are empty; give at least one, by name")
+        raise RegardError("curves are empty; pass at least one, by name")
     drawn = {name: _odd(name, curve) for name, curve in curves.items()}
     own = axes is None
     if axes is None:
@@ -214,8 +218,8 @@ def score_by_distance(
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=0)
     for number, (name, curve) in enumerate(drawn.items()):
         reach = len(curve) // 2
-        # Seven colours and four dashes: no two of the first 28 are alike. Later lines are thinner,
-        # to lie on earlier.
+        # Seven colours and four dashes: the first 28 lines differ. Later lines are thinner, because
+        # they are drawn over earlier ones.
         look: dict[str, Any] = {
             "color": _COLOURS[number % len(_COLOURS)],
             "linewidth": max(3.2 - 0.3 * number, 1.4),

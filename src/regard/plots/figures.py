@@ -1,4 +1,4 @@
-"""The basis of every plot: checked numbers, a figure without global state, colour maps."""
+"""Basics of all plots: checked numbers, figures without global state, colour maps, fonts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.errors import RegardError, ShapeError
 from regard.plots.palette import Ramp
 
-Table = Tensor | NDArray[Any]  # what a person may hand in
+Table = Tensor | NDArray[Any]  # what callers pass
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -45,20 +45,20 @@ def tensor(table: Table) -> Tensor:
 
 
 def numbers(name: str, table: Table, axes: str) -> Numbers:
-    """The numbers of a tensor with these axes; an error says what it has instead."""
+    """The numbers of a tensor, after checking its axes."""
     values = tensor(table).to("cpu", torch.float64).numpy()
     wanted = axes.split()
     if values.ndim != len(wanted):
         extra = values.ndim - len(wanted)
-        way_out = (
+        fix = (
             f"; choose one of them first, as in {name}[{', '.join('0' * extra)}]"
             if extra > 0
             else ""
         )
-        raise ShapeError(f"{name} must be ({', '.join(wanted)}); got shape {values.shape}{way_out}")
+        raise ShapeError(f"{name} must be ({', '.join(wanted)}); got shape {values.shape}{fix}")
     if not values.size:
         raise ShapeError(
-            f"{name} are empty: got shape {values.shape}; a picture needs at least one number"
+            f"{name} are empty: got shape {values.shape}; a plot needs at least one number"
         )
     if not np.isfinite(values).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
@@ -70,7 +70,7 @@ def numbers(name: str, table: Table, axes: str) -> Numbers:
 
 
 def flags(name: str, table: Table | None, shape: Sequence[int]) -> Flags:
-    """A boolean table spread to a shape; all True when there is none."""
+    """A boolean table broadcast to a shape; all True if there is none."""
     if table is None:
         return np.ones(shape, dtype=bool)
     values = tensor(table).cpu()
@@ -83,7 +83,7 @@ def flags(name: str, table: Table | None, shape: Sequence[int]) -> Flags:
         return np.broadcast_to(values.numpy(), tuple(shape))
     except ValueError:
         raise ShapeError(
-            f"{name} has shape {tuple(values.shape)}, which does not spread to {tuple(shape)}"
+            f"{name} has shape {tuple(values.shape)}, which does not broadcast to {tuple(shape)}"
         ) from None
 
 
@@ -95,7 +95,7 @@ def blank() -> Figure:
 def place(
     figure: Figure, left: float, bottom: float, width: float, height: float, **options: Any
 ) -> Any:
-    """New axes at a place in inches, wherever the figure's edges are now."""
+    """New axes at a position in inches, whatever the current size of the figure."""
     across, up = figure.get_size_inches()
     return figure.add_axes((left / across, bottom / up, width / across, height / up), **options)
 
@@ -117,7 +117,7 @@ def trim(figure: Figure, margin: float = 0.12) -> Figure:
 
 
 def owner(axes: Axes) -> Figure:
-    """The whole figure that axes lie in, also when they lie in a part of it."""
+    """The whole figure that contains these axes, also inside a subfigure."""
     figure = axes.figure
     while not isinstance(figure, Figure):
         assert figure is not None, "axes that were removed from their figure"
@@ -127,12 +127,12 @@ def owner(axes: Axes) -> Figure:
 
 @cache
 def colour_map(ramp: Ramp) -> LinearSegmentedColormap:
-    """The ramp as matplotlib wants it."""
+    """The ramp as a colour map of matplotlib."""
     return LinearSegmentedColormap.from_list("regard", list(ramp.stops), ramp.levels)
 
 
 @cache
 def families() -> tuple[str, ...]:
-    """Fonts for words in any script, the first that has a letter draws it."""
+    """Installed fonts for any script, in order of preference."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return "DejaVu Sans", *(name for name in _OTHER_SCRIPTS if name in installed)

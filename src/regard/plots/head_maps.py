@@ -15,9 +15,7 @@ from matplotlib.image import AxesImage
 from regard.errors import RegardError, ShapeError
 from regard.plots import heat_map
 from regard.plots.figures import Numbers, Table, blank, flags, numbers, place, tensor, trim
-from regard.plots.maps import KEY_TITLE, QUERY_TITLE, check_weights, largest
-from regard.plots.palette import INK, SIGNED, WEIGHTS, head_colour
-from regard.plots.token_labels import (
+from regard.plots.heat_map import (
     allowed,
     predicted,
     row_labels,
@@ -25,11 +23,15 @@ from regard.plots.token_labels import (
     texts,
     token_labels,
 )
-from regard.plots.token_labels import allowed as may_look
+from regard.plots.heat_map import allowed as allowed_keys
+from regard.plots.maps import KEY_TITLE, QUERY_TITLE, check_masked, largest, weight_scale
+from regard.plots.palette import INK, SIGNED, Ramp, head_colour
 from regard.trace import Trace
 
-_LABELLED = 16  # tokens up to which the outer maps carry them
-_WIDEST = 6  # heads side by side when there is one layer alone
+_LABELLED = 16  # tokens up to which the outer maps have labels
+_WIDEST = 6  # heads per row for a single layer
+
+Scale = tuple[Ramp, tuple[float, float]]
 
 
 def heads(
@@ -43,15 +45,15 @@ def heads(
 ) -> Figure:
     """The weights (layer, head, query, key) of one attention, or (head, query, key) of one layer.
 
-    Each head wears its colour and its number, counted from 0 as everywhere in the code. Other
-    arguments as for `plots.weights`.
+    Each head has its colour and its number, counted from 0. Other arguments as for `plots.weights`.
     """
     given = tensor(weights)
     layered = given.ndim == 4
     table = numbers("weights", given if layered else given[None], "layer head query key")
     layers, count, height, width = table.shape
     visible = flags("allowed", allowed, table.shape)
-    check_weights(table, visible)
+    check_masked(table, visible)
+    scale = weight_scale(table)
     keys = queries if keys is None else keys
     if (len(queries), len(keys)) != (height, width):
         raise ShapeError(
@@ -70,7 +72,7 @@ def heads(
         row, column = (layer, head) if layered else divmod(head, across)
         corner = column * (cell * width + 0.16), (down - 1 - row) * (cell * height + 0.32)
         axes = place(figure, *corner, cell * width, cell * height)
-        image = _head_map(axes, table[layer, head], visible[layer, head], head)
+        image = _head_map(axes, table[layer, head], scale, visible[layer, head], head)
         if layered:
             axes.set_title(f"layer {layer} · head {head}", fontsize=9, pad=6, color=INK)
         if labelled and column == 0:
@@ -81,9 +83,11 @@ def heads(
     return figure
 
 
-def _head_map(axes: Axes, weights: Numbers, visible: np.ndarray, head: int) -> AxesImage:
+def _head_map(
+    axes: Axes, weights: Numbers, scale: Scale, visible: np.ndarray, head: int
+) -> AxesImage:
     """Draw one head's weights without tokens, framed in the head's colour."""
-    image = heat_map.draw(axes, weights, WEIGHTS, (0, 1), allowed=visible, printed=False)
+    image = heat_map.draw(axes, weights, *scale, allowed=visible, printed=False)
     axes.set_title(f"head {head}", fontsize=9, pad=6, color=INK)
     _frame(axes, head_colour(head))
     axes.set(xticks=[], yticks=[])
@@ -92,20 +96,18 @@ def _head_map(axes: Axes, weights: Numbers, visible: np.ndarray, head: int) -> A
 
 def head_wall(trace: Trace, kind: str = "cross", *, title: str = "") -> Figure:
     """All layers and heads of one kind of attention: encoder, decoder or cross."""
-    alike = [one for one in trace.attentions if one.kind == kind]
-    if not alike:
+    found = [one for one in trace.attentions if one.kind == kind]
+    if not found:
         kinds = sorted({one.kind for one in trace.attentions})
-        way_out = (
-            f"give one of {', '.join(map(repr, kinds))}" if kinds else "it has no attention at all"
-        )
-        raise RegardError(f"this model has no attention of kind {kind!r}; {way_out}")
-    first = alike[0]
+        fix = f"choose from {', '.join(map(repr, kinds))}" if kinds else "it has no attention"
+        raise RegardError(f"this model has no attention of kind {kind!r}; {fix}")
+    first = found[0]
     return heads(
-        torch.stack([trace[f"{one.name}.weights"] for one in alike]),
+        torch.stack([trace[f"{one.name}.weights"] for one in found]),
         texts(trace, first.query),
         texts(trace, first.key),
         predicted=predicted(trace, first.query),
-        allowed=torch.stack([may_look(trace, one) for one in alike]),
+        allowed=torch.stack([allowed_keys(trace, one) for one in found]),
         title=title,
     )
 
@@ -119,12 +121,14 @@ def _across(count: int) -> int:
 
 
 def _finish(figure: Figure, image: AxesImage, masked: bool, title: str) -> None:
-    """Titles of both axes around all maps, and one scale for all of them."""
+    """Add the titles of both axes around all maps, and one colour scale."""
     maps, (across, up) = figure.get_tightbbox(), figure.get_size_inches()
     middle, centre = (maps.x0 + maps.x1) / 2, (maps.y0 + maps.y1) / 2
     tall = min(maps.height, 3.0)
     bar = place(figure, maps.x1 + 0.25, centre - tall / 2, 0.16, tall)
-    figure.colorbar(image, cax=bar, ticks=[0, 0.5, 1], label="weight").outline.set_visible(False)
+    low, high = image.get_clim()
+    ticks = [low, (low + high) / 2, high]
+    figure.colorbar(image, cax=bar, ticks=ticks, label="weight").outline.set_visible(False)
     if masked:
         heat_map.add_mask_legend(bar)
     figure.text(
@@ -151,23 +155,20 @@ def _finish(figure: Figure, image: AxesImage, masked: bool, title: str) -> None:
 
 
 def _frame(axes: Axes, colour: str) -> None:
-    """The head's colour around its map."""
+    """Frame a map in the colour of its head."""
     for spine in axes.spines.values():
-        spine.set(
-            position=("outward", 1.1), color=colour, linewidth=2.2
-        )  # outward by half, to cover no cell
+        # Outward by half its width, so that it covers no cell.
+        spine.set(position=("outward", 1.1), color=colour, linewidth=2.2)
 
 
-_ROOM = 3.8  # inches for the longer side of a map
-_BESIDE = 1.15  # inches between two maps, for the scale
+_SIDE = 3.8  # inches for the longer side of a map
+_GAP = 1.15  # inches between two maps, for the scale
 
 
 def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> Figure:
-    """One head of one attention at each stage that the trace has: dots, scores, bias, biased,
-    masked, weights.
+    """One head of an attention at each recorded stage: dots, scores, bias, biased, masked, weights.
 
-    Scores have a scale of their own each, with zero in its middle; weights run from 0 to 1. What is
-    −∞ is hatched, and so is what gets no weight for it.
+    Each stage of scores has its own signed scale. Masked keys (−∞) are hatched.
 
     >>> stages(regard.record(pipeline, "attention"), "dec.0.self", head=1)
     """
@@ -175,10 +176,10 @@ def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> F
     one.check_head(head)
     names = _stages(trace, attention)
     rows, columns = row_labels(trace, one.query), token_labels(texts(trace, one.key))
-    cell = min(0.5, _ROOM / max(len(rows), len(columns)))
+    cell = min(0.5, _SIDE / max(len(rows), len(columns)))
     figure, wide = blank(), cell * len(columns)
     for number, name in enumerate(names):
-        axes = place(figure, number * (wide + _BESIDE), 0, wide, cell * len(rows))
+        axes = place(figure, number * (wide + _GAP), 0, wide, cell * len(rows))
         table = trace[name][head]
         if name == f"{attention}.weights":
             seen = allowed(trace, one)[head].numpy()
@@ -188,24 +189,21 @@ def stages(trace: Trace, attention: str, head: int = 0, *, title: str = "") -> F
             _panel(axes, numbers(name, table.where(~table.isneginf(), 0), "query key"), seen, cell)
         axes.set_title(name.removeprefix(f"{attention}."), fontsize=10.5, color=INK, pad=18)
         operation = trace.operation(name)
-        formula = "nothing is hidden" if operation.kind == "copy" else operation.formula
-        says = axes.annotate(
+        formula = "no mask" if operation.kind == "copy" else operation.formula
+        caption = axes.annotate(
             formula, (0.5, 1), (0, 3), "axes fraction", "offset points", ha="center", va="bottom"
         )
-        says.set(fontsize=7.5, color=INK, parse_math=False)
+        caption.set(fontsize=7.5, color=INK, parse_math=False)
         heat_map.name_columns(axes, columns, KEY_TITLE, cell)
         axes.set_yticks([])
         if number == 0:
             heat_map.name_rows(axes, rows, QUERY_TITLE, cell)
-    _entitle(figure, title or f"{attention} · head {head}", head)
+    _add_title(figure, title or f"{attention} · head {head}", head)
     return trim(figure)
 
 
 def _stages(trace: Trace, attention: str) -> list[str]:
-    """The maps of an attention in the order in which they arise.
-
-    What is called `….own` is no map of its own.
-    """
+    """The query–key maps of an attention in order of computation, without edited originals."""
     shape = trace.axes(f"{attention}.weights")
     return [
         name
@@ -218,18 +216,18 @@ def _panel(
     axes: Axes, table: Numbers, seen: np.ndarray, cell: float, *, weights: bool = False
 ) -> None:
     limit = largest(table[seen])
-    ramp, limits = (WEIGHTS, (0.0, 1.0)) if weights else (SIGNED, (-limit, limit))
+    ramp, limits = weight_scale(table) if weights else (SIGNED, (-limit, limit))
     letters = min(8.5, cell / 0.062)  # −12.34 is as wide as a cell
     image = heat_map.draw(
         axes, table, ramp, limits, allowed=seen, printed=letters >= 6, letters=letters
     )
     bar = heat_map.scale_beside(axes, image, "weight" if weights else "")
-    if weights and not seen.all():  # said once, at the end
+    if weights and not seen.all():
         heat_map.add_mask_legend(bar)
 
 
-def _entitle(figure: Figure, title: str, head: int) -> None:
-    """The title over all maps, in the middle, underlined in the head's colour."""
+def _add_title(figure: Figure, title: str, head: int) -> None:
+    """Add the title above all maps, framed in the colour of the head."""
     drawn, (across, up) = figure.get_tightbbox(), figure.get_size_inches()
     middle = (drawn.x0 + drawn.x1) / 2 / across
     words = figure.text(

@@ -1,22 +1,109 @@
-"""Heat maps: coloured cells with numbers, hatched masked cells, labelled rows and columns."""
+"""Heat maps: coloured cells with numbers, hatched masked cells, rows and columns labelled with
+tokens.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Bool
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
+from torch import Tensor
 
+from regard.errors import ShapeError
 from regard.plots.figures import Flags, Numbers, colour_map, families, owner
 from regard.plots.palette import INK, MASKED, Ramp, colour, ink_on
+from regard.text import BEGIN, END, UNKNOWN
+from regard.text.tokenizers import SPECIAL_TOKENS
+from regard.trace import AttentionBlock, Trace
+
+_VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"})
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_LONGEST = 20
+
+
+def token_labels(tokens: Sequence[str]) -> list[str]:
+    """Tokens; a repeated token also carries its position: the₀ man hit the₃ car."""
+    texts = [visible(token) for token in tokens]
+    count = Counter(texts)
+    return [
+        text if count[text] == 1 else text + str(position).translate(_SUBSCRIPTS)
+        for position, text in enumerate(texts)
+    ]
+
+
+def step_labels(prefix: Sequence[str], predicted: Sequence[str]) -> list[str]:
+    """The rows of a decoder: the token fed in and the token it predicted, "after the → Hund"."""
+    if len(prefix) != len(predicted):
+        raise ShapeError(
+            f"each token fed in predicts one; got {len(prefix)} fed in and {len(predicted)} "
+            "predicted"
+        )
+    pairs = zip(token_labels(prefix), predicted, strict=True)
+    return [f"after {before} → {visible(after)}" for before, after in pairs]
+
+
+def visible(token: str) -> str:
+    """A token with visible white space, shortened in the middle if it is long."""
+    shown = token.translate(_VISIBLE) or "∅"
+    if len(shown) <= _LONGEST:
+        return shown
+    half = (_LONGEST - 1) // 2
+    return f"{shown[:half]}…{shown[-half:]}"
+
+
+SIGNS = {SPECIAL_TOKENS[BEGIN]: "▶", SPECIAL_TOKENS[END]: "■", SPECIAL_TOKENS[UNKNOWN]: "<unknown>"}
+
+
+def texts(trace: Trace, side: str) -> list[str]:
+    """The tokens of a side as they are displayed."""
+    return [spelled(piece.text) for piece in trace.pieces(side)]
+
+
+def spelled(text: str) -> str:
+    """A token as it is displayed; begin and end have symbols, as on the page."""
+    return SIGNS.get(text, text)
+
+
+def predicted(trace: Trace, side: str) -> list[str] | None:
+    """The token that follows each row of the target; None for the source."""
+    return [spelled(piece.text) for piece in trace.following] if side == "target" else None
+
+
+def row_labels(trace: Trace, side: str) -> list[str]:
+    """Each token of the source; of the target also what follows it, "after the → Hund"."""
+    following = predicted(trace, side)
+    return (
+        token_labels(texts(trace, side))
+        if following is None
+        else step_labels(texts(trace, side), following)
+    )
+
+
+def row_label(trace: Trace, side: str, position: int) -> str:
+    """The label of one token; raises if there is no such position."""
+    trace.piece(side, position)
+    return row_labels(trace, side)[position]
+
+
+def allowed(trace: Trace, one: AttentionBlock) -> Bool[Tensor, "head query key"]:
+    """Where an attention may attend: where scores are finite, or an edit set a weight."""
+    weights, masked = trace[f"{one.name}.weights"], f"{one.name}.masked"
+    if masked not in trace.names:
+        return torch.ones(weights.shape, dtype=torch.bool)
+    return trace[masked].isfinite() | (weights != 0)
+
 
 FEW = 12  # rows and columns up to which numbers are printed in cells
 MANY = 64  # rows or columns beyond which not every one is labelled
-_LETTER = 0.085  # inches that a letter of a label takes, about
+_LETTER = 0.085  # approximate width of a letter in inches
 _STEPS = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
 
 
@@ -45,12 +132,10 @@ def draw(
         axes.add_collection(_hatching(~allowed), autolim=False)
     if printed:
         for (row, column), value in np.ndenumerate(values):
-            share = min(
-                max((value - low) / (high - low), 0), 1
-            )  # weights set by hand may lie outside
+            share = min(max((value - low) / (high - low), 0), 1)
             if allowed[row, column]:
                 words, ink, behind = _short(value), ink_on(colour(ramp, share)), None
-            else:  # on white, for letters on hatching are hard to read
+            else:  # on white: letters on hatching are hard to read
                 words, ink, behind = (
                     MASKED["text"],
                     MASKED["ink"],
@@ -97,20 +182,20 @@ def _hatching(hidden: Flags) -> PolyCollection:
 
 
 def name_rows(axes: Axes, labels: Sequence[str], title: str, cell: float) -> None:
-    """Labels down the left side, and what the rows are."""
+    """Label the rows and the axis."""
     every = _step(0.16 / cell)
     places = range(0, len(labels), every)
     named = [labels[i] for i in places]
     for tick in axes.set_yticks(
         places, named, fontsize=_letters(cell * every), fontfamily=families()
     ):
-        tick.label1.set_parse_math(False)  # a token may hold a $
+        tick.label1.set_parse_math(False)  # a token may contain a $
     axes.set_ylabel(title, color=INK)
     axes.tick_params(length=0)
 
 
 def name_columns(axes: Axes, labels: Sequence[str], title: str, cell: float) -> None:
-    """Labels along the bottom, slanted when they would touch, and what the columns are."""
+    """Label the columns, slanted if they would overlap, and the axis."""
     numeric = all(label.isdigit() for label in labels)
     every = _step((max(map(len, labels)) * _LETTER + 0.1 if numeric else 0.16) / cell)
     places = range(0, len(labels), every)
@@ -132,13 +217,13 @@ def _step(cells: float) -> int:
     return next(step for step in _STEPS if step >= cells)
 
 
-def _letters(room: float) -> float:
-    """The size of letters that fit into some inches of height."""
-    return float(np.clip(room * 72 * 0.75, 7, 10))
+def _letters(height: float) -> float:
+    """The font size that fits into some inches of height."""
+    return float(np.clip(height * 72 * 0.75, 7, 10))
 
 
 def scale_beside(axes: Axes, image: AxesImage, title: str) -> Axes:
-    """The colours and their numbers, as high as the map itself."""
+    """Add a colour bar as high as the map."""
     width = axes.get_window_extent().width / owner(axes).dpi
     beside = axes.inset_axes((1 + 0.2 / width, 0, 0.16 / width, 1))
     low, high = image.get_clim()
@@ -154,7 +239,7 @@ def _tick(value: float, place: int | None) -> str:
 
 
 def add_mask_legend(bar: Axes) -> None:
-    """The meaning of hatching, below the scale."""
+    """Explain the hatching below the colour bar."""
     key = Patch(facecolor=MASKED["face"], edgecolor=MASKED["line"], hatch=MASKED["hatch"])
     words = f"masked ({MASKED['text']})"
     bar.legend(

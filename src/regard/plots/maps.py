@@ -1,4 +1,4 @@
-"""Heat maps with names: weights, scores, added positions, and the table of cosines."""
+"""Labelled heat maps: weights, scores, position vectors and cosines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from regard.errors import RegardError, ShapeError
 from regard.plots import heat_map
 from regard.plots.figures import Flags, Numbers, Table, blank, flags, numbers, owner, place, trim
+from regard.plots.heat_map import step_labels, token_labels
 from regard.plots.palette import SIGNED, WEIGHTS, Ramp
-from regard.plots.token_labels import step_labels, token_labels
 from regard.vectors import similarities
 
 QUERY_TITLE, KEY_TITLE = "query (attends)", "key (is matched)"
@@ -29,21 +29,20 @@ def weights(
     title: str = "",
     axes: Axes | None = None,
 ) -> Figure:
-    """The weights (query, key) of one head, from 0 to 1 on one scale for all pictures.
+    """The weights (query, key) of one head, on the scale from 0 to 1 that all plots share.
 
-    `queries` and `keys` are the tokens (keys default to the queries: self-attention); `predicted`
-    what each row of a decoder predicted, which makes rows read "after the → Hund". `allowed` is
-    True where a query may attend (`Steps` has it); the other cells are hatched. Up to 12 × 12 the
-    numbers stand in the cells.
+    Weights outside 0 to 1 (normaliser `none`, edits) are drawn on a signed scale. `queries` and
+    `keys` are the tokens (keys default to the queries: self-attention); `predicted` are the tokens
+    that a decoder predicted, for row labels such as "after the → Hund". `allowed` is True where a
+    query may attend; other cells are hatched. Up to 12 × 12 cells contain their numbers.
     """
     table = numbers("weights", weights, "query key")
     visible = flags("allowed", allowed, table.shape)
-    check_weights(table, visible)
+    check_masked(table, visible)
     rows, columns = _tokens("weights", table, queries, keys, predicted)
     return _picture(
         table,
-        WEIGHTS,
-        (0, 1),
+        *weight_scale(table),
         (rows, QUERY_TITLE),
         (columns, KEY_TITLE),
         "weight",
@@ -63,8 +62,9 @@ def scores(
     title: str = "",
     axes: Axes | None = None,
 ) -> Figure:
-    """The scores (query, key) of one head, before they are normalised; zero is neutral. Arguments
-    as for `weights`.
+    """The scores (query, key) of one head, before normalisation, on a signed scale.
+
+    Arguments as for `weights`.
     """
     table = numbers("scores", scores, "query key")
     visible = flags("allowed", allowed, table.shape)
@@ -86,8 +86,9 @@ def scores(
 def position_map(
     vectors: Table, *, first: int = 0, title: str = "", axes: Axes | None = None
 ) -> Figure:
-    """The vectors (position, dimension) of an added position encoding; `first` is the position of
-    the first row.
+    """The vectors (position, dimension) of an additive position encoding.
+
+    `first` is the position of the first row.
 
     >>> position_map(Sinusoidal(width=64)(torch.arange(50)))
     """
@@ -97,7 +98,7 @@ def position_map(
     )
     limit, everywhere = largest(table), flags("allowed", None, table.shape)
     named = (rows, "position"), (columns, "dimension")
-    cell = min(0.62, 7.5 / max(table.shape))  # its labels are numbers, which may be left out
+    cell = min(0.62, 7.5 / max(table.shape))  # labels are numbers, of which some may be omitted
     return _picture(table, SIGNED, (-limit, limit), *named, "value", everywhere, title, axes, cell)
 
 
@@ -112,9 +113,7 @@ def similarity(
 ) -> Figure:
     """The cosines of vectors (vector, dimension) among themselves, or with `others`; −1 to 1."""
     if (others is None) != (other_labels is None):
-        raise RegardError(
-            "others and other_labels come together: the other vectors, and what they are called"
-        )
+        raise RegardError("give both others and other_labels: the other vectors and their names")
     down = numbers("vectors", vectors, "vector dimension")
     across = down if others is None else numbers("others", others, "vector dimension")
     if down.shape[1] != across.shape[1]:
@@ -128,28 +127,35 @@ def similarity(
     return _picture(table, SIGNED, (-1, 1), *named, "cosine", everywhere, title, axes)
 
 
-def check_weights(table: Numbers, allowed: Flags) -> None:
-    """Whether the numbers can be weights under this mask; if not, what they may be instead."""
-    outside = (table < -1e-6) | (table > 1 + 1e-6)
-    if outside.any():
-        place, value = _first(table, outside)
-        raise RegardError(
-            f"weights lie between 0 and 1, but weights{place} is {value:.3g}; use plots.scores "
-            "for scores"
-        )
+def weight_scale(table: Numbers) -> tuple[Ramp, tuple[float, float]]:
+    """The colours of weights and their limits: 0 to 1, or signed if a weight lies outside."""
+    if not outside_unit(table).any():
+        return WEIGHTS, (0.0, 1.0)
+    limit = largest(table)
+    return SIGNED, (-limit, limit)
+
+
+def outside_unit(table: Numbers) -> Flags:
+    """Where numbers lie outside 0 to 1, apart from rounding."""
+    return (table < -1e-6) | (table > 1 + 1e-6)
+
+
+def check_masked(table: Numbers, allowed: Flags) -> None:
+    """Raise if a masked key has a weight."""
     if (table[~allowed] != 0).any():
-        place, value = _first(table, ~allowed & (table != 0))
+        place, value = first_cell(table, ~allowed & (table != 0))
         raise RegardError(
             f"weights{place} is {value:.3g} where allowed is False; in a mask True means may attend"
         )
 
 
 def largest(values: Numbers) -> float:
-    """The largest size of a number, for a scale with zero in its middle; 1 when all are zero."""
+    """The largest absolute value, for a signed scale; 1 if all numbers are zero."""
     return float(np.abs(values).max(initial=0)) or 1.0
 
 
-def _first(table: Numbers, found: Flags) -> tuple[list[int], float]:
+def first_cell(table: Numbers, found: Flags) -> tuple[list[int], float]:
+    """The first index where `found` is True, and the number there."""
     place = np.argwhere(found)[0].tolist()
     return place, float(table[tuple(place)])
 
@@ -189,8 +195,8 @@ def _picture(
         cell = cell or heat_map.cell_size(*table.shape)
         axes = place(blank(), 0, 0, cell * table.shape[1], cell * table.shape[0])
     else:
-        room = axes.get_window_extent()
-        cell = min(room.width / table.shape[1], room.height / table.shape[0]) / owner(axes).dpi
+        area = axes.get_window_extent()
+        cell = min(area.width / table.shape[1], area.height / table.shape[0]) / owner(axes).dpi
     image = heat_map.draw(
         axes, table, ramp, limits, allowed=allowed, printed=max(table.shape) <= heat_map.FEW
     )

@@ -1,8 +1,8 @@
-"""The colours of every picture, from palette.json: matplotlib and the web page read that one file.
+"""The colours of all plots, from palette.json, which the explorer's page reads too.
 
-Safe for the colour-blind: cividis was made for them (Nuñez et al. 2018), the signed ramp runs from
-blue to orange through grey, and heads wear the colours of Okabe & Ito (2008) and always their
-number as well.
+All are safe for colour-blind readers: cividis for weights (Nuñez et al. 2018), blue to orange
+through grey for signed numbers, and the colours of Okabe & Ito (2008) for heads, which also always
+show their number.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 
 class Ramp(NamedTuple):
-    """Colours for the numbers from low to high: `stops` lie evenly, straight lines between, in
-    `levels` equal steps.
-    """
+    """Colours for numbers from low to high: evenly spaced `stops`, linearly interpolated, in
+    `levels` equal steps."""
 
     stops: tuple[str, ...]
     levels: int
@@ -25,25 +24,24 @@ _FILE = json.loads(files("regard.plots").joinpath("palette.json").read_text(enco
 
 
 def _ramp(name: str) -> Ramp:
-    """A ramp of the file, which gives the colour of every level."""
+    """A ramp of the file, with the colour of every level."""
     stops = tuple(f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in _FILE[name])
     return Ramp(stops, len(stops))
 
 
-# A weight, from 0 to 1, on the same scale in every picture, so that any two can be compared.
+# A weight, from 0 to 1, on the same scale in every plot, so that any two can be compared.
 WEIGHTS = _ramp("weights")
 
 # A signed number, from −limit to limit. An odd number of levels gives zero a level of its own.
 SIGNED = _ramp("signed")
 
-# Heads in order; a ninth head wears the first colour again, and its own number. Yellow is last: it
-# is faint on white.
+# Heads in order; the ninth head has the first colour again. Yellow is last: it is faint on white.
 HEADS: dict[str, str] = _FILE["heads"]
 
 MASKED: dict[str, str] = _FILE["masked"]
 
-INK: str = _FILE["ink"]  # words and points
-PALE: str = _FILE["pale"]  # what stands back: a baseline, a grid
+INK: str = _FILE["ink"]  # texts and points
+PALE: str = _FILE["pale"]  # baselines and grids
 
 
 def head_colour(head: int) -> str:
@@ -62,15 +60,12 @@ def colour(ramp: Ramp, share: float) -> str:
 
 
 def ink_on(background: str) -> str:
-    """Black or white, whichever is read better on a background: their contrast is then at least 4.5
-    to 1.
-    """
+    """Black or white, whichever has more contrast with a background: at least 4.5 to 1."""
     red, green, blue = (
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels(background)
     )
-    luminance = (
-        0.2126 * red + 0.7152 * green + 0.0722 * blue
-    )  # WCAG 2.2: black wins from √(1.05 · 0.05) − 0.05 on
+    # WCAG 2.2: black has more contrast from √(1.05 · 0.05) − 0.05 on.
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#000000" if luminance > 0.179 else "#ffffff"
 
 
@@ -81,7 +76,7 @@ def channels(colour: str) -> tuple[float, float, float]:
 
 
 def as_json() -> str:
-    """The palette of these pictures for a program that is not written in Python."""
+    """The palette as JSON, for programs in other languages."""
     ramps = {"weights": WEIGHTS._asdict(), "signed": SIGNED._asdict()}
     return json.dumps(
         {**ramps, "heads": HEADS, "masked": MASKED, "ink": INK, "pale": PALE}, ensure_ascii=False

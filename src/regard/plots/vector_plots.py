@@ -1,4 +1,4 @@
-"""Vectors: embeddings, their PCA projection, and arrows in three dimensions."""
+"""Plots of vectors: embeddings, their PCA projection, and arrows in three dimensions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mpl_toolkits.mplot3d import Axes3D, proj3d  # type: ignore[import-untyped]
 from regard.errors import ShapeError
 from regard.plots import heat_map
 from regard.plots.figures import Numbers, Table, blank, families, flags, numbers, owner, place, trim
+from regard.plots.heat_map import spelled, texts, token_labels, visible
 from regard.plots.maps import largest
 from regard.plots.palette import HEADS, INK, PALE, SIGNED, head_colour
-from regard.plots.token_labels import spelled, texts, token_labels, visible
 from regard.trace import Trace
 from regard.trace.residual_analysis import STACKS, pca_projection
 
@@ -28,9 +28,9 @@ HERE, OTHERS = HEADS["vermilion"], "#6b6b6b"
 
 
 def embedding(trace: Trace, side: str = "source", *, title: str = "") -> Figure:
-    """The token vectors, what their positions add, and the sum, one above the other on one scale.
+    """The token embeddings, the position vectors and their sum, one below the other on one scale.
 
-    Where no position is added the sum is the embedding, and one map is all.
+    Without an additive position encoding, the embeddings alone.
     """
     labels, begin = token_labels(texts(trace, side)), STACKS[side][0]
     found = [
@@ -68,7 +68,7 @@ def embedding_plane(
 ) -> Figure:
     """PCA projection of a side's embedding table; the tokens of the sentence are highlighted.
 
-    Of a vocabulary of more than 2,000 the tokens and their nearest are drawn.
+    Of a vocabulary above 2,000, only these tokens and their neighbours are drawn.
     """
     here = {piece.id for piece in trace.pieces(side)}
     ids, points, explained = pca_projection(trace, side)
@@ -123,9 +123,10 @@ def arrows(
     titles: tuple[str, str] = ("before attention", "after attention"),
     view: tuple[float, float] = (22, -55),
 ) -> Figure:
-    """Arrows from the origin to vectors (vector, 3), each with its label; with `after`, the same
-    vectors afterwards beside them, in the same colours and the same limits. `view` is the eye's
-    elevation and azimuth in degrees.
+    """Arrows from the origin to vectors (vector, 3), each with its label.
+
+    `after` are the same vectors later, drawn next to them with the same colours and limits. `view`
+    is the elevation and azimuth of the camera in degrees.
     """
     given = [vectors] if after is None else [vectors, after]
     tables = [
@@ -134,29 +135,27 @@ def arrows(
     ]
     for name, table in zip(("vectors", "after"), tables, strict=False):
         if table.shape[1] != 3:
-            raise ShapeError(
-                f"{name} must have 3 dimensions to be drawn in space; got {table.shape[1]}"
-            )
+            raise ShapeError(f"{name} must have 3 dimensions; got {table.shape[1]}")
         if len(table) != len(labels):
             raise ShapeError(
-                f"{name} are {len(table)} but there are {len(labels)} labels; give one for each"
+                f"{name} has {len(table)} vectors, but there are {len(labels)} labels; give one "
+                "for each"
             )
     limit = 1.05 * max(float(np.abs(table).max()) for table in tables) or 1.0
     figure = blank()
     for number, table in enumerate(tables):
-        with rc_context(
-            {"grid.color": "#e4e4e4", "grid.linewidth": 0.6}
-        ):  # axes in space take these when made
+        # 3D axes read the style of their grid when they are created.
+        with rc_context({"grid.color": "#e4e4e4", "grid.linewidth": 0.6}):
             axes = place(figure, 4.7 * number, 0, 4.6, 4.4, projection="3d")
-        _space(axes, limit, view)
+        _set_up_axes(axes, limit, view)
         _draw(axes, table, token_labels(labels))
         if after is not None:
             axes.set_title(titles[number], y=1.0, color=INK)
     return trim(figure)
 
 
-def _space(axes: Axes3D, limit: float, view: tuple[float, float]) -> None:
-    """Three axes of one scale, seen from one side, and their zero lines."""
+def _set_up_axes(axes: Axes3D, limit: float, view: tuple[float, float]) -> None:
+    """Set up three axes with the same scale, the view and the zero lines."""
     axes.set(
         xlim=(-limit, limit),
         ylim=(-limit, limit),
@@ -180,9 +179,7 @@ def _draw(axes: Axes3D, table: Numbers, labels: Sequence[str]) -> None:
         axes.quiver(
             0, 0, 0, *vector, color=head_colour(number), linewidth=2.2, arrow_length_ratio=0.09
         )
-        axes.scatter(
-            *vector, color=head_colour(number), s=6
-        )  # a vector of length zero is still to be seen
+        axes.scatter(*vector, color=head_colour(number), s=6)  # shows vectors of length zero
     texts = []
     for number, (label, vector) in enumerate(zip(labels, table, strict=True)):
         frame = {
@@ -199,28 +196,28 @@ def _draw(axes: Axes3D, table: Numbers, labels: Sequence[str]) -> None:
     _move_apart(axes, texts)
 
 
-HIGHEST = 400  # lifts; seen from above, none of them moves a label
+MAX_MOVES = 400  # upward moves per label; in a view from above they have no effect
 
 
 def _move_apart(axes: Axes3D, texts: Sequence[Any]) -> None:
     """Move labels up from their arrow tips until none covers a tip or another label."""
     projection, lift = axes.get_proj(), 0.01 * axes.get_zlim()[1]
-    tips = [_seen(axes, text.get_position_3d(), projection) for text in texts]
+    tips = [_pixel(axes, text.get_position_3d(), projection) for text in texts]
     taken = [(tip, np.array([1.0, 1.0])) for tip in tips]
     for i in np.argsort([tip[1] for tip in tips], kind="stable"):
         extent = texts[i].get_window_extent()
         half = np.array([extent.width / 2 + 6, extent.height / 2 + 5])  # and the frame around it
         x, y, z = texts[i].get_position_3d()
-        for _ in range(HIGHEST):
-            here = _seen(axes, (x, y, z), projection)
+        for _ in range(MAX_MOVES):
+            here = _pixel(axes, (x, y, z), projection)
             if not any((np.abs(here - other) < half + size).all() for other, size in taken):
                 break
             z += lift
         texts[i].set_position_3d((x, y, z))
-        taken.append((_seen(axes, (x, y, z), projection), half))
+        taken.append((_pixel(axes, (x, y, z), projection), half))
 
 
-def _seen(axes: Axes3D, place: Sequence[float], projection: Numbers) -> Numbers:
-    """The pixel on which a place in space falls."""
+def _pixel(axes: Axes3D, place: Sequence[float], projection: Numbers) -> Numbers:
+    """The pixel of a point in space."""
     x, y, _ = proj3d.proj_transform(*place, projection)
     return np.asarray(axes.transData.transform((x, y)))

@@ -1,4 +1,4 @@
-"""Position encodings by name. Each acts in one of three places (see `position.py`).
+"""Position encodings by name. Each acts in one of three places (see `absolute.py`).
 
 Register your own with `@POSITIONS.register("name")` on a subclass of `AdditivePosition`,
 `RotaryPosition` or `BiasPosition`.
@@ -10,13 +10,14 @@ import inspect
 from typing import Any
 
 from regard.errors import UnknownName, suggestion
-from regard.positions.absolute import Learned, Sinusoidal
-from regard.positions.position import (
+from regard.positions.absolute import (
     AdditivePosition,
     BiasPosition,
+    Learned,
     NoPosition,
     Position,
     RotaryPosition,
+    Sinusoidal,
 )
 from regard.positions.relative import T5, Alibi, Distance, Shaw
 from regard.positions.rotary import Rotary

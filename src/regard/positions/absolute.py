@@ -1,14 +1,139 @@
-"""Absolute positions: a vector for each position, added to the embeddings."""
+"""Position encodings act in one of three places: embeddings, queries and keys, or scores.
+
+The base classes of the three places, and the encodings that are added to embeddings.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.axes import Queries, Site
 from regard.errors import RegardError, ShapeError
-from regard.positions.position import AdditivePosition
-from regard.positions.sinusoids import cos_sin
+
+
+class Position(nn.Module):
+    """A position encoding. Subclass the class below that fits the place where it acts."""
+
+    place: ClassVar[Literal["none", "additive", "rotary", "bias"]] = "none"
+    formula: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+
+
+class NoPosition(Position):
+    """No position encoding: tokens are a set. Useful as a baseline and in causal decoders."""
+
+    formula = "–"
+    paper = "Haviv et al. 2022"
+
+
+class AdditivePosition(Position):
+    """A vector for each position, added to the embedding of the token at that position."""
+
+    place = "additive"
+
+    def check_position(self, last: int) -> None:
+        """Raise if it has no vector for this position; on a GPU the lookup itself would abort."""
+
+    def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
+        raise NotImplementedError
+
+
+class RotaryPosition(Position):
+    """Rotates queries and keys by their positions, so that q · k depends on their distance.
+
+    Fused kernels read `rotated_dims` (how many leading dims are rotated in pairs; 0 = unknown, so
+    kernels call `rotate`) and `pairs` (which dims form a pair, as in `Rotary`).
+    """
+
+    place = "rotary"
+    rotated_dims: int = 0
+    pairs: str = "halves"
+
+    def rotate(
+        self, vectors: Float[Tensor, "*time dim"], positions: Int[Tensor, ...]
+    ) -> Float[Tensor, "*time dim"]:
+        """The rotated vectors; `positions` broadcast against all axes but the last."""
+        raise NotImplementedError
+
+
+class BiasPosition(Position):
+    """A change of each score, usually an added term, by the positions of query and key.
+
+    The attributes declare what fused kernels can rely on. A subclass with its own `forward` or
+    `bind` declares them again: it may compute something else than its base class.
+    """
+
+    place = "bias"
+    heads: int | None = None  # the number of heads it was built for; None: any
+    constant_beyond: int | None = None  # from this distance on it is constant on each side
+    is_additive: ClassVar[bool] = False  # whether it adds a term that ignores the score
+    needs_query: ClassVar[bool] = False  # whether it also depends on the query vector (Shaw)
+    has_slopes: ClassVar[bool] = False  # whether it is −slopes[head] · |distance|
+    has_table: ClassVar[bool] = False  # whether it is linear in its parameter `table` (head, …)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if {"forward", "bind"} & vars(cls).keys():
+            cls.is_additive = vars(cls).get("is_additive", False)
+            cls.has_slopes = vars(cls).get("has_slopes", False)
+            cls.has_table = vars(cls).get("has_table", False)
+
+    def bind(self, queries: Queries) -> Callable[[Tensor, Site], Tensor]:
+        """The bias as a function of score and Site, for these queries."""
+        return self.forward
+
+    def head_slopes(self) -> Float[Tensor, " head"] | None:
+        """The slopes of a bias that is −slopes[head] · |distance| (`has_slopes`)."""
+        return None
+
+    def forward(self, scores: Tensor, site: Site) -> Tensor:
+        raise NotImplementedError
+
+
+LARGEST_TABLE = 1 << 14
+
+
+def cos_sin(
+    positions: Int[Tensor, "*time"], frequencies: tuple[float, ...], dtype: torch.dtype
+) -> tuple[Float[Tensor, "*time pair"], Float[Tensor, "*time pair"]]:
+    """cos and sin of position · frequency, for every position and frequency.
+
+    Angles are computed in float64: at position 10⁶ a float32 angle is wrong by a sixteenth of a
+    full circle. float64 is slow on a CPU, so the CPU reads the first positions from a table.
+    """
+    if positions.device.type == "cpu" and positions.numel():
+        length = int(positions.max()) + 1
+        if length <= LARGEST_TABLE and int(positions.min()) >= 0:
+            tables = _table(max(64, 1 << (length - 1).bit_length()), frequencies, dtype)
+            flat = positions.reshape(-1)
+            cos, sin = (table.index_select(0, flat).view(*positions.shape, -1) for table in tables)
+            return cos, sin
+    return _compute(positions, frequencies, dtype)
+
+
+def _compute(
+    positions: Tensor, frequencies: tuple[float, ...], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    angles = positions[..., None] * _tensor(frequencies, positions.device)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+@lru_cache(maxsize=64)  # copying them to a GPU on every call would force a synchronisation
+def _tensor(frequencies: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(frequencies, dtype=torch.float64, device=device)
+
+
+@lru_cache(maxsize=32)
+def _table(
+    length: int, frequencies: tuple[float, ...], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    return _compute(torch.arange(length, device="cpu"), frequencies, dtype)
 
 
 class Sinusoidal(AdditivePosition):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.axes import Queries, Site
 from regard.errors import RegardError, ShapeError
-from regard.positions.position import BiasPosition
+from regard.positions.absolute import BiasPosition
 
 
 class Alibi(BiasPosition):
@@ -33,6 +33,10 @@ class Alibi(BiasPosition):
         self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
     slopes: Tensor
+
+    def head_slopes(self) -> Float[Tensor, " head"]:
+        """The slope of each head."""
+        return self.slopes
 
     def forward(self, scores: Tensor, site: Site) -> Tensor:
         return scores - self.slopes[site.head] * (site.query - site.key).abs()

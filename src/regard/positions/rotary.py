@@ -7,8 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import RegardError, ShapeError
-from regard.positions.position import RotaryPosition
-from regard.positions.sinusoids import cos_sin
+from regard.positions.absolute import RotaryPosition, cos_sin
 
 
 class Rotary(RotaryPosition):

@@ -1,14 +1,11 @@
 """Search: from a model's logits to an output. Depends on the contract of models only."""
 
-from regard.search.attention_weights import alignment, record_attention
-from regard.search.batch_invariance import batch_invariant
 from regard.search.beam import Beam, BeamSearch
+from regard.search.constraints import LexicalConstraints
 from regard.search.greedy import Greedy
-from regard.search.hypothesis import Hypothesis, Search, SearchResult
-from regard.search.length_batching import length_batches, length_limits
-from regard.search.length_penalty import LengthPenalty
-from regard.search.lexical_constraints import LexicalConstraints
+from regard.search.hypothesis import Hypothesis, LengthPenalty, Search, SearchResult
 from regard.search.sampling import Sampling
+from regard.search.search_batches import batch_invariant, length_batches, length_limits
 
 __all__ = [
     "Beam",
@@ -20,9 +17,7 @@ __all__ = [
     "Sampling",
     "Search",
     "SearchResult",
-    "alignment",
     "batch_invariant",
     "length_batches",
     "length_limits",
-    "record_attention",
 ]

@@ -16,10 +16,14 @@ from regard.models import Model
 from regard.models.contract import State
 from regard.ragged import Ragged
 from regard.search.beam_state import INFINITY, BeamState
-from regard.search.constraints import NEG_INF, Constraint, Scores, apply_constraints
-from regard.search.hypothesis import SearchResult
-from regard.search.length_penalty import LengthPenalty
-from regard.search.lexical_constraints import LexicalConstraints
+from regard.search.constraints import (
+    NEG_INF,
+    Constraint,
+    LexicalConstraints,
+    Scores,
+    apply_constraints,
+)
+from regard.search.hypothesis import LengthPenalty, SearchResult
 from regard.text import BEGIN
 from regard.threads import STEP_ROWS, search_threads
 

@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from regard.search.constraints import NEG_INF
-from regard.search.hypothesis import Hypothesis, SearchResult
-from regard.search.length_penalty import LengthPenalty
+from regard.search.hypothesis import Hypothesis, LengthPenalty, SearchResult
 from regard.text import END
 
 INFINITY = float("inf")

@@ -1,20 +1,99 @@
-"""Greedy search: the most likely next token, until END."""
+"""Greedy search, and the autoregressive loop that it shares with sampling."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.autoregressive import decode
-from regard.search.constraints import Constraint, Scores
+from regard.search.constraints import Constraint, Scores, apply_constraints
 from regard.search.hypothesis import Hypothesis, SearchResult
 from regard.text import BEGIN, END
-from regard.threads import search_threads
+from regard.threads import STEP_ROWS, search_threads
+
+UNSATISFIABLE = "no output satisfies all constraints; relax one (--max-length, --ban, ...)"
+COMPACT_SHARE = 0.25  # share of finished rows from which removing them pays
+
+# From log-probabilities, row indices and the step: a token for each row, and its margin.
+Choice = Callable[
+    [Scores, Int[Tensor, " row"], int], tuple[Int[Tensor, " row"], Float[Tensor, " row"]]
+]
+
+
+@torch.inference_mode()
+def decode(
+    model: Model,
+    source: Ragged,
+    limits: Int[Tensor, " source"],
+    choose: Choice,
+    *,
+    copies: int = 1,
+    constraints: Sequence[Constraint] = (),
+) -> list[tuple[Hypothesis, float]]:
+    """`copies` outputs per source, each with its smallest margin."""
+    rows = torch.arange(len(source) * copies, device=source.values.device)
+    state = model.start(model.encode(source))
+    if copies > 1:
+        state = state.branch(rows // copies)
+    limits = limits.to(rows.device).repeat_interleave(copies)
+    soonest, steps = (int(limits.min()), int(limits.max()) + 1) if len(rows) else (0, 0)
+    tokens, over = torch.full_like(rows, BEGIN), torch.zeros_like(rows, dtype=torch.bool)
+    tokens_so_far = rows.new_empty(len(rows), 0)  # only constraints read it
+    taken: list[tuple[Tensor, ...]] = []
+    threads = search_threads(len(source), rows.device)
+    for step in range(steps):
+        with threads.measure(STEP_ROWS + len(rows)):
+            logits, state = model.step(tokens, state)
+            scores = logits.float().log_softmax(-1)
+        allowed = scores
+        if constraints or step >= soonest:
+            allowed = apply_constraints(constraints, scores, tokens_so_far, limits[rows] <= step)
+        tokens, margin = choose(allowed, rows, step)
+        taken.append((rows, tokens, scores.gather(1, tokens.unsqueeze(1)).squeeze(1), margin))
+        if constraints:
+            tokens_so_far = torch.cat([tokens_so_far, tokens[:, None]], 1)
+        if END not in tokens.tolist():
+            continue
+        over = over | (tokens == END)
+        ended = int(over.sum())
+        if ended == len(rows):
+            break
+        if ended >= COMPACT_SHARE * len(rows):
+            left = (~over).nonzero()[:, 0]
+            rows, tokens, over, tokens_so_far, state = (
+                rows[left],
+                tokens[left],
+                over[left],
+                tokens_so_far[left],
+                state.select(left),
+            )
+    return _hypotheses(len(limits), taken)
+
+
+def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[Hypothesis, float]]:
+    """Each row's tokens up to its END; what a finished row produced afterwards is ignored."""
+    ids: list[list[int]] = [[] for _ in range(count)]
+    logps: list[list[float]] = [[] for _ in range(count)]
+    narrowest, over = [float("inf")] * count, [False] * count
+    for row, token, logp, margin in zip(
+        *(torch.cat(part).tolist() for part in zip(*taken, strict=True)), strict=True
+    ):
+        if over[row]:
+            continue
+        if math.isnan(margin):  # −∞ − −∞: every token was forbidden
+            raise RegardError(UNSATISFIABLE)
+        ids[row].append(token)
+        logps[row].append(logp)
+        narrowest[row], over[row] = min(narrowest[row], margin), token == END
+    found = zip(ids, logps, narrowest, strict=True)
+    return [(Hypothesis(a[:-1], b, sum(b)), margin) for a, b, margin in found]
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
-"""Hypothesis: an output in ids, with the model's log-probability of each token."""
+"""Hypotheses: outputs in ids with log-probabilities, and the length penalties that rank them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.errors import RegardError, choose
 from regard.models import Model
 from regard.ragged import Ragged
 
@@ -50,3 +51,33 @@ class Search(Protocol):
     def __call__(
         self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
     ) -> list[SearchResult]: ...
+
+
+PENALTIES: dict[str, Callable[[float], float]] = {
+    "power": lambda length: length,
+    "gnmt": lambda length: (5 + length) / 6,  # Wu et al. 2016, eq. 14
+}
+MAX_ALPHA = 10.0  # so that length ** α stays finite
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """score = log p / lengthᵅ, or ((5 + length) / 6)ᵅ with kind "gnmt".
+
+    Length counts END; α = 0 divides by 1.
+    """
+
+    alpha: float = 0.0
+    kind: str = "power"
+
+    def __post_init__(self) -> None:
+        choose(PENALTIES, self.kind, "length penalty")
+        if not -MAX_ALPHA <= self.alpha <= MAX_ALPHA:  # also rejects NaN
+            raise RegardError(
+                f"the length penalty α must be between {-MAX_ALPHA:g} and {MAX_ALPHA:g}; got "
+                f"{self.alpha}"
+            )
+
+    def divisor(self, length: int) -> float:
+        """The divisor of a log-probability of that length."""
+        return float(PENALTIES[self.kind](length) ** self.alpha)

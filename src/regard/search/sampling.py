@@ -15,10 +15,36 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.autoregressive import decode
 from regard.search.constraints import NEG_INF, Constraint, Scores
-from regard.search.gumbel import gumbel
+from regard.search.greedy import decode
 from regard.search.hypothesis import NEAR_TIE, SearchResult
+
+_GOLDEN = -0x61C8864680B583EB  # 2⁶⁴ / golden ratio, as a signed integer
+
+
+def gumbel(
+    seeds: Int[Tensor, " row"], step: int, tokens: Int[Tensor, "row token"]
+) -> Float[Tensor, "row token"]:
+    """Gumbel noise: −log of an exponential variate, from 32 bits of splitmix64 (Steele et al.
+
+    2014).
+    """
+    row_hash = _mix(seeds + torch.full_like(seeds, step + 1) * _GOLDEN)
+    mixed = _mix(row_hash[:, None] + tokens * _GOLDEN)
+    uniform = (_shift(mixed, 32).to(torch.float32) + 0.5) * 2**-32
+    return -(-torch.log1p(-uniform.clamp(max=1 - 2**-24))).log()
+
+
+def _mix(numbers: Tensor) -> Tensor:
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        numbers = (numbers ^ _shift(numbers, shift)) * factor
+    return numbers ^ _shift(numbers, 31)
+
+
+def _shift(numbers: Tensor, bits: int) -> Tensor:
+    """Logical right shift."""
+    return (numbers >> bits) & ((1 << (64 - bits)) - 1)
+
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6  # keep scaled log-probabilities finite in float32
 

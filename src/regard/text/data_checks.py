@@ -24,7 +24,8 @@ SIDES = ("source", "target")
 MAX_RATIO = 5.0  # of a length ratio to the typical one
 MIN_LENGTH = 12  # characters of the longer side, below which any ratio is normal
 BROKEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f\ufffd\ufeff]|Ã[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œ¤¥¦§¨©ª«¬®¯°±²³´µ¶·¸¹º»¼½¾¿]|â€"
+    "[\x00-\x08\x0b-\x1f\x7f\ufffd\ufeff]"
+    "|Ã[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œ¤¥¦§¨©ª«¬®¯°±²³´µ¶·¸¹º»¼½¾¿]|â€"
 )
 MARKUP = re.compile(r"&(?:[a-z]{2,8}|#\d{2,5});|https?://|</?(?:p|br|div|span|a)\b[^>]*>")
 DESCRIPTIONS = {

@@ -251,7 +251,7 @@ class _ZstdReader(io.RawIOBase):
                 return 0
             if self._frame is None:
                 self._frame = self._module.ZstdDecompressor()
-                if hasattr(self._frame, "decompressobj"):
+                if self._module.__name__ == "zstandard":
                     self._frame = self._frame.decompressobj()
             try:
                 self._ready = self._frame.decompress(self._compressed)

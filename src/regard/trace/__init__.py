@@ -11,7 +11,7 @@ from regard.trace.attention_analysis import (
 from regard.trace.attention_edits import Change
 from regard.trace.beam_search_tree import BeamTree, beam_tree
 from regard.trace.edits import edit
-from regard.trace.explanation import Explanation, Operand
+from regard.trace.operations.operation import Operand
 from regard.trace.program import AttentionBlock, Program, Step
 from regard.trace.record import record, register
 from regard.trace.residual_analysis import (
@@ -22,7 +22,7 @@ from regard.trace.residual_analysis import (
     residual_contributions,
     residual_norms,
 )
-from regard.trace.trace import Trace
+from regard.trace.trace import Explanation, Trace
 
 __all__ = [
     "AttentionBlock",

@@ -25,7 +25,7 @@ from regard.errors import RegardError, UnknownName, suggestion
 from regard.models import Model, eval_mode
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
-from regard.search.attention_weights import links
+from regard.teacher_forcing import links
 from regard.text import BEGIN
 from regard.trace.trace import Trace
 
@@ -41,7 +41,7 @@ def alignment_matrix(trace: Trace, attention: str = MEAN, head: int | None = Non
     """
     crossing = {one.name: one for one in trace.attentions if one.kind == "cross"}
     if not crossing:
-        raise RegardError("this model has no attention to its source; it reads one summary vector")
+        raise RegardError("this model has no attention to its source; use a model with attention")
     if attention == MEAN:
         if head is not None:
             raise RegardError(
@@ -78,7 +78,7 @@ def distance(weights: Weights) -> Float[Tensor, " head"]:
     return (weights * (queries[:, None] - keys).abs()).sum(-1).mean(-1)
 
 
-TOGETHER = 8_192  # tokens of all copies in one batch
+BATCH_TOKENS = 8_192  # tokens of all copies in one batch
 LOGITS = 2**26  # logits of all copies in one batch
 NONE = -1  # a copy in which no key is hidden
 
@@ -95,11 +95,11 @@ def occlusion(pipeline: Pipeline, trace: Trace) -> Matrix:
         raise RegardError("occlusion is measured on the unedited model; record without edits")
     model = pipeline.model
     attentions = _source_attentions(model, trace)
-    source, said = [piece.id for piece in trace.source], [piece.id for piece in trace.following]
-    hidden, each = [NONE, *range(len(source))], len(said) * len(pipeline.bundle.target)
-    count = max(1, min(TOGETHER // (len(source) + len(said)), LOGITS // each))
+    source, target = [piece.id for piece in trace.source], [piece.id for piece in trace.following]
+    hidden, each = [NONE, *range(len(source))], len(target) * len(pipeline.bundle.target)
+    count = max(1, min(BATCH_TOKENS // (len(source) + len(target)), LOGITS // each))
     found = [
-        _hidden_logps(model, attentions, source, said, hidden[i : i + count])
+        _hidden_logps(model, attentions, source, target, hidden[i : i + count])
         for i in range(0, len(hidden), count)
     ]
     whole, *without = torch.cat(found)
@@ -128,7 +128,7 @@ def _source_attentions(model: Model, trace: Trace) -> list[nn.Module]:
     """The attentions whose keys are the source's."""
     found = [model.get_submodule(one.module) for one in trace.attentions if one.key == "source"]
     if not found:
-        raise RegardError("this model has no attention to its source; it reads one summary vector")
+        raise RegardError("this model has no attention to its source; use a model with attention")
     return found
 
 
@@ -136,25 +136,25 @@ def _hidden_logps(
     model: Model,
     attentions: Sequence[nn.Module],
     source: Sequence[int],
-    said: Sequence[int],
+    target: Sequence[int],
     hidden: Sequence[int],
 ) -> Float[Tensor, "copy target"]:
     """The log-probability of each target token, in one copy per hidden source token."""
     keys = torch.tensor(hidden, device=next(model.parameters()).device)
     with eval_mode(model), _hide_keys(attentions, keys):
-        return scored(model, source, said, len(hidden))
+        return copy_logps(model, source, target, len(hidden))
 
 
-def scored(
-    model: Model, source: Sequence[int], said: Sequence[int], count: int
+def copy_logps(
+    model: Model, source: Sequence[int], target: Sequence[int], count: int
 ) -> Float[Tensor, "copy target"]:
     """The log-probability of each token of an output, its end included, in `count` copies."""
     device = next(model.parameters()).device
     logits = model(
-        copies(source, count).to(device), copies([BEGIN, *said[:-1]], count).to(device)
+        copies(source, count).to(device), copies([BEGIN, *target[:-1]], count).to(device)
     ).values.float()
     logits = logits.unflatten(0, (count, -1))
-    chosen = logits.gather(2, torch.tensor(said, device=device).expand(count, -1)[..., None])[
+    chosen = logits.gather(2, torch.tensor(target, device=device).expand(count, -1)[..., None])[
         ..., 0
     ]
     return (chosen - logits.logsumexp(-1)).cpu()
@@ -167,7 +167,7 @@ def copies(ids: Sequence[int], count: int) -> Ragged:
 
 @dataclass(frozen=True, eq=False)
 class HiddenKey(Mask):
-    """All keys except one, which differs by sequence."""
+    """All keys except one per sequence."""
 
     keys: Int[Tensor, " batch"]
 

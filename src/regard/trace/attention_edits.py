@@ -15,21 +15,20 @@ from regard.trace.operations import (
 )
 from regard.trace.program import Program
 
-Weight = Annotated[
-    float, Field(ge=-1e6, le=1e6)
-]  # more of it would be no number in 32 bits a few layers later
+# Larger weights would overflow float32 a few layers later.
+Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
 class Change(SettingsGroup):
-    """An edit of the program; some are of the ids or positions instead, and change nothing here."""
+    """An edit of the program. Edits of ids or positions leave the program as it is."""
 
     def apply(self, program: Program) -> Program:
-        """The program with this edit in it."""
+        """The program with this edit applied."""
         return program
 
     @property
     def label(self) -> str:
-        """The edit in words."""
+        """A description for users."""
         raise NotImplementedError
 
 
@@ -49,15 +48,14 @@ class AblateHead(Change):
                 f"{self.attention}.weights",
                 lambda own: interventions.UniformHead((own, seen), (), self.head),
             )
-        if self.by == "mean" and program.walks(f"{self.attention}.context"):
+        if self.by == "mean" and program.is_recurrent(f"{self.attention}.context"):
             raise RegardError(
-                f"{self.attention} is computed step by step, so it has no mean before the last "
-                "step; "
-                "use zero or uniform"
+                f"{self.attention} is computed step by step, so its mean is not known before the "
+                "last step; use zero or uniform"
             )
-        silence = interventions.ZeroedHead if self.by == "zero" else interventions.MeanAblatedHead
+        ablation = interventions.ZeroedHead if self.by == "zero" else interventions.MeanAblatedHead
         return program.overlaid(
-            f"{self.attention}.context", lambda own: silence((own,), (), self.head)
+            f"{self.attention}.context", lambda own: ablation((own,), (), self.head)
         )
 
     @property
@@ -104,8 +102,8 @@ class Unscaled(Change):
             )
         ]
         if not scaled:
-            whole = self.attention or "this model"
-            raise RegardError(f"{whole} does not scale its scores; nothing to switch off")
+            where = self.attention or "this model"
+            raise RegardError(f"{where} does not scale its scores; nothing to switch off")
         for step in scaled:
             unscaled = score_operations.UnscaledScores(step.operation.inputs)
             program = program.renewed(step.name, unscaled)
@@ -117,7 +115,7 @@ class Unscaled(Change):
 
 
 class Unmasked(Change):
-    """Every key to be seen, those to come too, in one attention or in all."""
+    """No mask: every key is visible, future ones too, in one attention or in all."""
 
     kind: Literal["unmasked"] = "unmasked"
     attention: str | None = None
@@ -150,6 +148,6 @@ def _attentions(program: Program, name: str | None) -> list[str]:
 
 
 def _into_softmax(program: Program, attention: str) -> str:
-    """The tensor from which an attention's weights are made."""
+    """The tensor that the normaliser of an attention reads."""
     name = program.own(f"{attention}.weights")
     return next(step.operation.inputs[0] for step in program.steps if step.name == name)

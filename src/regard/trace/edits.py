@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field, field_validator
 
@@ -65,7 +66,7 @@ class Unpositioned(Change):
 
 
 class ShufflePositions(Change):
-    """Positions told in another order, drawn by a seed; the tokens stay where they are."""
+    """Positions in a random order, drawn by a seed; the tokens stay in place."""
 
     kind: Literal["shuffled"] = "shuffled"
     seed: int = Field(1, ge=0, lt=2**63)
@@ -83,9 +84,7 @@ class ShufflePositions(Change):
 
 
 class Temperature(Change):
-    """Scores or logits divided before softmax: below 1 sharper, above 1 flatter. `at` an attention,
-    or "out".
-    """
+    """Scores of an attention, or logits (`at="out"`), divided by a temperature before softmax."""
 
     kind: Literal["temperature"] = "temperature"
     at: str = "out"
@@ -111,7 +110,7 @@ class Temperature(Change):
 
 
 class ForceToken(Change):
-    """A token said at one step, whatever the model would say."""
+    """A token forced at one step, whatever the model would choose."""
 
     kind: Literal["force"] = "force"
     step: int = Field(ge=0)
@@ -123,7 +122,7 @@ class ForceToken(Change):
 
 
 class Patch(Change):
-    """A tensor taken from elsewhere, such as another trace."""
+    """A tensor replaced by given numbers, such as those of another trace (activation patching)."""
 
     kind: Literal["patch"] = "patch"
     name: str
@@ -132,8 +131,8 @@ class Patch(Change):
     @field_validator("values", mode="before")
     @classmethod
     def _plain(cls, values: Any) -> Any:
-        """A tensor or an array as its numbers."""
-        return values.tolist() if hasattr(values, "tolist") else values
+        """The numbers of a tensor or an array."""
+        return values.tolist() if isinstance(values, torch.Tensor | np.ndarray) else values
 
     def apply(self, program: Program) -> Program:
         try:
@@ -141,17 +140,18 @@ class Patch(Change):
             finite = bool(given.isfinite().all())
         except (ValueError, TypeError, RuntimeError, OverflowError):
             raise RegardError(
-                f"the values of a patch must be a full grid of numbers; those for {self.name} "
+                f"the values of a patch must be numbers in a regular grid; those for {self.name} "
                 "are not"
             ) from None
         if not finite:
             raise RegardError(
-                "the values of a patch must be numbers that 32 bits can hold; those for "
-                f"{self.name} are not"
+                f"the values of a patch must be finite in float32; those for {self.name} are not"
             )
         step = next((step for step in program.steps if step.name == self.name), None)
         if step is not None and not step.axes:
-            raise RegardError(f"{self.name} is one number, made of others; patch those")
+            raise RegardError(
+                f"{self.name} is a single number; patch the tensors that it is computed from"
+            )
         kind = (
             interventions.PatchedHeadTensor
             if step is not None and step.operation.time
@@ -180,17 +180,17 @@ Edit = Annotated[
 
 
 def edit(values: Mapping[str, Any] | Change) -> Change:
-    """An edit from plain values, or one line that says what is wrong with them."""
+    """An edit from plain values; raises if they are invalid."""
     if not isinstance(values, Mapping | Change):
         raise RegardError(
-            f"edits are a list of them, each with a kind, as in [{{'kind': 'unmasked'}}]; got "
-            f"{values!r}"
+            f"edits must be a list of dictionaries with a kind, as in [{{'kind': 'unmasked'}}]; "
+            f"got {values!r}"
         )
     return values if isinstance(values, Change) else parse(Edit, dict(values), "edit")
 
 
 def edited(program: Program, edits: Iterable[Change]) -> Program:
-    """The program with all edits in it, one after another."""
+    """The program with all edits applied in order."""
     for change in edits:
         program = change.apply(program)
     return program
@@ -203,7 +203,10 @@ def _tempered(
     temper: type[row_wise.TemperatureScaling],
     value: float,
 ) -> Program:
-    """A division by the temperature put before a softmax, under whatever was laid over it since."""
+    """The program with a division by the temperature before a softmax.
+
+    It applies to the model's own scores, below earlier edits of the weights.
+    """
 
     def change(step: Step) -> tuple[Step, ...]:
         operation: Operation = step.operation
@@ -212,5 +215,5 @@ def _tempered(
         return cooled, replace(step, operation=replace(operation, inputs=(between,)))
 
     if any(step.name == between for step in program.steps):
-        raise RegardError(f"{name} has a temperature already; give one")
+        raise RegardError(f"{name} already has a temperature; give one only")
     return program.changed(program.own(name), change)

@@ -1,4 +1,4 @@
-"""record: run a model on one sentence and keep every number, by name.
+"""record: run a model on one text and record every number by name.
 
 >>> trace = record(regard.load("runs/demo/bundle"), "attention")
 >>> trace["dec.0.cross.weights"]                       # (head, query, key)
@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from regard.answer import Answer
+from regard.device import bypass_onednn
 from regard.errors import RegardError
 from regard.models import Model, eval_mode
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Transformer
-from regard.onednn import bypass_onednn
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.search import Beam, LengthPenalty, Search
-from regard.search.length_batching import length_limits
+from regard.search.search_batches import length_limits
 from regard.text import BEGIN, END, Piece
 from regard.trace.attention_edits import Change, SetAttentionRow
 from regard.trace.edits import ForceToken, ShufflePositions, edit, edited
@@ -44,21 +44,20 @@ def record(
     *,
     search: Search | None = None,
     edits: Iterable[Mapping[str, Any] | Change] = (),
-    longest: int | None = None,
+    max_length: int | None = None,
 ) -> Trace:
-    """Every number of a sentence's way through the model, for a given target or for the model's own
-    answer.
+    """Every number that the model computes for a text, with teacher forcing on a target.
 
-    HiddenKey a target the answer is searched for as usual (or by `search`). An edited model answers
-    greedily, with at most `longest` tokens if that is given.
+    The target is the given one, or the model's own output: of the pipeline's search or of `search`.
+    An edited model generates greedily, at most `max_length` tokens.
     """
     for text in (source, "" if target is None else target):
         if not isinstance(text, str):
             raise RegardError(f"text must be a str; got {text!r}")
     changes = tuple(edit(one) for one in edits)
-    asked = [*pipeline.bundle.source.encode(source.strip()), END]
+    source_ids = [*pipeline.bundle.source.encode(source.strip()), END]
     program = edited(program_of(pipeline.model), changes)
-    recording = Recording(pipeline, program, changes, asked)
+    recording = Recording(pipeline, program, changes, source_ids)
     forced = {one.step: one.token for one in changes if isinstance(one, ForceToken)}
     vocabulary = len(pipeline.bundle.target)
     for step, token in forced.items():
@@ -67,27 +66,25 @@ def record(
                 f"token {token} forced at step {step} is not in the vocabulary of {vocabulary:,}"
             )
     if target is not None:
-        said = pipeline.bundle.target.encode(target.strip())
-        if any(step >= len(said) for step in forced):
+        ids = pipeline.bundle.target.encode(target.strip())
+        if any(step >= len(ids) for step in forced):
             raise RegardError(
-                f"a token is forced at step {max(forced)}; the target has steps 0 to "
-                f"{len(said) - 1}"
+                f"a token is forced at step {max(forced)}; the target has steps 0 to {len(ids) - 1}"
             )
-        said = [forced.get(step, token) for step, token in enumerate(said)]
+        ids = [forced.get(step, token) for step, token in enumerate(ids)]
     elif changes:
-        said = recording.decode(forced, longest)
-        if late := [step for step, token in forced.items() if step > len(said) - (token != END)]:
+        ids = recording.generate(forced, max_length)
+        if late := [step for step, token in forced.items() if step > len(ids) - (token != END)]:
             raise RegardError(
-                f"a token is forced at step {min(late)}, and the edited answer ends at step "
-                f"{len(said)}; force an "
-                f"earlier step"
+                f"a token is forced at step {min(late)}, but the edited output ends at step "
+                f"{len(ids)}; force an earlier step"
             )
     else:
-        said = pipeline(source, search).ids
-    penalty = _length(pipeline, search).divisor(len(said) + 1)
-    recording.see(said, penalty)
-    _fits(changes, recording.store)
-    return recording.trace(source, said)
+        ids = pipeline(source, search).ids
+    penalty = _length_penalty(pipeline, search).divisor(len(ids) + 1)
+    recording.run_decoder(ids, penalty)
+    _check_rows(changes, recording.store)
+    return recording.trace(source, ids)
 
 
 PROGRAMS: dict[type[Model], Callable[[Any], Program]] = {
@@ -97,12 +94,12 @@ PROGRAMS: dict[type[Model], Callable[[Any], Program]] = {
 
 
 def register(model: type[Model], program: Callable[[Any], Program]) -> None:
-    """Let `record` trace another class of models, by a function that gives its program."""
+    """Let `record` trace another class of models; `program` returns the program of such a model."""
     PROGRAMS[model] = program
 
 
 def program_of(model: Model) -> Program:
-    """A model as a program of named steps."""
+    """The program of a model: its computation as named steps."""
     if type(model) not in PROGRAMS:
         known = ", ".join(one.__name__ for one in PROGRAMS)
         raise RegardError(
@@ -113,104 +110,106 @@ def program_of(model: Model) -> Program:
 
 
 class Recording:
-    """A program under way on one source."""
+    """A program run on one source; the encoder is run once, the decoder for any target."""
 
     def __init__(
-        self, pipeline: Pipeline, program: Program, changes: Sequence[Change], asked: Sequence[int]
+        self,
+        pipeline: Pipeline,
+        program: Program,
+        changes: Sequence[Change],
+        source_ids: Sequence[int],
     ) -> None:
-        self.pipeline, self.program, self.changes, self.asked = (
-            pipeline,
-            program,
-            tuple(changes),
-            list(asked),
-        )
+        self.pipeline, self.program = pipeline, program
+        self.changes, self.source_ids = tuple(changes), list(source_ids)
         weights = {
             name: weight.detach().float().cpu()
             for name, weight in pipeline.model.named_parameters()
         }
         self.store = TensorStore(weights)
-        self.store.tensors["src.ids"] = torch.tensor(self.asked)
-        self.store.tensors["src.positions"] = self.positions(len(self.asked))
+        self.store.tensors["src.ids"] = torch.tensor(self.source_ids)
+        self.store.tensors["src.positions"] = self.positions(len(self.source_ids))
         Program(program.parts[: program.decoding], 0, ()).run(self.store)
 
-    def see(self, said: Sequence[int], penalty: float = 1.0) -> Tensor:
-        """Run the part that depends on the target; gives the log-probabilities of what follows."""
+    def run_decoder(self, ids: Sequence[int], penalty: float = 1.0) -> Tensor:
+        """Run the steps that depend on the target; returns the log-probabilities of next tokens."""
         tensors = self.store.tensors
-        tensors["tgt.ids"] = torch.tensor([BEGIN, *said])
-        tensors["tgt.following"] = torch.tensor([*said, END])
-        tensors["tgt.positions"] = self.target_positions(len(said) + 1)
+        tensors["tgt.ids"] = torch.tensor([BEGIN, *ids])
+        tensors["tgt.following"] = torch.tensor([*ids, END])
+        tensors["tgt.positions"] = self.target_positions(len(ids) + 1)
         self.program = self.program.renewed(
             "out.score", LengthPenalised(("out.total",), (), penalty)
         )
         self.program.run(self.store, start=self.program.decoding)
         return tensors["out.logprobs"]
 
-    def decode(self, forced: Mapping[int, int], longest: int | None = None) -> list[int]:
-        """The edited model's own answer, greedily, with some tokens forced."""
-        said: list[int] = []
-        most = int(length_limits(torch.tensor([len(self.asked)]), **self.pipeline.length_limits)[0])
-        while len(said) < (most if longest is None else min(most, longest)):
-            token = forced[len(said)] if len(said) in forced else int(self.see(said)[-1].argmax())
+    def generate(self, forced: Mapping[int, int], max_length: int | None = None) -> list[int]:
+        """The greedy output of the edited model, with some tokens forced."""
+        ids: list[int] = []
+        length = torch.tensor([len(self.source_ids)])
+        limit = int(length_limits(length, **self.pipeline.length_limits)[0])
+        while len(ids) < (limit if max_length is None else min(limit, max_length)):
+            if len(ids) in forced:
+                token = forced[len(ids)]
+            else:
+                token = int(self.run_decoder(ids)[-1].argmax())
             if token == END:
                 break
-            said.append(token)
-        return said
+            ids.append(token)
+        return ids
 
     def positions(self, length: int) -> Tensor:
-        """0, 1, 2 …, or in another order."""
+        """0, 1, 2 …, shuffled if an edit says so."""
         for change in self.changes:
             if isinstance(change, ShufflePositions):
                 return torch.randperm(length, generator=torch.Generator().manual_seed(change.seed))
         return torch.arange(length)
 
     def target_positions(self, length: int) -> Tensor:
-        """Shuffled positions of a growing target: one order for all its lengths, up to the longest
-        trained on.
-        """
+        """Positions of the target; shuffled ones keep one order while the target grows."""
         longest = int(self.pipeline.bundle.card.get("longest", {}).get("target", length)) + 1
         return torch.cat([self.positions(longest), torch.arange(longest, max(longest, length))])[
             :length
         ]
 
-    def trace(self, source: str, said: list[int]) -> Trace:
-        """What was seen, with its words."""
+    def trace(self, source: str, ids: list[int]) -> Trace:
+        """The recorded numbers with the tokens of both sides."""
         bundle, shift = self.pipeline.bundle, len(source) - len(source.lstrip())
-        read = [
+        source_pieces = [
             Piece(p.text, p.id, p.start + shift, p.end + shift)
             for p in bundle.source.pieces(source.strip())
         ]
-        text, end = bundle.target.decode(said), len(source.rstrip())
-        told = bundle.target.decode_pieces(said)
+        text, end = bundle.target.decode(ids), len(source.rstrip())
+        target_pieces = bundle.target.decode_pieces(ids)
         logps = self.store["out.chosen"].tolist()
         score = float(self.store["out.score"])
         answer = Answer(
             source,
             text,
-            said,
-            [p.text for p in told],
+            ids,
+            [p.text for p in target_pieces],
             logps,
             score,
             bundle.source.unknown_symbols(source.strip()),
         )
         last = Piece(bundle.target.label(END), END, len(text), len(text))
         first = Piece(bundle.target.label(BEGIN), BEGIN, 0, 0)
-        asked = [*read, Piece(bundle.source.label(END), END, end, end)]
-        check = None if self.changes else self.difference(said)
+        source_pieces.append(Piece(bundle.source.label(END), END, end, end))
+        check = None if self.changes else self.difference(ids)
         return Trace(
             self.pipeline,
             self.program,
             self.store,
-            asked,
-            [first, *told],
-            [*told, last],
+            source_pieces,
+            [first, *target_pieces],
+            [*target_pieces, last],
             answer,
             self.changes,
             check,
         )
 
-    def difference(self, said: Sequence[int]) -> float:
+    def difference(self, target_ids: Sequence[int]) -> float:
         """The largest difference from the model's teacher-forced logits; raises if it is large."""
-        ids = (torch.tensor(self.asked), torch.tensor([BEGIN, *said]))
+        ids = (torch.tensor(self.source_ids), torch.tensor([BEGIN, *target_ids]))
         source, prefix = (Ragged.of([one]).to(self.pipeline.device) for one in ids)
         model, traced = self.pipeline.model, self.store["out.logits"]
         with eval_mode(model):
@@ -228,14 +227,14 @@ class Recording:
         return difference
 
 
-def _length(pipeline: Pipeline, search: Search | None) -> LengthPenalty:
-    """The length penalty answers are ranked by."""
+def _length_penalty(pipeline: Pipeline, search: Search | None) -> LengthPenalty:
+    """The length penalty that ranks outputs."""
     used = search or pipeline.default_search
     return used.length_penalty if isinstance(used, Beam) else LengthPenalty()
 
 
-def _fits(changes: Iterable[Change], store: TensorStore) -> None:
-    """Rows set by hand must be rows of this sentence."""
+def _check_rows(changes: Iterable[Change], store: TensorStore) -> None:
+    """Raise if a row that was set by hand does not exist in this trace."""
     for change in changes:
         if isinstance(change, SetAttentionRow):
             _, queries, keys = store[f"{change.attention}.weights"].shape

@@ -6,12 +6,11 @@ from torch import nn
 
 from regard.attention import Attention
 from regard.errors import RegardError
-from regard.models.embedding import Embedding, Output
+from regard.models.parts import Embedding, Output
 from regard.models.recurrent import Recurrent, SourceAttention
-from regard.trace.attention_program import ProgramBuilder
-from regard.trace.operations import element_wise, gates, matmul
+from regard.trace.operations import element_wise, gates, row_wise
 from regard.trace.operations.operation import Operation
-from regard.trace.program import AttentionBlock, Program, Recurrence, Step
+from regard.trace.program import AttentionBlock, Program, ProgramBuilder, Recurrence, Step
 from regard.trace.transformer_program import output_steps
 
 GATES: dict[type[nn.RNNBase], str] = {nn.GRU: "rzn", nn.LSTM: "ifgo"}  # as torch stacks them
@@ -37,9 +36,9 @@ class RecurrentBuilder(ProgramBuilder):
             Recurrence(tuple(self.decoder()), "tgt.ids"),
         ]
         found = "enc.summary" if model.attention is None else "attn.joined"
-        mixed = matmul.LinearProjection(("out.joined",), self.linear(model.readout, "out.mixed"))
+        mixed = row_wise.LinearProjection(("out.joined",), self.linear(model.readout, "out.mixed"))
         table = (self.parameter_names[id(model.output.table)],)
-        logits = matmul.OutputProjection(("out.readout",), table)
+        logits = row_wise.OutputProjection(("out.readout",), table)
         decoder += [
             Step("out.joined", ("target", "width"), element_wise.Concatenation(("dec.h", found))),
             Step("out.mixed", ("target", "width"), mixed),
@@ -90,7 +89,7 @@ class RecurrentBuilder(ProgramBuilder):
             both = element_wise.Concatenation((f"enc.{i}.forward.h", f"enc.{i}.backward.h"))
             steps.append(Step(x, ("source", "width"), both))
         last = (f"enc.{layers - 1}.forward.h", f"enc.{layers - 1}.backward.h")
-        first = matmul.LinearProjection(("enc.summary",), self.linear(model.initial, "dec.first"))
+        first = row_wise.LinearProjection(("enc.summary",), self.linear(model.initial, "dec.first"))
         return [
             *steps,
             Step("enc.h", ("source", "width"), element_wise.Copy((x,))),
@@ -104,17 +103,17 @@ class RecurrentBuilder(ProgramBuilder):
         """E[id] · √width."""
         embedding: Embedding = getattr(self.model, side)
         table = (self.parameter_names[id(embedding.table)],)
-        lookup = element_wise.EmbeddingLookup((f"{short}.ids",), table, embedding.scale)
+        lookup = element_wise.TableLookup((f"{short}.ids",), table, embedding.scale)
         return Step(f"{short}.embed", (side, "width"), lookup)
 
     def keys(self) -> list[Step]:
         """The keys and values of the source, computed once for all steps."""
-        look = self.model.attention
-        if look is None:
+        attention = self.model.attention
+        if attention is None:
             return []
         axes = ("head", "source", "width")
         return [
-            Step("attn.key", axes, self.head(look.keys, "attn.key", "enc.h")),
+            Step("attn.key", axes, self.head(attention.keys, "attn.key", "enc.h")),
             Step("attn.value", axes, element_wise.SingleHead(("enc.h",))),
         ]
 
@@ -122,7 +121,7 @@ class RecurrentBuilder(ProgramBuilder):
         """Vectors as one head, projected or as they are."""
         if type(module) is nn.Identity:
             return element_wise.SingleHead((x,))
-        return matmul.HeadProjection((x,), self.linear(module, name), 1)
+        return row_wise.HeadProjection((x,), self.linear(module, name), 1)
 
     def decoder(self) -> list[Step]:
         """One position: attention before the cell (Bahdanau) or after it (Luong)."""
@@ -146,11 +145,13 @@ class RecurrentBuilder(ProgramBuilder):
 
     def attention(self, state: str) -> list[Step]:
         """Query, energies (scores), weights and context."""
-        look = self.model.attention
-        assert look is not None
-        part, sides = look.attention, ("target", "source")
+        attention = self.model.attention
+        assert attention is not None
+        part, sides = attention.attention, ("target", "source")
         query = Step(
-            "attn.query", ("head", "target", "width"), self.head(look.queries, "attn.query", state)
+            "attn.query",
+            ("head", "target", "width"),
+            self.head(attention.queries, "attn.query", state),
         )
         scores = list(
             self.score(part.score, "attn", "attn.energy", ("attn.query", "attn.key"), sides)
@@ -159,7 +160,7 @@ class RecurrentBuilder(ProgramBuilder):
         grid, module = ("head", *sides), self.module_names[id(part)]
         stages = (*(s.name.removeprefix("attn.") for s in scores if s.axes == grid), "weights")
         self.attentions.append(AttentionBlock("attn", "cross", 0, 1, *sides, stages, module))
-        context = matmul.WeightedSum(("attn.weights", "attn.value"))
+        context = row_wise.WeightedSum(("attn.weights", "attn.value"))
         joined = element_wise.ConcatenatedHeads(("attn.context",))
         return [
             query,
@@ -185,7 +186,7 @@ class RecurrentBuilder(ProgramBuilder):
         start = (f"{name}.h",) if layer is None else (f"{name}.h", "dec.start")
         before, sums = f"{name}.before", (f"{name}.ih", f"{name}.hh")
         previous = gates.PreviousState(start, (), width, backward, (layer or 0) * width)
-        hidden = matmul.LinearProjection((before,), self.stacked(module, "hh", suffix))
+        hidden = row_wise.LinearProjection((before,), self.stacked(module, "hh", suffix))
         steps = [Step(before, axes, previous), Step(sums[1], (side, "gates"), hidden)]
 
         def gate(letter: str, kind: type[gates.SigmoidGate] = gates.SigmoidGate) -> Step:
@@ -206,7 +207,7 @@ class RecurrentBuilder(ProgramBuilder):
 
     def input_gates(self, module: nn.RNNBase, suffix: str, name: str, x: str, side: str) -> Step:
         """What the input contributes to all gates of a layer."""
-        projection = matmul.LinearProjection((x,), self.stacked(module, "ih", suffix))
+        projection = row_wise.LinearProjection((x,), self.stacked(module, "ih", suffix))
         return Step(f"{name}.ih", (side, "gates"), projection)
 
     def stacked(self, module: nn.RNNBase, kind: str, suffix: str) -> tuple[str, str]:

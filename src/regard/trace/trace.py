@@ -1,7 +1,8 @@
-"""Trace: every named number of one sentence's way through a model."""
+"""Trace: every number that a model computes for one text, by name, and how it is computed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,19 +15,18 @@ from regard.errors import RegardError, UnknownName, suggestion
 from regard.pipeline import Pipeline
 from regard.text import Piece
 from regard.trace.attention_edits import Change
-from regard.trace.explanation import Explanation, Index
-from regard.trace.operations.operation import Operation, TensorStore
+from regard.trace.operations.operation import Computation, Index, Operand, Operation, TensorStore
 from regard.trace.program import AttentionBlock, Program, Step
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What `record` saw. `trace["dec.0.cross.weights"]` is a tensor (head, query, key);
-    `trace.explain(name, index)` says where one of its numbers comes from.
+    """The result of `record`. `trace["dec.0.cross.weights"]` is a tensor (head, query, key), and
+    `trace.explain(name, index)` shows how one of its numbers is computed.
 
-    Rows of the target are the tokens fed in: the first is BEGIN, and `following` is what comes
-    after each. `check` is the largest difference of the logits from the model's fast path; None
-    where edits make them differ.
+    Rows of the target are the decoder's inputs: the first is BEGIN. `following` are the tokens
+    after each of them. `check` is the largest difference of the logits from the model's own; None
+    for an edited model.
     """
 
     pipeline: Pipeline
@@ -45,7 +45,7 @@ class Trace:
 
     @property
     def names(self) -> list[str]:
-        """The names of all tensors, in the order in which they arise."""
+        """The names of all tensors, in order of computation."""
         return list(self._steps)
 
     @property
@@ -63,26 +63,26 @@ class Trace:
         return self.numbers.tensors[self._step(name).name]
 
     def axes(self, name: str) -> tuple[str, ...]:
-        """What the axes of a tensor stand for."""
+        """The names of a tensor's axes."""
         return self._step(name).axes
 
     def operation(self, name: str) -> Operation:
-        """What made a tensor."""
+        """The operation that computed a tensor."""
         return self._step(name).operation
 
     def origin(self, name: str) -> Operation:
-        """What the model itself makes a tensor with, also where an edit changed it afterwards."""
+        """The model's own operation for a tensor, even if an edit replaced it."""
         own = f"{name}.own"
         return self.operation(own if own in self._steps else name)
 
     def pieces(self, side: str) -> list[Piece]:
-        """The tokens of a side: "source", or "target"."""
+        """The tokens of a side: "source" or "target"."""
         if side not in ("source", "target"):
             raise RegardError(f"side must be 'source' or 'target'; got {side!r}")
         return self.source if side == "source" else self.target
 
     def piece(self, side: str, position: int) -> Piece:
-        """One token of a side, or a line that says which positions there are."""
+        """One token of a side; raises if there is no such position."""
         pieces = self.pieces(side)
         if not 0 <= position < len(pieces):
             raise RegardError(
@@ -91,7 +91,7 @@ class Trace:
         return pieces[position]
 
     def explain(self, name: str, index: int | Sequence[int]) -> Explanation:
-        """Where one number comes from."""
+        """How one number is computed, from its operands."""
         tensor, operation = self[name], self.operation(name)
         index = (index,) if isinstance(index, int) else tuple(index)  # a list would gather
         if len(index) != tensor.ndim or not all(
@@ -121,26 +121,23 @@ class Trace:
         )
 
     def show(self, *, height: int = 720) -> Any:
-        """The explorer's pages of this trace in a frame, for a notebook: an object with
-        `_repr_html_` and `save`.
-        """
-        # here: the explorer stands above the trace, and is loaded when it is asked for
-        import regard
+        """The explorer's pages of this trace, for a notebook; `save` writes them to a file."""
+        import regard  # loads the explorer, a higher layer, on demand
 
         return regard.show(self, height=height)
 
     def place(self, name: str, index: Index) -> str:
-        """An index in words."""
+        """An index with the names of its axes and the tokens there."""
         axes, parts = self.axes(name), []
         for at, (axis, i) in enumerate(zip(axes, index, strict=True)):
             title = axis
             if len(axes) == 3 and axes[0] == "head" and axis in ("source", "target"):
                 title = "key" if at == 2 else "query" if axes[2] in ("source", "target") else axis
             parts.append(f"{title} {i}{self._word(axis, i)}")
-        return ", ".join(parts) or "the whole answer"
+        return ", ".join(parts) or "the whole output"
 
     def _word(self, axis: str, i: int) -> str:
-        """The token at a place, in quotes."""
+        """The token at an index of an axis, in quotes."""
         if axis == "vocabulary":
             return f" “{self.pipeline.bundle.target.label(i)}”"
         return f" “{self.piece(axis, i).text}”" if axis in ("source", "target") else ""
@@ -156,3 +153,102 @@ class Trace:
             f"Trace({self.answer.source!r} → {self.answer.text!r}: {len(self.names)} tensors, "
             f"{count:,} numbers)"
         )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Result of `explain`: the computation, and its deviation from the model's float32 number."""
+
+    name: str
+    index: Index
+    place: str
+    operation: str
+    formula: str
+    paper: str | None
+    computation: Computation
+    value: float
+    kinds: dict[str, str]  # by operand name: tensor (can be explained in turn), parameter, constant
+
+    @property
+    def result(self) -> float:
+        """The number, computed in float64 from the operands."""
+        return self.computation.result
+
+    @property
+    def difference(self) -> float:
+        """The distance of the model's number from it."""
+        return 0.0 if self.result == self.value else abs(self.result - self.value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which has no infinity: such numbers become strings."""
+
+        def operand(one: Operand) -> dict[str, Any]:
+            kind = self.kinds.get(one.name, "constant")
+            return {
+                "name": one.name,
+                "index": list(one.index),
+                "value": plain(one.value),
+                "kind": kind,
+            }
+
+        terms = [
+            {
+                "operands": [operand(one) for one in term.operands],
+                "numbers": [plain(number) for number in term.numbers],
+                "running": None if term.running is None else plain(term.running),
+                "here": term.here,
+            }
+            for term in self.computation.terms
+        ]
+        stages = [
+            {
+                "label": stage.label,
+                "value": plain(stage.value),
+                "operand": stage.operand and operand(stage.operand),
+            }
+            for stage in self.computation.stages
+        ]
+        return {
+            "name": self.name,
+            "index": list(self.index),
+            "place": self.place,
+            "operation": self.operation,
+            "formula": self.formula,
+            "paper": self.paper,
+            "columns": list(self.computation.columns),
+            "rows": terms,
+            "steps": stages,
+            "result": plain(self.result),
+            "value": plain(self.value),
+            "difference": plain(self.difference),
+        }
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.name}[{', '.join(map(str, self.index))}] = {self.value:.6g}   "
+            f"({self.place})\n{self.formula}"
+        )
+        shown = [
+            "  "
+            + " · ".join(
+                f"{one.name}{list(one.index) if one.index else ''} {one.value:.4g}"
+                for one in term.operands
+            )
+            + ("" if term.running is None else f"   Σ {term.running:.6g}")
+            for term in self.computation.terms
+        ]
+        if len(shown) > 12:
+            shown = [*shown[:8], f"  … {len(shown) - 10} more", *shown[-2:]]
+        shown += [f"  {stage.label}: {stage.value:.6g}" for stage in self.computation.stages]
+        return "\n".join(
+            [
+                head,
+                *shown,
+                f"  = {self.result:.9g} in float64, {self.difference:.1e} from the model's",
+            ]
+        )
+
+
+def plain(number: float) -> float | str:
+    """A number, or a string if it is not finite, which JSON lacks."""
+    return number if math.isfinite(number) else str(number)

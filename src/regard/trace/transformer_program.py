@@ -7,15 +7,14 @@ from torch import nn
 
 from regard.attention import Attention, MultiHead
 from regard.errors import RegardError
-from regard.models.description import AttentionDescription, LayerDescription, describe
-from regard.models.embedding import Embedding, Output
+from regard.models.families import AttentionDescription, LayerDescription, describe
 from regard.models.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
+from regard.models.parts import Embedding, Output
 from regard.models.transformer import Transformer
 from regard.positions import Learned, Sinusoidal
-from regard.trace.attention_program import SIDES, ProgramBuilder
-from regard.trace.operations import element_wise, matmul, positional, row_wise
+from regard.trace.operations import element_wise, positional, row_wise
 from regard.trace.operations.operation import Operation, in_float32
-from regard.trace.program import AttentionBlock, Program, Step
+from regard.trace.program import SIDES, AttentionBlock, Program, ProgramBuilder, Step
 
 STACKS = {"source": "encoder", "target": "decoder"}
 
@@ -48,7 +47,7 @@ class TransformerBuilder(ProgramBuilder):
             x = decoder[-1].name
         decoder += self.final_norm(model.decoder_norm, "dec.norm", x, "target")
         table = (self.parameter_names[id(model.output.table)],)
-        logits = matmul.OutputProjection((decoder[-1].name,), table)
+        logits = row_wise.OutputProjection((decoder[-1].name,), table)
         decoder += [Step("out.logits", ("target", "vocabulary"), logits), *output_steps()]
         return Program((*encoder, *decoder), len(encoder), tuple(self.attentions))
 
@@ -77,7 +76,7 @@ class TransformerBuilder(ProgramBuilder):
         """E[id] · √width, and the position vector if the encoding adds one."""
         short, axes = SIDES[side], (side, "width")
         table = (self.parameter_names[id(embedding.table)],)
-        lookup = element_wise.EmbeddingLookup((f"{short}.ids",), table, embedding.scale)
+        lookup = element_wise.TableLookup((f"{short}.ids",), table, embedding.scale)
         steps = [Step(f"{short}.embed", axes, lookup)]
         if embedding.position is not None:
             steps.append(Step(f"{short}.position", axes, self.position(embedding.position, short)))
@@ -91,7 +90,7 @@ class TransformerBuilder(ProgramBuilder):
             halves = part.order == "halves"
             return element_wise.SinusoidalWave(where, (), part.frequencies, part.width, halves)
         if type(part) is Learned:
-            return element_wise.EmbeddingLookup(where, weights)
+            return element_wise.TableLookup(where, weights)
         return positional.ComputedPosition(where, weights, in_float32(part))
 
     def layer(
@@ -124,8 +123,8 @@ class TransformerBuilder(ProgramBuilder):
                 f"cannot trace {name}: unknown activation {ffn.activation!r}; use {known}"
             )
         hidden, act, out = (f"{name}.{part}" for part in ("hidden", "act", "out"))
-        inner = matmul.LinearProjection((x,), self.linear(ffn.inner, hidden))
-        outer = matmul.LinearProjection((act,), self.linear(ffn.outer, out))
+        inner = row_wise.LinearProjection((x,), self.linear(ffn.inner, hidden))
+        outer = row_wise.LinearProjection((act,), self.linear(ffn.outer, out))
         activation = element_wise.ACTIVATIONS[ffn.activation]((hidden,))
         return [
             Step(hidden, (side, "hidden"), inner),
@@ -169,8 +168,8 @@ class TransformerBuilder(ProgramBuilder):
         weights = self.normaliser(part.normaliser, inner[-1].name)
         inner.append(Step(f"{name}.weights", grid, weights))
         stages = tuple(step.name.removeprefix(f"{name}.") for step in inner if step.axes == grid)
-        mixed = matmul.WeightedSum((f"{name}.weights", f"{name}.v"))
-        out = matmul.LinearProjection((f"{name}.joined",), self.linear(heads.out, f"{name}.out"))
+        mixed = row_wise.WeightedSum((f"{name}.weights", f"{name}.v"))
+        out = row_wise.LinearProjection((f"{name}.joined",), self.linear(heads.out, f"{name}.out"))
         joined = element_wise.ConcatenatedHeads((f"{name}.context",))
         kind = "cross" if name.endswith(".cross") else STACKS[sides[0]]
         layer, module = int(name.split(".")[1]), self.module_names[id(part)]
@@ -203,7 +202,7 @@ class TransformerBuilder(ProgramBuilder):
             axes = ("head" if count == heads.heads else "group", sides[role], "dim")
             vectors = f"{name}.{letter}"
             weights = self.linear(module, vectors)
-            projection = matmul.HeadProjection((inputs[role],), weights, count)
+            projection = row_wise.HeadProjection((inputs[role],), weights, count)
             steps.append(Step(vectors, axes, projection))
             if rotation is not None and letter != "v":
                 operation = self.rotation(rotation, vectors, sides[role])

@@ -10,7 +10,8 @@ import torch
 from regard import bundle
 from regard.config import TrainSettings, parse
 from regard.ragged import Ragged
-from regard.search import Greedy, alignment, length_limits, record_attention
+from regard.search import Greedy, length_limits
+from regard.teacher_forcing import alignment, record_attention
 from regard.text import Corpus, group_references, with_begin, with_end
 from regard.training.cmudict import unpack
 from regard.training.evaluation import HeldOutSet, decode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,7 +91,8 @@ def shard_like(tensor: Tensor, other: Any) -> Tensor:
 
 def _is_sharded(value: Any) -> bool:
     """Whether this is a DTensor. Importing its module would take a third of the start-up time."""
-    return isinstance(value, Tensor) and hasattr(value, "full_tensor")
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from regard.errors import RegardError
 from regard.inference import inference_model, search_all
 from regard.models import Model, is_finite
 from regard.search import Greedy
-from regard.search.length_batching import EXTRA, RATIO
+from regard.search.search_batches import EXTRA, RATIO
 from regard.text import Tokenizer
 from regard.training import bootstrap, metrics
 
@@ -112,7 +112,7 @@ def decode(
     encoded = [source.encode(line) for line in lines]
     search_model = inference_model(model)
     results = search_all(
-        Greedy(), search_model, encoded, most=max_length, ratio=ratio, device=device
+        Greedy(), search_model, encoded, max_length=max_length, ratio=ratio, device=device
     )
     model.train(training)
     return [target.decode(result.hypotheses[0].ids) for result in results]

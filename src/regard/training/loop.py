@@ -23,8 +23,8 @@ from regard.training.loss_log import LossEntry, LossLog
 from regard.training.model_selection import evaluate_and_select
 from regard.training.plan import store_length
 from regard.training.report import (
-    Progress,
     RunContext,
+    TrainingProgress,
     TrainResult,
     report_start,
 )
@@ -56,14 +56,14 @@ class TrainingLoop:
             saved = checkpoint.read(self.checkpoints)
         self.world.barrier()
         self.resumed = saved is not None
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         if saved and settings.extended:
             total = self._extended_total(saved.progress)
         else:
             total = saved.progress["length"]["planned"] if saved else self._choose_total()
         self.trainer = self._build_trainer(self.model, total)
         if saved:
-            self.progress = Progress(**self.trainer.restore(saved))
+            self.progress = TrainingProgress(**self.trainer.restore(saved))
             if saved.warning:
                 self.display.message(saved.warning)
         if saved and settings.extended:

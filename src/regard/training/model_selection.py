@@ -10,7 +10,7 @@ from regard.text.files import printable_name
 from regard.training.auto_settings import ResolvedSettings
 from regard.training.dataset import Dataset
 from regard.training.evaluation import Evaluation, check_finite
-from regard.training.report import Progress, RunContext, build_card
+from regard.training.report import RunContext, TrainingProgress, build_card
 from regard.training.trainer import Trainer
 
 HELD_OUT_FILE = "held_out.jsonl"  # outputs of the best model for the held-out set
@@ -19,7 +19,7 @@ HELD_OUT_FILE = "held_out.jsonl"  # outputs of the best model for the held-out s
 def evaluate_and_select(
     model: Model,
     trainer: Trainer,
-    progress: Progress,
+    progress: TrainingProgress,
     dataset: Dataset,
     settings: ResolvedSettings,
     context: RunContext,
@@ -39,7 +39,7 @@ def evaluate_and_select(
     _report(step, found, context, better=better)
 
 
-def _update_best(progress: Progress, value: float, *, higher: bool) -> bool:
+def _update_best(progress: TrainingProgress, value: float, *, higher: bool) -> bool:
     """Count evaluations without improvement; returns whether this model is the best so far."""
     gain = 0.0
     if progress.best is not None:

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from regard.kernels import IGNORE_INDEX, can_fuse
 from regard.models import Model
-from regard.models.embedding import Output
 from regard.text import Batch, TrainingBatch
 
 
@@ -37,14 +36,14 @@ class Objective(nn.Module):
             vectors = both.values.chunk(2)
         else:
             vectors = (self.model.read(training_batch.source, training_batch.prefix).values,)
-        output = getattr(self.model, "output", None)
-        if can_fuse(vectors[0]) and isinstance(output, Output):  # never materialises all logits
+        table = self.model.output_table
+        if can_fuse(vectors[0]) and table is not None:  # never materialises all logits
             from regard.kernels.linear_cross_entropy import linear_cross_entropy
 
             options = {"label_smoothing": self.label_smoothing, "rdrop": self.rdrop}
             return linear_cross_entropy(
                 list(vectors),
-                output.table,
+                table,
                 training_batch.labels,
                 training_batch.token_weight,
                 **options,

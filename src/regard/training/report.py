@@ -40,7 +40,7 @@ class RunContext:
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """What a run has done so far; saved in every checkpoint."""
 
     tokens: int = 0
@@ -57,7 +57,7 @@ class TrainResult:
     """Result of the train stage: the last step, and what the run has done."""
 
     step: int
-    progress: Progress
+    progress: TrainingProgress
 
 
 def report_start(
@@ -99,7 +99,7 @@ def report_start(
 
 def build_card(
     trainer: Trainer,
-    progress: Progress,
+    progress: TrainingProgress,
     dataset: Dataset,
     settings: ResolvedSettings,
     evaluation: Evaluation,

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import TrainSettings
-from regard.device import resolve_precision
+from regard.device import bypass_onednn, resolve_precision
 from regard.errors import RegardError
 from regard.kernels import can_fuse, disable_fusion
 from regard.kernels.weight_cast import WeightCast
 from regard.models import Model
-from regard.onednn import bypass_onednn
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, TrainingBatch, split_batch
 from regard.threads import FixedThreads, ThreadTuner

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from regard.attention.backends import flex, sdpa, triton
 from regard.attention.backends.dispatch_table import backend_order
+from regard.attention.cache import Padded, Sequences, pad, unpad
 from regard.attention.masks import Mask, PaddingMask, everything
-from regard.attention.padded import Padded, Sequences, pad, unpad
 from regard.attention.reference import Parts, Rotation, intermediates
 from regard.attention.scores import Additive
 from regard.axes import Offset

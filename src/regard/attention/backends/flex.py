@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
+from regard.attention.cache import Padded
 from regard.attention.masks import Everything, Mask, PaddingMask, everything
-from regard.attention.padded import Padded
 from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.cache import Padded
 from regard.attention.masks import Causal, Everything, Mask, PaddingMask, everything
-from regard.attention.padded import Padded
 from regard.attention.reference import Parts
 from regard.axes import Contexts, Offset, Site
 

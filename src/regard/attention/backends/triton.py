@@ -20,8 +20,8 @@ from regard.attention.backends.kernels.launch import (
     fits_one_tile,
     tile_size,
 )
+from regard.attention.cache import Sequences, pad, unpad
 from regard.attention.masks import Mask, PaddingMask, everything
-from regard.attention.padded import Sequences, pad, unpad
 from regard.attention.reference import Parts
 from regard.attention.scores import Additive, Dot, ScaledDot
 from regard.axes import Offset, Site

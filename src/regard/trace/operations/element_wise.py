@@ -1,4 +1,4 @@
-"""One number at a time: look-ups, sums of two, scaling, copies, joining, activations."""
+"""Element-wise operations: table lookups, sums, copies, concatenation, activations."""
 
 from __future__ import annotations
 
@@ -11,17 +11,27 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.trace.explanation import Computation, Index, Stage, Term, copied, product_sum, sigmoid
-from regard.trace.operations.operation import Operation, TensorStore, constant
+from regard.trace.operations.operation import (
+    Computation,
+    Index,
+    Operation,
+    Stage,
+    TensorStore,
+    Term,
+    constant,
+    copied,
+    product_sum,
+    sigmoid,
+)
 
 
 @dataclass(frozen=True)
-class EmbeddingLookup(Operation):
+class TableLookup(Operation):
     """A row of a table by id, times a constant: inputs (ids,), weights (table,)."""
 
     scale: float = 1.0
 
-    kind = "table look-up"
+    kind = "table lookup"
     formula = "E[id, j] · scale"
     paper = "Vaswani et al. 2017, §3.4"
 
@@ -39,9 +49,7 @@ class EmbeddingLookup(Operation):
 
 @dataclass(frozen=True)
 class SinusoidalWave(Operation):
-    """Sinusoidal positions: inputs (positions,). Sines at even places, cosines at odd ones, or one
-    half each.
-    """
+    """Sinusoidal positions: inputs (positions,). Sines and cosines alternate, or are two halves."""
 
     rates: tuple[float, ...] = ()
     width: int = 0
@@ -94,7 +102,7 @@ class Addition(Operation):
 
 @dataclass(frozen=True)
 class ResidualAddition(Addition):
-    """What a sublayer adds to what went past it."""
+    """The residual connection: x plus the output of a sublayer."""
 
     kind = "residual"
     formula = "x + f(x)"
@@ -103,7 +111,7 @@ class ResidualAddition(Addition):
 
 @dataclass(frozen=True)
 class Copy(Operation):
-    """A copy under another name, for a part that is switched off or stands for itself."""
+    """A copy, for a part that is disabled or changes nothing."""
 
     kind = "copy"
     formula = "x"
@@ -128,7 +136,7 @@ class CopyHeads(Copy):
 
 @dataclass(frozen=True)
 class SingleHead(Copy):
-    """(time, width) seen as one head."""
+    """(time, width) as a single head."""
 
     time = 1
 
@@ -142,7 +150,7 @@ class SingleHead(Copy):
 
 @dataclass(frozen=True)
 class ConcatenatedHeads(Operation):
-    """Heads side by side: (head, time, dim) to (time, width)."""
+    """Concatenated heads: (head, time, dim) to (time, width)."""
 
     kind = "concatenation of heads"
     formula = "context[head = j div dim, j mod dim]"
@@ -160,7 +168,7 @@ class ConcatenatedHeads(Operation):
 
 @dataclass(frozen=True)
 class Concatenation(Operation):
-    """Vectors side by side; an input of a single row stands beside every row."""
+    """Concatenated vectors; an input with a single row is repeated."""
 
     kind = "concatenation"
     formula = "[a; b]"
@@ -198,7 +206,7 @@ class TanhActivation(Operation):
 
 @dataclass(frozen=True)
 class ReluActivation(Operation):
-    """What is below zero becomes zero."""
+    """ReLU: negative numbers become zero."""
 
     kind = "activation"
     formula = "max(0, x)"
@@ -220,7 +228,7 @@ class ReluActivation(Operation):
 
 @dataclass(frozen=True)
 class GeluActivation(ReluActivation):
-    """x times the chance that a normal number is below x."""
+    """GELU: x times the probability that a standard normal number is below x."""
 
     formula = "x · ½ (1 + erf(x / √2))"
     function = "gelu"
@@ -236,7 +244,7 @@ class GeluActivation(ReluActivation):
 
 @dataclass(frozen=True)
 class SwigluActivation(Operation):
-    """The first half of the input opens and closes the second."""
+    """SwiGLU: the first half of the input gates the second."""
 
     kind = "activation"
     formula = "gate / (1 + exp(−gate)) · inner"
@@ -251,10 +259,10 @@ class SwigluActivation(Operation):
         gate, inner = (
             store.one(self.inputs[0], row, i) for i in (j, j + store[self.inputs[0]].shape[1] // 2)
         )
-        opened = gate.value * sigmoid(gate.value)
-        result = opened * inner.value
+        gated = gate.value * sigmoid(gate.value)
+        result = gated * inner.value
         return Computation(
-            result, ("silu(gate)", "· inner"), [Term((gate, inner), (opened, result))]
+            result, ("silu(gate)", "· inner"), [Term((gate, inner), (gated, result))]
         )
 
 

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.trace.explanation import (
+from regard.trace.operations.operation import (
     Computation,
     Index,
     Operand,
+    Operation,
     Stage,
+    TensorStore,
     Term,
+    constant,
     copied,
     product_sum,
     sigmoid,
 )
-from regard.trace.operations.operation import Operation, TensorStore, constant
 
 
 @dataclass(frozen=True)

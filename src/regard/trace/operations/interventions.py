@@ -1,4 +1,4 @@
-"""What an edit puts in the place of the model's own numbers; those stay in the trace under
+"""Interventions: operations that edits insert. The model's own numbers stay in the trace as
 `<name>.own`.
 """
 
@@ -10,8 +10,17 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.trace.explanation import Computation, Index, Stage, copied, product_sum
-from regard.trace.operations.operation import ALL, Operation, TensorStore, constant
+from regard.trace.operations.operation import (
+    ALL,
+    Computation,
+    Index,
+    Operation,
+    Stage,
+    TensorStore,
+    constant,
+    copied,
+    product_sum,
+)
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,7 @@ class ZeroedHead(Operation):
 
 @dataclass(frozen=True)
 class MeanAblatedHead(Operation):
-    """One head's context replaced by its mean over all positions, so that it says the same to each:
-    inputs (own,).
-    """
+    """One head's context replaced by its mean over all positions: inputs (own,)."""
 
     head: int = 0
 
@@ -64,7 +71,7 @@ class MeanAblatedHead(Operation):
 
 @dataclass(frozen=True)
 class UniformHead(Operation):
-    """One head looks at all it may see alike: inputs (own, masked)."""
+    """One head with equal weights on all visible keys: inputs (own, masked)."""
 
     head: int = 0
 
@@ -86,7 +93,7 @@ class UniformHead(Operation):
         seen = store[self.inputs[1]][head, query].isfinite()
         count = int(seen.sum())
         result = 1 / count if bool(seen[key]) else 0.0
-        return Computation(result, stages=[Stage("keys it may see", count), Stage("share", result)])
+        return Computation(result, stages=[Stage("visible keys", count), Stage("share", result)])
 
 
 @dataclass(frozen=True)
@@ -98,14 +105,12 @@ class RowReplacement(Operation):
     values: tuple[float, ...] = ()
 
     kind = "edited row"
-    formula = "given for this head and query, otherwise unchanged"
+    formula = "given weights for this head and query, otherwise unchanged"
     time = 1
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         own = store[self.inputs[0]].clone()
-        if (
-            self.query < own.shape[1]
-        ):  # while an answer is still growing, the row may not be there yet
+        if self.query < own.shape[1]:  # while the output grows, the row may not exist yet
             keys = min(own.shape[2], len(self.values))
             own[self.head, self.query] = 0
             own[self.head, self.query, :keys] = torch.tensor(self.values[:keys])
@@ -120,7 +125,7 @@ class RowReplacement(Operation):
 
 @dataclass(frozen=True)
 class ZeroTensor(Operation):
-    """Zeros in the shape of what was there: inputs (own,)."""
+    """Zeros in the shape of a tensor: inputs (own,)."""
 
     kind = "disabled"
     formula = "0"
@@ -134,8 +139,11 @@ class ZeroTensor(Operation):
 
 @dataclass(frozen=True)
 class PatchedTensor(Operation):
-    """Numbers from elsewhere in the place of a tensor: inputs (own,). Rows beyond those given stay
-    the model's own; where rows and columns are of the same sequence (`square`), columns too."""
+    """A tensor replaced by given numbers: inputs (own,).
+
+    Rows beyond the given ones stay the model's own, and so do columns where rows and columns are
+    positions of the same sequence (`square`).
+    """
 
     given: Tensor | None = None
     square: bool = False
@@ -152,9 +160,7 @@ class PatchedTensor(Operation):
         return own[rows] if self.time == 0 else own[:, rows]
 
     def _check(self, own: Tensor) -> None:
-        """Raise unless what was given has the shape of what is there, but for sizes that follow the
-        text.
-        """
+        """Raise if the shapes differ in axes other than those of the text."""
         assert self.given is not None
         free = (self.time, self.time + 1) if self.square else (self.time,)
         shapes = [

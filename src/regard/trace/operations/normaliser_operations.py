@@ -15,8 +15,18 @@ from torch import Tensor
 
 from regard.attention import Normaliser
 from regard.attention import normalisers as parts
-from regard.trace.explanation import Computation, Index, Operand, Stage, Term, copied
-from regard.trace.operations.operation import ALL, PartOperation, TensorStore, in_float64
+from regard.trace.operations.operation import (
+    ALL,
+    Computation,
+    Index,
+    Operand,
+    PartOperation,
+    Stage,
+    TensorStore,
+    Term,
+    copied,
+    in_float64,
+)
 
 
 @dataclass(frozen=True)

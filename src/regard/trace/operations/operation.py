@@ -2,14 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from regard.trace.explanation import Computation, Index, Operand, Stage
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A number that a computation reads: the name and index in its tensor; constants have none."""
+
+    name: str
+    index: Index
+    value: float
+
+
+class Term(NamedTuple):
+    """One line of a sum: its operands, the numbers computed from them, and the running sum.
+
+    `here` marks the line of the explained number where a sum is over all of a row (softmax, norms).
+    """
+
+    operands: tuple[Operand, ...]
+    numbers: tuple[float, ...]
+    running: float | None = None
+    here: bool = False
+
+
+class Stage(NamedTuple):
+    """An intermediate result after the terms, with the operand that it adds, if any."""
+
+    label: str
+    value: float
+    operand: Operand | None = None
+
+
+@dataclass
+class Computation:
+    """The arithmetic of one number: terms, stages after them, and the result, all in float64."""
+
+    result: float
+    columns: tuple[str, ...] = ()
+    terms: list[Term] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def largest(self) -> float:
+        """The largest intermediate number, which bounds the rounding error of float32."""
+        inside = [number for term in self.terms for number in term.numbers if math.isfinite(number)]
+        inside += [stage.value for stage in self.stages if math.isfinite(stage.value)]
+        return max(
+            map(abs, [*inside, self.result if math.isfinite(self.result) else 0.0]), default=0.0
+        )
+
+
+def product_sum(pairs: Iterable[Sequence[Operand]]) -> tuple[list[Term], float]:
+    """Products of operands, line by line, and their running sum."""
+    terms, running = [], 0.0
+    for operands in pairs:
+        product = math.prod(operand.value for operand in operands)
+        running += product
+        terms.append(Term(tuple(operands), (product,), running))
+    return terms, running
+
+
+def sigmoid(x: float) -> float:
+    """σ(x), without overflow."""
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def copied(operand: Operand) -> Computation:
+    """The computation of a copied number."""
+    return Computation(operand.value, ("value",), [Term((operand,), (operand.value,))])
+
 
 ALL = slice(None)
 
@@ -39,18 +109,18 @@ class TensorStore(Mapping[str, Tensor]):
     def along(self, name: str, *index: int | slice) -> list[Operand]:
         """The numbers along the one axis that is left open with ALL."""
         axis = index.index(ALL)
-        before, after = index[:axis], index[axis + 1 :]
+        places: list[Any] = list(index)
+        before, after = places[:axis], places[axis + 1 :]
         values = self[name][index].double().tolist()
-        return [Operand(name, (*before, i, *after), value) for i, value in enumerate(values)]  # type: ignore[arg-type]
+        return [Operand(name, (*before, i, *after), value) for i, value in enumerate(values)]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Makes a tensor from its `inputs` and `weights` (names both).
+    """Computes a tensor from its `inputs` and `weights`, both given by name.
 
-    `compute` makes some `rows` (positions) of it, so that a recurrent model can be walked one
-    position at a time; `time` is the axis on which those rows lie. `explain` redoes one number in
-    float64.
+    `compute` returns some `rows` (positions), so that a recurrent model can be run one position at
+    a time; `time` is the axis of the rows. `explain` recomputes one number in float64.
     """
 
     inputs: tuple[str, ...]
@@ -62,11 +132,11 @@ class Operation:
     time: ClassVar[int] = 0
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        """Those rows of the tensor, in float32."""
+        """These rows of the tensor, in float32."""
         raise NotImplementedError
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
-        """One number, from the numbers it is made of."""
+        """The computation of one number."""
         raise NotImplementedError
 
 
@@ -93,12 +163,12 @@ class PartOperation(Operation):
     @property
     def formula(self) -> str:  # type: ignore[override]
         """The formula of the part, if its class has one."""
-        return getattr(self.part, "formula", f"{self.name}({', '.join(self.inputs)})")
+        return self.part.formula or f"{self.name}({', '.join(self.inputs)})"
 
     @property
     def paper(self) -> str | None:  # type: ignore[override]
         """The paper of the part, if its class names one."""
-        return getattr(self.part, "paper", None)
+        return self.part.paper or None
 
     def stage(self, value: float) -> Stage:
         """The result, attributed to the part."""

@@ -1,4 +1,4 @@
-"""Positions at work: pairs that turn, and what is added to scores by distance."""
+"""Position encodings: rotation of queries and keys, and biases of scores by distance."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ import torch
 from torch import Tensor
 
 from regard.positions import T5, Distance, Rotary, Shaw
-from regard.trace.explanation import Computation, Index, Stage, Term, copied, product_sum
 from regard.trace.operations.operation import (
     ALL,
+    Computation,
+    Index,
     Operation,
     PartOperation,
+    Stage,
     TensorStore,
+    Term,
     constant,
+    copied,
     in_float64,
+    product_sum,
 )
 from regard.trace.operations.score_operations import site
 
@@ -69,9 +74,7 @@ class RotatedVectors(Operation):
 
 @dataclass(frozen=True)
 class AlibiBias(Operation):
-    """ALiBi: minus a slope for each head times the distance; inputs (query positions, key
-    positions).
-    """
+    """ALiBi: minus the slope of a head times the distance: inputs (query and key positions)."""
 
     slopes: tuple[float, ...] = ()
 
@@ -93,13 +96,11 @@ class AlibiBias(Operation):
 
 @dataclass(frozen=True)
 class TableBias(Operation):
-    """A learned number by head and distance (or bucket of distances): inputs positions, weights
-    (table,).
-    """
+    """A learned number per head and distance (or bucket): inputs positions, weights (table,)."""
 
     bias: Distance | T5 | None = None
 
-    kind = "table look-up"
+    kind = "table lookup"
     formula = "table[head, bucket(key − query)] · scale"
     paper = "Raffel et al. 2020, §2.1"
     time = 1
@@ -119,7 +120,7 @@ class TableBias(Operation):
         )
 
     def bucket(self, ahead: Tensor) -> tuple[Tensor, float]:
-        """The column of the table for a distance, and what the number there is multiplied by."""
+        """The column of the table for a distance, and the factor of the number there."""
         if isinstance(self.bias, Distance):
             return ahead.clamp(
                 -self.bias.max_distance, self.bias.max_distance
@@ -130,9 +131,8 @@ class TableBias(Operation):
 
 @dataclass(frozen=True)
 class ShawBias(Operation):
-    """Shaw: the query against a learned vector for the distance; inputs (q, positions …), weights
-    (table,).
-    """
+    """Shaw: the query times a learned vector per distance: inputs (q, positions …), weights
+    (table,)."""
 
     bias: Shaw | None = None
 

@@ -1,5 +1,5 @@
-"""Norms, masks and shares: what looks at a whole row at once. And the score of an answer, which
-sums them up.
+"""Operations on whole rows: linear projections, weighted sums, norms, log-probabilities, the score
+of an output.
 """
 
 from __future__ import annotations
@@ -10,9 +10,95 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.trace.explanation import Computation, Index, Operand, Stage, Term, product_sum
 from regard.trace.operations.normaliser_operations import exponentials
-from regard.trace.operations.operation import ALL, Operation, TensorStore, constant
+from regard.trace.operations.operation import (
+    ALL,
+    Computation,
+    Index,
+    Operand,
+    Operation,
+    Stage,
+    TensorStore,
+    Term,
+    constant,
+    product_sum,
+)
+from regard.trace.operations.score_operations import kv_group, repeat_groups
+
+
+@dataclass(frozen=True)
+class LinearProjection(Operation):
+    """x Wᵀ + b: inputs (x,), weights (W,) or (W, b)."""
+
+    kind = "linear"
+    formula = "Σᵢ x[i] · W[j, i] + b[j]"
+
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        weight, *bias = (store[name] for name in self.weights)
+        return F.linear(store[self.inputs[0]][rows], weight, *bias)
+
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        return self.unit(store, index[0], index[1])
+
+    def unit(self, store: TensorStore, row: int, unit: int) -> Computation:
+        """One output of one row."""
+        weight, *bias = self.weights
+        terms, total = product_sum(
+            zip(store.along(self.inputs[0], row, ALL), store.along(weight, unit, ALL), strict=True)
+        )
+        stages = [Stage("Σ", total)]
+        for name in bias:
+            operand = store.one(name, unit)
+            total += operand.value
+            stages.append(Stage("+ bias", total, operand))
+        return Computation(total, ("product",), terms, stages)
+
+
+@dataclass(frozen=True)
+class HeadProjection(LinearProjection):
+    """A linear layer, split into heads: (head, time, dim)."""
+
+    heads: int = 1
+    time = 1
+
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        return super().compute(store, rows).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        head, row, i = index
+        return self.unit(store, row, head * (len(store[self.weights[0]]) // self.heads) + i)
+
+
+@dataclass(frozen=True)
+class OutputProjection(LinearProjection):
+    """h · Eᵀ over the vocabulary."""
+
+    kind = "output projection"
+    formula = "Σᵢ h[i] · E[token, i]"
+    paper = "Press & Wolf 2017"
+
+
+@dataclass(frozen=True)
+class WeightedSum(Operation):
+    """weights · values: inputs (weights, v)."""
+
+    kind = "weighted sum"
+    formula = "Σₖ weight[k] · v[k, j]"
+    paper = "Vaswani et al. 2017, §3.2.1"
+    time = 1
+
+    def compute(self, store: TensorStore, rows: slice) -> Tensor:
+        weights, values = store[self.inputs[0]][:, rows], store[self.inputs[1]]
+        return weights @ repeat_groups(values, len(weights))
+
+    def explain(self, store: TensorStore, index: Index) -> Computation:
+        (weights, values), (head, query, j) = self.inputs, index
+        group = kv_group(store, values, head, len(store[weights]))
+        pairs = zip(
+            store.along(weights, head, query, ALL), store.along(values, group, ALL, j), strict=True
+        )
+        terms, total = product_sum(pairs)
+        return Computation(total, ("product",), terms)
 
 
 @dataclass(frozen=True)
@@ -91,7 +177,7 @@ def _squares(numbers: list[Operand], mean: float, here: int) -> tuple[list[Term]
 
 @dataclass(frozen=True)
 class LogProbability(Operation):
-    """Logarithms of shares over the vocabulary: inputs (logits,)."""
+    """Log-softmax over the vocabulary: inputs (logits,)."""
 
     kind = "log-probability"
     formula = "l − max − log Σ exp(l − max)"
@@ -158,7 +244,7 @@ class ChosenLogProb(Operation):
 
 @dataclass(frozen=True)
 class SequenceLogProb(Operation):
-    """The log-probability of the whole answer: inputs (chosen,)."""
+    """The log-probability of the whole output: inputs (chosen,)."""
 
     kind = "sum"
     formula = "Σₜ log p(tokenₜ)"
@@ -173,9 +259,7 @@ class SequenceLogProb(Operation):
 
 @dataclass(frozen=True)
 class LengthPenalised(Operation):
-    """The score an answer is ranked by: its log-probability over a penalty for its length; inputs
-    (total,).
-    """
+    """The score that ranks outputs: log-probability over the length penalty: inputs (total,)."""
 
     penalty: float = 1.0
 

@@ -15,15 +15,20 @@ from torch import Tensor
 from regard.attention import Mask, Score
 from regard.attention.masks import Intersection, Union, everything
 from regard.axes import Site
-from regard.trace.explanation import Computation, Index, Operand, Stage, Term, product_sum
 from regard.trace.operations.element_wise import Addition
 from regard.trace.operations.operation import (
     ALL,
+    Computation,
+    Index,
+    Operand,
     Operation,
     PartOperation,
+    Stage,
     TensorStore,
+    Term,
     constant,
     in_float64,
+    product_sum,
 )
 
 
@@ -275,7 +280,7 @@ def condition(mask: Mask) -> str:
         return f"({condition(mask.left)}) and ({condition(mask.right)})"
     if isinstance(mask, Union):
         return f"({condition(mask.left)}) or ({condition(mask.right)})"
-    formula = getattr(mask, "formula", repr(mask))  # a user's mask may have none
+    formula = mask.formula or repr(mask)
     names: list[str] = [one.name for one in fields(mask)] if is_dataclass(mask) else []
     for name in names:
         formula = formula.replace(name, str(getattr(mask, name)))

@@ -11,7 +11,7 @@ processed in strips that the backward pass recomputes, so memory grows linearly 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, no_type_check
 
@@ -40,14 +40,13 @@ _TIMES, _DIMS = 128, 8  # times and dims are padded to multiples, so that loads 
 
 
 @dataclass
-class _FusedParts:
+class _FusedParts(Parts):
     """The parts of an attention whose score is computed by a kernel."""
 
     score: Any
     bias: Bias | None
     normaliser: Normaliser
     dropout: nn.Dropout
-    parameters: Callable[[], Iterator[nn.Parameter]]
 
 
 def additive_attention(
@@ -66,7 +65,6 @@ def additive_attention(
         parts.bias,
         parts.normaliser,
         parts.dropout,
-        parts.parameters,
     )
     rows = max(16, STRIP // max(1, len(queries) * queries.shape[1] * keys.shape[2]))
     has_dropout = parts.dropout.p > 0 and parts.dropout.training

@@ -23,8 +23,8 @@ from regard.attention.backends.kernels.rotary_tiles import (
 )
 from regard.attention.backends.kernels.short_attention import ShortLaunch, short_attention
 from regard.attention.backends.triton import bias_by_distance
+from regard.attention.cache import Sequences
 from regard.attention.masks import MaskBounds
-from regard.attention.padded import Sequences
 from regard.attention.reference import Parts
 from regard.attention.scores import Dot, ScaledDot
 
@@ -68,7 +68,7 @@ def dot_attention(
         return short_attention(*rows, table, vectors, short)
     limit = None if bias is None else bias.constant_beyond
     table = None if limit is None else bias_by_distance(bias, limit, q.rows) * LOG2E
-    slopes: Any = None if bias is None or limit is not None else getattr(bias, "slopes")  # noqa: B009
+    slopes = None if bias is None or limit is not None else bias.head_slopes()
     long = LongLaunch(q, k, bounds, scale * LOG2E, limit or 0, tables)
     return long_attention(*rows, table, slopes, long)
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.padded import Padded, Sequences
+from regard.attention.cache import Padded, Sequences
 from regard.kernels import LOG2E as LOG2E
 from regard.kernels import tile_size as tile_size
 from regard.ragged import Ragged
