@@ -172,7 +172,7 @@ SETTINGS = {
     ),
     "unknown position": (
         ["--set", "model.position=rotery"],
-        "model.position: unknown position 'rotery'; did you mean 'rotary'?. A part of your own "
+        "model.position: unknown position 'rotery'; did you mean 'rotary'? A part of your own "
         "must "
         "be registered before use: pass its file with --import FILE, or import it in Python",
     ),

@@ -61,7 +61,7 @@ def format_findings(found: DataReport) -> list[str]:
         count = found.counts.get(kind, 0)
         if not count:
             continue
-        lines.append(f"{count:,} {description} ({100 * count / found.pairs:.1f} %)")
+        lines.append(f"{count:,} {description} ({100 * count / found.checked:.1f} %)")
         lines += [f"  {_pair(*pair)}" for pair in found.examples[kind]]
     for side, share in found.coverage.items():
         lines.append(f"{100 * share:.1f} % of the held-out {side} words occur in the training data")

@@ -17,7 +17,7 @@ from regard.text.reading import Pair
 from regard.text.tokenizers import nfc
 from regard.text.writing_systems import count_scripts, script_of
 
-MAX_HASHED = 2_000_000  # pairs compared for duplicates and conflicts
+MAX_CHECKED = 2_000_000  # pairs checked one by one; of more, a sample and the overlap
 MAX_SAMPLE = 20_000  # pairs compared with the typical length ratio and script
 MAX_EXAMPLES = 3  # of each finding
 SIDES = ("source", "target")
@@ -54,9 +54,11 @@ class SideReport:
 
 @dataclass(frozen=True)
 class DataReport:
-    """Findings about a corpus. `counts` and `examples` are by the names in DESCRIPTIONS."""
+    """Findings about a corpus. `counts`, of the first `checked` pairs, and `examples` are by the
+    names in DESCRIPTIONS."""
 
     pairs: int
+    checked: int
     sides: dict[str, SideReport]
     counts: dict[str, int]
     examples: dict[str, list[tuple[str, str]]]
@@ -89,14 +91,15 @@ class PairChecks:
         """Check one pair."""
         self.pairs += 1
         self._sample.add(pair)
-        if len(self._seen) < MAX_HASHED:
-            self._compare(pair)
+        if self._held_out:
+            self._compare_with_held_out(pair)
+        if self.pairs > MAX_CHECKED:
+            return
+        self._compare(pair)
         if pair.source == pair.target:
             self._note("identical", pair)
         if kind := unusual_text(pair):
             self._note(kind, pair)
-        if self._held_out:
-            self._compare_with_held_out(pair)
 
     def _compare(self, pair: Pair) -> None:
         """Count duplicates and conflicts."""
@@ -116,7 +119,7 @@ class PairChecks:
             self._found.add(source)
             self._note("overlap", pair)
         for words, text in zip(self._words, pair, strict=True):
-            if len(words) < MAX_HASHED:
+            if len(words) < MAX_CHECKED:
                 words.update(nfc(text).split())
 
     def _note(self, kind: str, pair: Pair) -> None:
@@ -136,14 +139,15 @@ class PairChecks:
                 examples[kind] += (
                     [(pair.source, pair.target)] if len(examples[kind]) < MAX_EXAMPLES else []
                 )
-        scale = self.pairs / max(1, len(self._sample.items))
+        checked = min(self.pairs, MAX_CHECKED)
+        scale = checked / max(1, len(self._sample.items))
         for kind in ("length", "script"):
             counts[kind] = round(counts[kind] * scale)
         sides = {
             side: _describe_side([pair[i] for pair in self._sample.items])
             for i, side in enumerate(SIDES)
         }
-        return DataReport(self.pairs, sides, dict(+counts), examples, self._coverage())
+        return DataReport(self.pairs, checked, sides, dict(+counts), examples, self._coverage())
 
     def _coverage(self) -> dict[str, float]:
         """The share of held-out words that occur in the training data, for each side."""
@@ -166,8 +170,8 @@ class PairChecks:
             ("markup", 0.01, "regard clean --drop-markup drops them"),
         ):
             count = found.counts.get(kind, 0)
-            if count > share * found.pairs and self.pairs >= 20:
-                percent = f"{100 * count / found.pairs:.1f} %"
+            if count > share * found.checked and self.pairs >= 20:
+                percent = f"{100 * count / found.checked:.1f} %"
                 source, target = (_short(text) for text in found.examples[kind][0])
                 example = f"for example {source} → {target}"
                 what = f"{count:,} {DESCRIPTIONS[kind]} ({percent}), {example}"
@@ -197,9 +201,12 @@ class TypicalPair:
 
 def unusual_text(pair: Pair) -> str:
     """Whether a pair has broken characters or markup; empty if neither."""
-    if any(map(BROKEN.search, pair)):
+    text = f"{pair.source}\n{pair.target}"
+    plain = text.isascii() and pair.source.isprintable() and pair.target.isprintable()
+    if not plain and BROKEN.search(text):
         return "broken characters"
-    return "markup" if any(map(MARKUP.search, pair)) else ""
+    signs = "&" in text or "<" in text or "://" in text  # much faster than the expression
+    return "markup" if signs and MARKUP.search(text) else ""
 
 
 def _describe_side(texts: list[str]) -> SideReport:
