@@ -28,8 +28,8 @@ def test_accuracy_matches_the_card(name, tmp_path):
     questions = group_references(Corpus(demo.unpack(tmp_path)["test"]))
     words = list(questions)[::16]
     t = regard.load(name, device="cpu", long="allow")
-    said = [answer.text for answer in t.many(words, t.search(beam=1))]
-    found = metrics.error_rates("phones", said, [questions[word] for word in words])
+    outputs = [answer.text for answer in t.many(words, t.search(beam=1))]
+    found = metrics.error_rates("phones", outputs, [questions[word] for word in words])
     tested = t.bundle.card["tested"]
     assert found["phone_error_rate"] == pytest.approx(tested["phone_error_rate"], abs=2.0)
     assert found["sequence_error_rate"] == pytest.approx(tested["sequence_error_rate"], abs=6.0)

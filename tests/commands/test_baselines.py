@@ -25,45 +25,45 @@ def test_baselines_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("value", "interval", "said"),
+    ("value", "interval", "warning"),
     [
         (60.0, (55.0, 65.0), "the model is not better than the baseline 'copy the source'"),
         (48.0, (40.0, 55.0), "the model is not clearly better than the baseline 'copy the source'"),
         (20.0, (15.0, 25.0), None),
     ],
 )
-def test_a_model_is_compared_with_the_best_baseline(value, interval, said):
+def test_a_model_is_compared_with_the_best_baseline(value, interval, warning):
     name = "character_error_rate"
     scores = {"copy_source": {name: 50.0}, "most_frequent_target": {name: 90.0}}
     found = compare_with_baselines({name: value}, {name: interval}, scores)
-    assert (found is None) if said is None else found.startswith(said)
+    assert (found is None) if warning is None else found.startswith(warning)
 
 
 def test_training_reports_baselines_and_a_model_that_is_worse(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv", HALF)
     one = ("--steps", "2", "--set", "train.evaluations=1")
-    _, said = regard(capsys, *arguments(data, tmp_path / "run", *one))
-    lines = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
+    _, err = regard(capsys, *arguments(data, tmp_path / "run", *one))
+    lines = dict(line.split(": ", 1) for line in err.splitlines() if ": " in line)
     baselines = lines["baselines (character error rate)"]
     for name in ("copy the source", "most frequent target", "nearest training source"):
         assert name in baselines
     assert lines["warning"].startswith(
         ("the model is not better than the baseline", "the held-out set has only")
     )
-    assert "warning: the model is not better than the baseline 'copy the source'" in said
-    assert "legend: character error rate: edits per 100 characters of the reference" in said
-    assert "in parentheses: 95 % interval" in said
+    assert "warning: the model is not better than the baseline 'copy the source'" in err
+    assert "legend: character error rate: edits per 100 characters of the reference" in err
+    assert "in parentheses: 95 % interval" in err
 
 
 def test_a_small_held_out_set_is_a_warning(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv", pairs(60))
     held_out = written(tmp_path / "held.tsv", pairs(100, seed=8)[:25])
     one = ("--steps", "1", "--set", "train.evaluations=1", "--held-out", held_out)
-    _, said = regard(capsys, *arguments(data, tmp_path / "run", *one))
+    _, err = regard(capsys, *arguments(data, tmp_path / "run", *one))
     assert (
         "warning: the held-out set has only 25 sources; a sequence accuracy is uncertain by up to "
         "±20 points. Give more pairs, or a larger --held-out\n"
-    ) in said
+    ) in err
 
 
 @pytest.fixture(scope="module")

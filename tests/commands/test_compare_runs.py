@@ -74,8 +74,8 @@ def test_seeds_compare_and_ensemble(tmp_path, data, capsys):
     assert two["difference"] == pytest.approx(
         two["metrics"]["character_error_rate"] - one["metrics"]["character_error_rate"]
     )
-    _, said = command(capsys, "compare", first, code=2)
-    assert said == "regard: compare needs at least two runs; got 1\n"
+    _, err = command(capsys, "compare", first, code=2)
+    assert err == "regard: compare needs at least two runs; got 1\n"
 
 
 def test_settings_reference_is_shown(capsys):
@@ -138,7 +138,7 @@ def test_sweep_runs_resumes_and_ranks(tmp_path, data, capsys):
     assert 'class="bars"' in page
     assert "model.width" in out
     before = (tmp_path / "sweep/trial-1/seed-1/checkpoints").stat().st_mtime
-    again, said = command(capsys, "sweep", path)
+    again, err = command(capsys, "sweep", path)
     assert again == out
-    assert said.count("complete; nothing is left to train") == 2
+    assert err.count("complete; nothing is left to train") == 2
     assert (tmp_path / "sweep/trial-1/seed-1/checkpoints").stat().st_mtime == before

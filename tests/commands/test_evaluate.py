@@ -41,13 +41,13 @@ def report(bundle, tmp_path_factory):
             written(home / "test.tsv", PAIRS),
             "--json",
             "--output",
-            home / "said.tsv",
+            home / "outputs.tsv",
         ]
         with pytest.raises(SystemExit):
             main([str(word) for word in words])
     finally:
         capture.undo()
-    head, *rows = [line.split("\t") for line in (home / "said.tsv").read_text().splitlines()]
+    head, *rows = [line.split("\t") for line in (home / "outputs.tsv").read_text().splitlines()]
     assert head == ["source", "target", "reference", "edits"]
     return json.loads(printed[0]), rows
 
@@ -55,16 +55,16 @@ def report(bundle, tmp_path_factory):
 def test_error_rates_agree_with_jiwer(report):
     found, rows = report
     assert [(source, right) for source, _, right, _ in rows] == PAIRS
-    said, right = [row[1] for row in rows], [row[2] for row in rows]
+    outputs, right = [row[1] for row in rows], [row[2] for row in rows]
     assert found["sources"] == found["pairs"] == 300
     assert (
         2 < found["metrics"]["character_error_rate"]["value"] < 60
     )  # some are right, some are not
     assert found["metrics"]["character_error_rate"]["value"] == pytest.approx(
-        100 * jiwer.cer(right, said)
+        100 * jiwer.cer(right, outputs)
     )
     assert found["metrics"]["sequence_error_rate"]["value"] == pytest.approx(
-        100 * jiwer.wer(right, said)
+        100 * jiwer.wer(right, outputs)
     )  # each answer is one word
     assert found["metrics"]["sequence_accuracy"]["value"] == pytest.approx(
         100 - found["metrics"]["sequence_error_rate"]["value"]
@@ -80,7 +80,7 @@ def test_predictions_are_those_of_the_model(report, model):
 
 def test_intervals_agree_with_scipy(report):
     found, rows = report
-    wrong = np.array([said != right for _, said, right, _ in rows], dtype=float)
+    wrong = np.array([output != right for _, output, right, _ in rows], dtype=float)
     edits = np.array([float(row[3]) for row in rows])
     lengths = np.array([float(len(row[2])) for row in rows])
     options = {"n_resamples": 4_000, "method": "percentile", "random_state": 1}
@@ -112,7 +112,7 @@ def test_resampling_by_hand():
 
 def test_worst_errors_and_length_buckets(report):
     found, rows = report
-    wrong = [(s, said, right, int(e)) for s, said, right, e in rows if said != right]
+    wrong = [(s, output, right, int(e)) for s, output, right, e in rows if output != right]
     assert len(found["worst"]) == 10
     edits = [one["edits"] for one in found["worst"]]
     assert edits == sorted((row[3] for row in wrong), reverse=True)[:10]
@@ -132,33 +132,33 @@ def test_running_text_agrees_with_sacrebleu(model):
     card = {**model.bundle.card, "task": "text"}
     reader = Pipeline(replace(model.bundle, card=card))
     right = [f"the {a} cat sat on the {b} mat today" for a, b in PAIRS[:60]]
-    said = [
+    outputs = [
         line.replace("cat", "dog") if i % 3 else line.replace("today", "")
         for i, line in enumerate(right)
     ]
     questions = {source: [line] for (source, _), line in zip(PAIRS, right, strict=False)}
-    found = measure_predictions(reader, questions, said)
+    found = measure_predictions(reader, questions, outputs)
     for name, judge in (("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF())):
-        theirs = judge.corpus_score(said, [right], n_bootstrap=1_000)
+        theirs = judge.corpus_score(outputs, [right], n_bootstrap=1_000)
         ours = found["metrics"][name]
-        assert ours["value"] == pytest.approx(judge.corpus_score(said, [right]).score)
+        assert ours["value"] == pytest.approx(judge.corpus_score(outputs, [right]).score)
         assert 10 < ours["value"] < 95
         assert (ours["high"] - ours["low"]) / 2 == pytest.approx(theirs._ci, rel=0.15)
         assert (ours["high"] + ours["low"]) / 2 == pytest.approx(
             theirs._mean, abs=0.2 * float(theirs._ci)
         )
         bare = sacrebleu.BLEU() if name == "bleu" else sacrebleu.CHRF()
-        bare.corpus_score(said, [right])
+        bare.corpus_score(outputs, [right])
         assert found["signatures"][name] == str(bare.get_signature())
     assert set(found["by_length"][0]) == {"least", "most", "count", "bleu", "chrf"}
 
 
 def test_every_reference_counts():
-    said, right = ["ab", "cd"], [["xy", "ab"], ["cx", "dd"]]
+    outputs, right = ["ab", "cd"], [["xy", "ab"], ["cx", "dd"]]
     assert metrics.compare(["abc"], [["xyz", "abd", "q"]], task="characters") == [
         (True, 1, 3, "abd")
     ]
-    low, high = intervals("characters", said, right)["sequence_error_rate"]
+    low, high = intervals("characters", outputs, right)["sequence_error_rate"]
     assert (low, high) == (0.0, 100.0)
     perfect = intervals("characters", ["ab", "ab"], [["xy", "ab"]] * 2)
     assert perfect["sequence_error_rate"] == (0.0, 0.0)
@@ -173,10 +173,10 @@ def test_references_of_one_source_count_once(bundle, model, tmp_path, capsys):
 
 
 def test_report_is_printed_as_tables(bundle, tmp_path, capsys):
-    out, said = regard(
+    out, err = regard(
         capsys, "evaluate", bundle, written(tmp_path / "test.tsv", PAIRS[:40]), "--beam", "1"
     )
-    assert said == ""
+    assert err == ""
     assert out.startswith("40 sources with 40 references, ")
     for words in (
         "character error rate",
@@ -211,8 +211,8 @@ def test_length_buckets_share_one_tokenization():
         ["the cat sat on the mat today"],
         ["我们今天去公园散步吧朋友", "他昨天在图书馆看书学习"] * 3,
     )
-    said, right = [*english, *chinese], [[line] for line in [*english, *chinese]]
+    outputs, right = [*english, *chinese], [[line] for line in [*english, *chinese]]
     assert metrics.bleu_tokenizer(right) == "char"
-    parts = metrics.by_length([9] + [3] * len(chinese), said, right, task="text", edges=(6,))
+    parts = metrics.by_length([9] + [3] * len(chinese), outputs, right, task="text", edges=(6,))
     assert metrics.bleu_tokenizer(right[:1]) == "13a"  # alone they would be cut otherwise
     assert all("tok:char" in part["bleu_signature"] for part in parts)

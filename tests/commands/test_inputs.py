@@ -32,10 +32,10 @@ def done(
     command: list[str] = [sys.executable, "-m", "regard", *map(str, words)]
     if shell:
         command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
-    told = subprocess.run(
+    finished = subprocess.run(
         command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=100
     )
-    return told.returncode, told.stdout, told.stderr.decode()
+    return finished.returncode, finished.stdout, finished.stderr.decode()
 
 
 def test_numbered_column_skips_the_header(bundle, tmp_path, capsys):
@@ -64,9 +64,9 @@ def test_bundle_is_found_between_two_renames(bundle, tmp_path, capsys):
 
 def test_ascii_terminal_gets_the_metrics(bundle, tmp_path):
     gold = written(tmp_path / "test.tsv", pairs(20, seed=9))
-    code, said, told = done("evaluate", bundle, gold, "--device", "cpu", PYTHONIOENCODING="ascii")
-    assert (code, told) == (0, "")
-    assert b"95 % interval" in said
+    code, out, err = done("evaluate", bundle, gold, "--device", "cpu", PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "")
+    assert b"95 % interval" in out
     assert done("--help", PYTHONIOENCODING="cp1252")[0] == 0
 
 
@@ -81,39 +81,39 @@ def test_ascii_terminal_gets_the_metrics(bundle, tmp_path):
 def test_closed_streams_count_as_empty(bundle, tmp_path, words, shell):
     words = [str(bundle) if word == "BUNDLE" else word for word in words]
     out = ["--out", str(tmp_path / "run")] if words[0] == "train" else []
-    code, _, said = done(*words, *out, "--device", "cpu", shell=shell)
-    assert "Traceback" not in said
-    assert (code, said) == (
+    code, _, err = done(*words, *out, "--device", "cpu", shell=shell)
+    assert "Traceback" not in err
+    assert (code, err) == (
         (2, "regard: standard input is empty\n") if words[0] == "train" else (0, "")
     )
 
 
 def test_compressed_standard_input_is_unpacked(bundle, capsys, monkeypatch):
-    def said(data: bytes, code: int = 0) -> tuple[str, str]:
+    def evaluate_bytes(data: bytes, code: int = 0) -> tuple[str, str]:
         buffer = io.BufferedReader(io.BytesIO(data))
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=buffer, isatty=lambda: False))
         return regard(capsys, "predict", bundle, code=code)
 
-    plain = said(b"ab\nbc\n")
-    assert said(gzip.compress(b"ab\nbc\n")) == plain
+    plain = evaluate_bytes(b"ab\nbc\n")
+    assert evaluate_bytes(gzip.compress(b"ab\nbc\n")) == plain
     assert (
         "standard input is truncated after line"
-        in said(gzip.compress(b"ab\n" * 999)[:-9], code=2)[1]
+        in evaluate_bytes(gzip.compress(b"ab\n" * 999)[:-9], code=2)[1]
     )
-    assert said("ab\nbc\n".encode("utf-16")) == plain
+    assert evaluate_bytes("ab\nbc\n".encode("utf-16")) == plain
 
 
 def test_duplicate_pairs_json_arrays_and_damaged_progress(bundle, tmp_path, capsys):
     gold = tmp_path / "test.tsv"
     gold.write_text("ab\tba\n" * 3)
-    said, _ = regard(capsys, "evaluate", bundle, gold)
-    assert said.startswith("1 sources with 1 references")
+    out, _ = regard(capsys, "evaluate", bundle, gold)
+    assert out.startswith("1 sources with 1 references")
     array = tmp_path / "pairs.json"
     array.write_text('[{"source": "a", "target": "b"}, {"source": "c", "target": "d"}]')
-    _, told = regard(capsys, "evaluate", bundle, array, code=2)
-    assert "is one JSON array; write one pair per line (jq -c '.[]')" in told
+    _, err = regard(capsys, "evaluate", bundle, array, code=2)
+    assert "is one JSON array; write one pair per line (jq -c '.[]')" in err
     (tmp_path / "out.progress").write_text('{"options": {}}')
     (tmp_path / "out.partial").write_text("")
     words = ("--input", gold, "--column", "1", "--output", tmp_path / "out")
-    _, told = regard(capsys, "predict", bundle, *words, code=2)
-    assert "is damaged" in told
+    _, err = regard(capsys, "predict", bundle, *words, code=2)
+    assert "is damaged" in err

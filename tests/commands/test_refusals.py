@@ -8,9 +8,9 @@ from tests.commands.small import regard, written
 
 
 def refused(capsys, *words) -> str:
-    out, said = regard(capsys, *words, code=2)
+    out, message = regard(capsys, *words, code=2)
     assert out == ""
-    (line,) = said.splitlines()
+    (line,) = message.splitlines()
     assert line.startswith("regard: ")
     return line.removeprefix("regard: ")
 
@@ -22,7 +22,7 @@ COMMANDS = (("predict", "abc"), ("evaluate", "{}"), ("score", "{}"), ("inspect",
 def test_folders_without_a_bundle(bundle, tmp_path, capsys, command):
     data = written(tmp_path / "pairs.tsv")
     name, *more = (word.format(data) for word in command)
-    for folder, said in (
+    for folder, message in (
         (
             tmp_path / "none",
             f"there is no bundle '{tmp_path / 'none'}'; give a folder written by `regard train`",
@@ -34,7 +34,7 @@ def test_folders_without_a_bundle(bundle, tmp_path, capsys, command):
             "`regard train`",
         ),
     ):
-        assert refused(capsys, name, folder, *more) == said
+        assert refused(capsys, name, folder, *more) == message
 
 
 def test_damaged_bundles(bundle, tmp_path, capsys):
@@ -50,15 +50,15 @@ def test_damaged_bundles(bundle, tmp_path, capsys):
     )
     weights.write_bytes(content[:-10])
     sizes = f"{len(content) - 10} bytes instead of {len(content)}"
-    said = f"'{weights}' has {sizes}; copy the bundle again"
-    assert refused(capsys, "inspect", copy) == said
+    message = f"'{weights}' has {sizes}; copy the bundle again"
+    assert refused(capsys, "inspect", copy) == message
 
 
 def test_unreadable_inputs(bundle, tmp_path, capsys):
     broken, table = tmp_path / "broken.txt", tmp_path / "table.tsv"
     broken.write_bytes(b"abc\ncaf\xff\n")
     table.write_text("abc\tx\nlonely\n")
-    for words, said in (
+    for words, message in (
         (
             ["--input", tmp_path / "none"],
             f"cannot read '{tmp_path / 'none'}': No such file or directory",
@@ -84,15 +84,15 @@ def test_unreadable_inputs(bundle, tmp_path, capsys):
         (["abc", "--input", table], f"give texts or --input, not both; got 'abc' and '{table}'"),
         (["abc", "--column", "2"], "--column applies to table files only; name them with --input"),
     ):
-        assert refused(capsys, "predict", bundle, *words) == said
+        assert refused(capsys, "predict", bundle, *words) == message
 
 
 def test_answers_before_broken_text_are_kept(bundle, tmp_path, capsys):
     data, out = tmp_path / "broken.txt", tmp_path / "out.txt"
     data.write_bytes(b"abc\n" * 70 + b"caf\xff\n")
-    said = regard(capsys, "predict", bundle, "--input", data, "--output", out, code=2)[1]
+    message = regard(capsys, "predict", bundle, "--input", data, "--output", out, code=2)[1]
     problem = f"{data}:71: byte 4 of the line, 0xFF, is not valid UTF-8"
-    assert said == f"regard: {problem}; fix the line, or name the --encoding\n"
+    assert message == f"regard: {problem}; fix the line, or name the --encoding\n"
     assert not out.exists()
     data.write_bytes(b"abc\n" * 71)
     regard(capsys, "predict", bundle, "--input", data, "--output", out)
@@ -102,10 +102,10 @@ def test_answers_before_broken_text_are_kept(bundle, tmp_path, capsys):
 def test_unwritable_outputs(bundle, tmp_path, capsys):
     nowhere, data = tmp_path / "no/out.txt", written(tmp_path / "pairs.tsv")
     for words in (["predict", bundle, "abc"], ["evaluate", bundle, data]):
-        said = refused(capsys, *words, "--output", nowhere)
-        assert said == f"cannot write '{nowhere}': No such file or directory"
-    said = refused(capsys, "predict", bundle, "abc", "--output", tmp_path)
-    assert said == f"cannot write '{tmp_path}': it is a folder; name a file in it"
+        message = refused(capsys, *words, "--output", nowhere)
+        assert message == f"cannot write '{nowhere}': No such file or directory"
+    message = refused(capsys, "predict", bundle, "abc", "--output", tmp_path)
+    assert message == f"cannot write '{tmp_path}': it is a folder; name a file in it"
     assert {path.name for path in tmp_path.iterdir()} == {"pairs.tsv"}
 
 
@@ -115,14 +115,14 @@ def test_resume_with_other_options_is_refused(bundle, tmp_path, capsys):
     words = ["predict", bundle, "--input", tmp_path / "bad", "--output", out]
     regard(capsys, *words, code=2)
     (tmp_path / "bad").write_bytes(b"abc\n" * 64)
-    said = refused(capsys, *words, "--beam", "1")
+    message = refused(capsys, *words, "--beam", "1")
     way = "; use the same bundle, options and input, or start over with --restart"
-    assert said == f"cannot resume '{out}.partial': --beam was None, now 1{way}"
+    assert message == f"cannot resume '{out}.partial': --beam was None, now 1{way}"
     regard(capsys, *words, "--beam", "1", "--restart")
     assert len(out.read_text().splitlines()) == 64
 
 
-ASKED = {
+WRONG_OPTIONS = {
     "no answers": (["--n-best", "0"], "n_best must be an integer of at least 1; got 0"),
     "narrow beam": (
         ["--n-best", "5", "--beam", "2"],
@@ -161,11 +161,13 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", WRONG_OPTIONS)
 def test_wrong_options(bundle, tmp_path, capsys, monkeypatch, name):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    words, said = ASKED[name]
-    assert refused(capsys, "predict", bundle, "abc", *words, "--output", tmp_path / "out") == said
+    words, message = WRONG_OPTIONS[name]
+    assert (
+        refused(capsys, "predict", bundle, "abc", *words, "--output", tmp_path / "out") == message
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,8 +188,8 @@ def test_unreadable_pairs(bundle, tmp_path, capsys):
         == refused(capsys, "score", bundle, data, "--pair", "a", "b")
         == way
     )
-    _, said = regard(capsys, "evaluate", bundle, data, "--bad-lines", "skip")
-    assert said == f"skipped 1 bad line: 1 missing column (first at {data}:2)\n"
+    _, message = regard(capsys, "evaluate", bundle, data, "--bad-lines", "skip")
+    assert message == f"skipped 1 bad line: 1 missing column (first at {data}:2)\n"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +220,6 @@ def test_numbers_out_of_range(capsys, options, refusal):
 
 @pytest.mark.parametrize("device", ["cpu:x", "cuda:99"])
 def test_missing_device(bundle, capsys, device):
-    _, said = regard(capsys, "predict", bundle, "ab", "--device", device, code=2)
-    assert len(said.splitlines()) == 1
-    assert "use " in said
+    _, message = regard(capsys, "predict", bundle, "ab", "--device", device, code=2)
+    assert len(message.splitlines()) == 1
+    assert "use " in message

@@ -38,8 +38,8 @@ def finished(tmp_path, data, capsys):
 def test_the_training_seed_changes_neither_split_nor_tokenizers(tmp_path, data, capsys):
     for seed in (1, 2):
         words = arguments(data, tmp_path / str(seed), *STEPS, "--set", f"train.seed={seed}")
-        _, said = command(capsys, *words)
-        assert "held out" in said
+        _, err = command(capsys, *words)
+        assert "held out" in err
     one, two = tmp_path / "1", tmp_path / "2"
     assert fingerprints(one) == fingerprints(two)
     hashes = [bundle.load(run / "bundle").training_sources.hashes.tolist() for run in (one, two)]
@@ -75,51 +75,51 @@ def test_bundle_files_follow_the_umask(tmp_path, data, capsys):
 
 
 def test_a_finished_run_says_that_it_is_complete(tmp_path, finished, capsys):
-    _, said = command(capsys, *finished, "--steps", "4")
-    assert "steps: 4, complete; nothing is left to train\n" in said
-    assert "resumed" not in said
-    assert "next: --extend with more minutes, steps or epochs continues it" in said
+    _, err = command(capsys, *finished, "--steps", "4")
+    assert "steps: 4, complete; nothing is left to train\n" in err
+    assert "resumed" not in err
+    assert "next: --extend with more minutes, steps or epochs continues it" in err
 
 
 def test_another_length_is_refused_with_the_remedy(tmp_path, finished, capsys):
-    _, said = command(capsys, *finished, "--steps", "8", code=2)
-    assert said.splitlines()[-1] == (
+    _, err = command(capsys, *finished, "--steps", "8", code=2)
+    assert err.splitlines()[-1] == (
         "regard: this run began with other settings: train.steps was 4 and is 8. Use the old "
         "ones, --extend to continue with a new length, --restart to start over, or another --out"
     )
 
 
 def test_a_finished_run_is_extended(tmp_path, finished, capsys):
-    _, said = command(capsys, *finished, "--steps", "8", "--extend")
-    assert "resumed: from step 4\n" in said
+    _, err = command(capsys, *finished, "--steps", "8", "--extend")
+    assert "resumed: from step 4\n" in err
     assert bundle.load(tmp_path / "run/bundle").card["of"] in (4, 8)  # the best of both
-    _, said = command(capsys, *finished, "--steps", "8")  # the new length is the run's own
-    assert "steps: 8, complete; nothing is left to train\n" in said
-    _, said = command(capsys, *finished, "--steps", "6", "--extend", code=2)
-    assert said.splitlines()[-1].startswith("regard: this run has 8 steps already, in ")
-    _, said = command(capsys, *finished, "--minutes", "0.2", "--extend")
-    assert "resumed: from step 8\n" in said
+    _, err = command(capsys, *finished, "--steps", "8")  # the new length is the run's own
+    assert "steps: 8, complete; nothing is left to train\n" in err
+    _, err = command(capsys, *finished, "--steps", "6", "--extend", code=2)
+    assert err.splitlines()[-1].startswith("regard: this run has 8 steps already, in ")
+    _, err = command(capsys, *finished, "--minutes", "0.2", "--extend")
+    assert "resumed: from step 8\n" in err
 
 
 def test_restart_starts_over(tmp_path, finished, capsys):
     (tmp_path / "run/notes.txt").write_text("mine")
-    _, said = command(capsys, *finished, "--steps", "6", "--restart")
-    assert "resumed" not in said
+    _, err = command(capsys, *finished, "--steps", "6", "--restart")
+    assert "resumed" not in err
     assert bundle.load(tmp_path / "run/bundle").card["of"] == 6
     assert (tmp_path / "run/notes.txt").read_text() == "mine"
     shutil.rmtree(tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/notes.txt").write_text("mine")
-    _, said = command(capsys, *finished, "--steps", "6", "--restart", code=2)
+    _, err = command(capsys, *finished, "--steps", "6", "--restart", code=2)
     folder = str(tmp_path / "run")
-    assert said == f"regard: {folder!r} is not the folder of a run; use another --out\n"
+    assert err == f"regard: {folder!r} is not the folder of a run; use another --out\n"
 
 
 def test_a_run_folder_is_loaded(tmp_path, finished, capsys):
     run = tmp_path / "run"
     assert str(regard.load(run)("abca")) == str(regard.load(run / "bundle")("abca"))
-    said = [command(capsys, "predict", folder, "abca") for folder in (run, run / "bundle")]
-    assert said[0] == said[1]
+    printed = [command(capsys, "predict", folder, "abca") for folder in (run, run / "bundle")]
+    assert printed[0] == printed[1]
 
 
 def test_inspect_names_the_step_of_the_best_model(finished, tmp_path, capsys):

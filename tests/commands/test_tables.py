@@ -29,18 +29,18 @@ def workbook(path, rows):
 
 def trained(tmp_path, data, *more) -> str:
     process = start(arguments(data, tmp_path / "run", "--steps", "2", *more))
-    out, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-    return out + said
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out + err
 
 
 def test_headers_are_not_learned(tmp_path):
     data = tmp_path / "ord.csv"
     rows = [("Historisk form", "Modern form"), *pairs(60)]
     data.write_text("".join(f"{s};{t}\n" for s, t in rows))
-    said = trained(tmp_path, data)
+    printed = trained(tmp_path, data)
     shown = f"{data}: CSV with ';' between fields, with a header (all its cells are known header"
-    assert shown in " ".join(said.split())
+    assert shown in " ".join(printed.split())
     ids = (tmp_path / "run/data/source.tokenizer.json").read_text()
     assert '"H"' not in ids
 
@@ -49,9 +49,9 @@ def test_five_columns_stop_and_list_the_columns(tmp_path, capsys):
     data = tmp_path / "ord.csv"
     head = "Nr;Historisk form;Modern form;År;Not\n"
     data.write_text(head + "".join(f"{n};{s};{t};1732;x\n" for n, (s, t) in enumerate(pairs(60))))
-    _, said = regard(capsys, *arguments(data, tmp_path / "run"), code=2)
+    _, err = regard(capsys, *arguments(data, tmp_path / "run"), code=2)
     (first, second), (third, fourth) = pairs(60)[0], pairs(60)[1]
-    assert said == (
+    assert err == (
         f"regard: {data} has 5 columns: 1 'Nr' (0, 1), 2 'Historisk form' ({first}, {third}), "
         f"3 'Modern form' ({second}, {fourth}), 4 'År' (1732), 5 'Not' (x); which are source and "
         "target? Pass for example --source 2 --target 3\n"
@@ -65,8 +65,10 @@ def test_windows_1252_keeps_every_word(tmp_path):
     data = tmp_path / "ord.csv"
     rows = [(source + "å", target + "ö") for source, target in pairs(60)]
     data.write_bytes("".join(f"{s};{t}\n" for s, t in rows).encode("cp1252"))
-    said = " ".join(trained(tmp_path, data).split())
-    assert "Windows-1252 (60 lines are not valid UTF-8, and its letters (å, ö) fit Swedish" in said
+    printed = " ".join(trained(tmp_path, data).split())
+    assert (
+        "Windows-1252 (60 lines are not valid UTF-8, and its letters (å, ö) fit Swedish" in printed
+    )
     card = json.loads((tmp_path / "run/bundle/card.json").read_text())
     assert card["pairs"] + card["held_out"] == 60
     assert "å" in (tmp_path / "run/data/source.tokenizer.json").read_text()
@@ -74,8 +76,10 @@ def test_windows_1252_keeps_every_word(tmp_path):
 
 def test_excel_is_a_workbook(tmp_path):
     data = workbook(tmp_path / "ord.xlsx", [("Källa", "Mål"), *pairs(60)])
-    said = " ".join(trained(tmp_path, data).split())
-    assert f"{data}: sheet 'Sheet', with a header; source is column 1 and target column 2" in said
+    printed = " ".join(trained(tmp_path, data).split())
+    assert (
+        f"{data}: sheet 'Sheet', with a header; source is column 1 and target column 2" in printed
+    )
 
 
 def test_parallel_files_with_a_parallel_held_out_set(tmp_path, capsys):
@@ -93,8 +97,8 @@ def test_parallel_files_with_a_parallel_held_out_set(tmp_path, capsys):
     card = json.loads((tmp_path / "run/bundle/card.json").read_text())
     assert (card["pairs"], card["held_out"]) == (50, 10)
     wrong = ("--held-out-targets", tmp_path / "h.t")
-    _, said = regard(capsys, *arguments(tmp_path / "a.s", tmp_path / "no"), *wrong, code=2)
-    assert said == "regard: --held-out-targets needs --held-out, the files of held-out sources\n"
+    _, err = regard(capsys, *arguments(tmp_path / "a.s", tmp_path / "no"), *wrong, code=2)
+    assert err == "regard: --held-out-targets needs --held-out, the files of held-out sources\n"
 
 
 def test_predict_writes_source_and_output_side_by_side(bundle, answers, tmp_path, capsys):
@@ -116,8 +120,8 @@ def test_predict_from_excel_to_excel(bundle, answers, tmp_path, capsys):
     table = workbook(tmp_path / "in.xlsx", [("Nr", "Ord"), *enumerate(WORDS)])
     out = tmp_path / "out.xlsx"
     words = ("predict", bundle, "--input", table, "--output", out)
-    _, said = regard(capsys, *words, code=2)
-    assert said == (
+    _, err = regard(capsys, *words, code=2)
+    assert err == (
         f"regard: {table} has 2 columns: 1 'Nr' (0, 1), 2 'Ord' ({WORDS[0]}, {WORDS[1]}); which is "
         "the source? Pass for example --column 2\n"
     )
@@ -140,13 +144,13 @@ def test_predict_with_an_ensemble(bundle, tmp_path, capsys):
     out, _ = regard(capsys, "predict", bundle, "--ensemble", bundle, "--scores", *WORDS)
     right = [f"{both(word).score:.4f}\t{both(word)}" for word in WORDS]
     assert out.splitlines() == right
-    _, said = regard(capsys, "predict", bundle, "--ensemble", "spelling", "ab", code=2)
-    assert "an ensemble needs models with the same tokenizers" in said
+    _, err = regard(capsys, "predict", bundle, "--ensemble", "spelling", "ab", code=2)
+    assert "an ensemble needs models with the same tokenizers" in err
 
 
 def test_unwritable_table_format_is_refused(bundle, tmp_path, capsys):
     (tmp_path / "in.csv").write_text("source\nab\n")
     out = tmp_path / "out.ods"
     words = ("--input", tmp_path / "in.csv", "--output", out)
-    _, said = regard(capsys, "predict", bundle, *words, code=2)
-    assert said == f"regard: cannot write '{out}': use .xlsx, .csv or .tsv\n"
+    _, err = regard(capsys, "predict", bundle, *words, code=2)
+    assert err == f"regard: cannot write '{out}': use .xlsx, .csv or .tsv\n"

@@ -167,11 +167,11 @@ def test_skipped_lines_are_counted_and_saved(tmp_path, capsys):
         b"\n".join([*lines[:3], b"lonely", b"caf\xff\tef", b"\tempty", *lines[3:]]) + b"\n"
     )
     train(*arguments(data, tmp_path / "run", *ONE, "--bad-lines", "skip"))
-    said = capsys.readouterr().err
+    err = capsys.readouterr().err
     assert (
         f"skipped 3 bad lines: 1 missing column (first at {data}:4), "
         f"1 broken UTF-8 (first at {data}:5), 1 empty side (first at {data}:6)\n"
-    ) in said
+    ) in err
     assert sum(learned(tmp_path / "run")) == 60
     aside = (tmp_path / "run/data/bad-lines.txt").read_bytes().splitlines()
     assert [line.rsplit(b"\t", 1)[-1] for line in aside[:2]] == [b"lonely", b"ef"]
@@ -183,22 +183,22 @@ def test_skipped_lines_are_counted_and_saved(tmp_path, capsys):
 def test_program_reads_a_pipe(tmp_path):
     text = "".join(f"{s}\t{t}\n" for s, t in PAIRS)
     process = start(arguments("-", tmp_path / "run", *ONE), stdin=subprocess.PIPE)
-    out, said = process.communicate(text, timeout=120)
-    assert process.returncode == 0, said
+    out, err = process.communicate(text, timeout=120)
+    assert process.returncode == 0, err
     assert out == ""
-    assert said.splitlines()[-2:] == [
+    assert err.splitlines()[-2:] == [
         f"bundle: {tmp_path / 'run/bundle'}",
         f"report: {tmp_path / 'run/report.html'}",
     ]
-    assert "\x1b" not in said
+    assert "\x1b" not in err
 
 
 def test_all_files_after_held_out_are_held_out(tmp_path, capsys):
     data = written(tmp_path / "pairs.tsv")
     one, two = (written(tmp_path / f"{n}.tsv", pairs(20, seed=n)) for n in (5, 6))
     words = arguments(data, tmp_path / "run", "--steps", "2", "--held-out", str(one), str(two))
-    _, said = regard(capsys, *words)
-    assert "pairs: 100 for training, " in said
+    _, err = regard(capsys, *words)
+    assert "pairs: 100 for training, " in err
 
 
 def test_option_takes_precedence_over_the_file(tmp_path, capsys):
@@ -216,7 +216,7 @@ def test_option_takes_precedence_over_the_file(tmp_path, capsys):
         "--config",
         file,
     ]
-    _, said = regard(
+    _, err = regard(
         capsys,
         *words,
         "--family",
@@ -226,7 +226,7 @@ def test_option_takes_precedence_over_the_file(tmp_path, capsys):
         "--set",
         "text.max_tokens=8",
     )
-    assert "recurrent" in said
+    assert "recurrent" in err
     file.write_text("model = 3\n")
-    _, said = regard(capsys, *words, code=2)
-    assert said == f"regard: 'model' in {file} must be a group of settings, as [model]; got 3\n"
+    _, err = regard(capsys, *words, code=2)
+    assert err == f"regard: 'model' in {file} must be a group of settings, as [model]; got 3\n"

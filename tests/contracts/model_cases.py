@@ -21,8 +21,8 @@ from regard.text import BEGIN, END, train_tokenizer
 
 SOURCE_TEXT, TARGET_TEXT = "abcdefgh", "ABCDEFGHIJ"
 SOURCE, TARGET = len(SOURCE_TEXT) + 3, len(TARGET_TEXT) + 3  # with the special tokens
-TRANSFORMER = {"width": 12, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "ffn_width": 10}
-RECURRENT = {"width": 8, "encoder_layers": 1, "decoder_layers": 2}
+TRANSFORMER = {"width": 12, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 10}
+RECURRENT = {"width": 8, "encoder_layers": 1, "decoder_layers": 1}
 
 
 class Quadratic(Normaliser):
@@ -126,11 +126,12 @@ OPTIONS = {
 
 def transformer_cases() -> dict[str, TransformerSettings]:
     """Each part of a Transformer by itself, and combinations that could disturb each other."""
-    post = {"norm_order": "post", "kv_heads": 1}
+    deep = {"decoder_layers": 2}  # positions act in every layer of a KV cache
+    post = {**deep, "norm_order": "post", "kv_heads": 1}
     chosen = {
         **{f"score-{name}": {"score": name} for name in ALL_SCORES},
         **{f"normaliser-{name}": {"normaliser": name} for name in ALL_NORMALISERS},
-        **{f"position-{name}": {"position": name} for name in ALL_POSITIONS},
+        **{f"position-{name}": {"position": name, **deep} for name in ALL_POSITIONS},
         **{f"post-norm-{name}": {"position": name, **post} for name in ALL_POSITIONS},
         **OPTIONS,
     }
@@ -147,7 +148,7 @@ def recurrent_cases() -> dict[str, RecurrentSettings]:
         **{f"bahdanau-{name}": {"score": name} for name in ALL_SCORES},
         **{f"luong-{name}": {**luong, "score": name} for name in ALL_SCORES},
         **{f"normaliser-{name}": {"normaliser": name} for name in ALL_NORMALISERS},
-        "lstm-bahdanau": {"cell": "lstm", "encoder_layers": 2},
+        "lstm-bahdanau": {"cell": "lstm", "encoder_layers": 2, "decoder_layers": 2},
         "lstm-luong": {"cell": "lstm", **luong, "score": "dot"},
         "lstm-sparsemax": {"cell": "lstm", "normaliser": "sparsemax"},
         "lstm-none": {"cell": "lstm", "attention": "none"},

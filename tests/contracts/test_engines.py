@@ -125,10 +125,10 @@ def test_an_unknown_module_is_refused_and_auto_runs_it():
     def changed() -> Model:
         model = make("transformer-score-scaled-dot")
         torch.manual_seed(0)
-        model.decoder[1].feed_forward.outer = HalvedLinear(10, 12)
+        model.decoder[0].feed_forward.outer = HalvedLinear(10, 12)
         return model
 
-    with pytest.raises(EngineError, match=r"decoder\.1\.feed_forward\.outer is a HalvedLinear"):
+    with pytest.raises(EngineError, match=r"decoder\.0\.feed_forward\.outer is a HalvedLinear"):
         inference_model(changed(), "fast")
     results = search_all(Greedy(), inference_model(changed()), SOURCES, max_length=MOST)
     assert_teacher_forced(results, changed())
