@@ -56,7 +56,7 @@ def test_the_command_and_the_function_agree(tmp_path):
     data = written(tmp_path / "pairs.tsv", PAIRS)
     more = ("--steps", "6", "--set", "train.evaluations=2", "--set", "model.dropout=0.1")
     process = start(arguments(data, tmp_path / "command", *more))
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     train(data, tmp_path / "function", size="tiny", dropout=0.1)
     assert left_by(tmp_path / "function") == left_by(tmp_path / "command")

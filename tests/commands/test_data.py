@@ -51,7 +51,7 @@ def test_data_as_json(table, capsys):
 def test_train_warns_with_the_same_checks(tmp_path):
     data = written(tmp_path / "pairs.tsv", [*GOOD, *GOOD[:20]])
     process = start(arguments(data, tmp_path / "run", "--steps", "2"))
-    out, said = process.communicate(timeout=300)
+    out, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     what = "20 exact duplicates of an earlier pair (25.0 %), for example"
     assert what in " ".join((out + said).split())

@@ -118,7 +118,7 @@ def test_predict_loads_torch_and_nothing_heavier(bundle):
         f"finally: print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=900
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -129,7 +129,7 @@ def test_help_does_not_load_torch():
         "try: main(['predict', '--help'])\nfinally: assert 'torch' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=900
     )
     assert "--n-best" in done.stdout
 

@@ -250,7 +250,7 @@ def test_error_can_be_fixed_in_the_same_folder(tmp_path, capsys):
 
 def test_error_of_the_program_is_one_line_and_code_2(tmp_path):
     process = start(["train", str(tmp_path / "no.tsv")])
-    out, message = process.communicate(timeout=60)
+    out, message = process.communicate(timeout=900)
     assert (process.returncode, out) == (2, "")
     assert message == f"regard: cannot read '{tmp_path / 'no.tsv'}': No such file or directory\n"
 

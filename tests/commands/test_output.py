@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from regard import quality
 from regard.commands import evaluate as evaluating
 from regard.commands.output_files import ResumableFile
 from tests.commands.small import pairs, regard, start, written
@@ -26,7 +27,7 @@ def left(folder) -> set[str]:
 
 
 def finished(process) -> str:
-    _, err = process.communicate(timeout=240)
+    _, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     return err
 
@@ -50,14 +51,14 @@ def test_kills_lose_and_repeat_nothing(bundle, tmp_path):
     ]
     for _ in range(KILLS):
         before = json.loads(progress.read_text())["lines"] if progress.exists() else -1
-        process, until = start([*words, str(out)]), time.monotonic() + 120
+        process, until = start([*words, str(out)]), time.monotonic() + 900
         while time.monotonic() < until and process.poll() is None:
             if progress.exists() and json.loads(progress.read_text())["lines"] > max(0, before):
                 break
             time.sleep(0.01)
         time.sleep(draw.uniform(0, 0.3))
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=900)
         assert process.returncode == -signal.SIGKILL, (
             "the job ended before it was killed; make it longer"
         )
@@ -135,7 +136,7 @@ def test_evaluate_checks_its_output_first(bundle, tmp_path, capsys, monkeypatch)
     def never(*_):
         raise AssertionError("a question was answered")
 
-    monkeypatch.setattr(evaluating, "predict_all", never)
+    monkeypatch.setattr(quality, "predict_all", never)
     data, nowhere = written(tmp_path / "pairs.tsv"), tmp_path / "no/out"
     for out, why in (
         (nowhere, "No such file or directory"),

@@ -211,7 +211,7 @@ def test_slow_pipe_is_answered_line_by_line(bundle, model):
         process.stdin.flush()
         assert select.select([process.stdout], [], [], 120)[0], "no answer came"
         assert process.stdout.readline() == f"{model(word)}\n"  # before the next line is written
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=900)
     assert (process.returncode, err) == (0, "")
 
 
@@ -229,5 +229,5 @@ def test_closed_pipe_ends_quietly(bundle, tmp_path):
 def test_full_disk_is_one_line(bundle):
     with open("/dev/full", "w") as full:
         process = start(["predict", str(bundle), "abc"], stdout=full)
-        _, err = process.communicate(timeout=180)
+        _, err = process.communicate(timeout=900)
     assert (process.returncode, err) == (2, "regard: [Errno 28] No space left on device\n")

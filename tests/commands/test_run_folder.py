@@ -33,7 +33,7 @@ def done(
     if shell:
         command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
     finished = subprocess.run(
-        command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=100
+        command, input=data, capture_output=True, env={**os.environ, **environment}, timeout=900
     )
     return finished.returncode, finished.stdout, finished.stderr.decode()
 

@@ -44,7 +44,7 @@ def test_scores_before_an_error_are_not_lost(bundle, tmp_path):
     data.write_text("ab\tba\n" * 100 + "no target\n")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "regard", "score", str(bundle), str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 2
     assert len(done.stdout.splitlines()) == 64
     assert len(done.stderr.splitlines()) == 1

@@ -29,7 +29,7 @@ def workbook(path, rows):
 
 def trained(tmp_path, data, *more) -> str:
     process = start(arguments(data, tmp_path / "run", "--steps", "2", *more))
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     return out + err
 

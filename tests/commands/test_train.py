@@ -183,7 +183,7 @@ def test_skipped_lines_are_counted_and_saved(tmp_path, capsys):
 def test_program_reads_a_pipe(tmp_path):
     text = "".join(f"{s}\t{t}\n" for s, t in PAIRS)
     process = start(arguments("-", tmp_path / "run", *ONE), stdin=subprocess.PIPE)
-    out, err = process.communicate(text, timeout=120)
+    out, err = process.communicate(text, timeout=900)
     assert process.returncode == 0, err
     assert out == ""
     assert err.splitlines()[-2:] == [

@@ -43,7 +43,7 @@ def test_an_example_passes_its_assertions(name):
     }
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     result = subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", env=environment, timeout=120
+        command, capture_output=True, text=True, encoding="utf-8", env=environment, timeout=900
     )
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) >= 5
