@@ -40,7 +40,7 @@ WRONG_TYPES = [
     ("p.score('a', 5)", "text must be a str; got 5"),
     ("p.sample(5)", "text must be a str; got 5"),
     ("p.search(prefix=['AH'])", "text must be a str; got ['AH']"),
-    ("regard.record(p, 'a', edits={'kind': 'unmasked'})", "edits are a list of them"),
+    ("regard.record(p, 'a', edits={'kind': 'unmasked'})", "edits must be a list of dictionaries"),
     ("list(p.scores(['ab']))", "expected a pair of texts, source and target; got 'ab'"),
     ("p.search(beam='4')", "beam must be an integer of at least 1; got '4'"),
     ("regard.load('spelling', precision=torch.half)", "unknown precision torch.float16"),

@@ -181,7 +181,7 @@ def test_each_source_needs_a_prefix(name: str):
     model = make(name)
     one, two = (encoder_input([[5]] * count) for count in (1, 2))
     for source, prefix in ((two, one), (one, two)):
-        with pytest.raises(ShapeError, match="each source needs its prefix"):
+        with pytest.raises(ShapeError, match="each source needs one prefix"):
             model(source, prefix)
 
 

@@ -129,7 +129,7 @@ def test_errors(call, message):
 
 
 def test_mean_scores_name_sizes_that_do_not_fit():
-    with pytest.raises(ShapeError, match="Sinusoidal adds vectors of 512, and dim is 64"):
+    with pytest.raises(ShapeError, match="Sinusoidal adds vectors of width 512, but dim is 64"):
         plots.mean_scores(Sinusoidal(width=512), dim=64, heads=8)
     with pytest.raises(
         ShapeError, match=r"contents must be \(content, 64\), one at least; got shape \(0, 64\)"

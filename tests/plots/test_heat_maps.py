@@ -311,5 +311,5 @@ def test_arrays_of_any_layout_are_drawn():
 
 def test_other_vectors_need_their_own_labels():
     for wrong in ({"others": -np.eye(3)}, {"other_labels": ["x", "y", "z"]}):
-        with pytest.raises(RegardError, match="others and other_labels come together"):
+        with pytest.raises(RegardError, match="give both others and other_labels"):
             plots.similarity(np.eye(3), ["a", "b", "c"], **wrong)
