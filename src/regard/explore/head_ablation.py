@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.explore.messages import (
     MAX_TOKENS,
+    Decoding,
     HeadAblationRequest,
     TraceRequest,
 )
@@ -37,7 +38,7 @@ def ablate_heads(
 
     All outputs come from greedy search, the full model's too, so a change is due to the head."""
     model = models[request.model]
-    base = traces.compute(TraceRequest(**request.model_dump(), decoding={"beam": 1})).trace
+    base = traces.compute(TraceRequest(**request.model_dump(), decoding=Decoding(beam=1))).trace
     heads = [(one.name, head) for one in base.attentions for head in range(one.heads)]
     source = [piece.id for piece in base.source]
     target = [piece.id for piece in base.following]

@@ -80,7 +80,7 @@ Decoding = create_model("Decoding", __base__=RequestBody, **_FIELDS)
 class TraceRequest(HeadAblationRequest):
     """A text to trace: with teacher forcing on `target`, or on the generated output."""
 
-    decoding: Decoding = Decoding()  # type: ignore[valid-type]
+    decoding: Decoding = Decoding()
     edits: list[dict[str, Any]] = Field([], max_length=MAX_EDITS)
 
     @field_validator("decoding", mode="before")
@@ -97,7 +97,7 @@ class TraceRequest(HeadAblationRequest):
     @property
     def options(self) -> SearchOptions:
         """The decoding options; a beam of 1 is greedy search."""
-        return SearchOptions(**self.decoding.model_dump())  # type: ignore[attr-defined]
+        return SearchOptions(**self.decoding.model_dump())
 
     @property
     def id(self) -> str:
