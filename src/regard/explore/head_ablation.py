@@ -38,7 +38,9 @@ def ablate_heads(
 
     All outputs come from greedy search, the full model's too, so a change is due to the head."""
     model = models[request.model]
-    base = traces.compute(TraceRequest(**request.model_dump(), decoding=Decoding(beam=1))).trace
+    base = traces.compute(
+        TraceRequest(**request.model_dump(), decoding=Decoding.model_validate({"beam": 1}))
+    ).trace
     heads = [(one.name, head) for one in base.attentions for head in range(one.heads)]
     source = [piece.id for piece in base.source]
     target = [piece.id for piece in base.following]
