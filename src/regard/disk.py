@@ -18,7 +18,7 @@ def fsync_path(path: Path) -> None:
 def use_default_mode(path: Path) -> None:
     """Give a file the mode of a newly created one (0666 without the umask); safetensors writes
     0600."""
-    probe = path.with_name(f".{path.name}.mode")
+    probe = path.with_name(f".tmp.{path.name}")  # resuming after a kill removes it
     try:
         probe.touch()
         path.chmod(probe.stat().st_mode & 0o777)

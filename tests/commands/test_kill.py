@@ -84,7 +84,9 @@ def test_kills_change_no_bit_and_leave_no_files(place):
         "bundle",
         "checkpoints",
         "data",
+        "held_out.jsonl",
         "log.jsonl",
+        "report.html",
         "settings.json",
     }
     evaluations = [
