@@ -159,7 +159,7 @@ class TrainSettings(SettingsGroup):
     patience: int | None = Field(None, ge=1)
     """Early stopping: end after this many evaluations without improvement of the metric."""
     freeze: tuple[str, ...] = ()
-    """Parameters that stay fixed: patterns of names such as encoder.* or source.*"""
+    """Parameters that stay fixed: name patterns such as encoder.*, source.*."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Compute precision; weights stay in float32. auto: bfloat16 on GPUs that support it."""
     cuda_graphs: bool = True
