@@ -169,7 +169,8 @@ def test_symmetric_alibi_ignores_the_direction():
 
 
 def test_every_position_has_its_place():
-    assert {name: kind.place for name, kind in POSITIONS.items()} == {
+    built_in = {name: kind for name, kind in POSITIONS.items() if "tests" not in kind.__module__}
+    assert {name: kind.place for name, kind in built_in.items()} == {
         "none": "none",
         "sinusoidal": "additive",
         "learned": "additive",
