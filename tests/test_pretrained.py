@@ -49,5 +49,5 @@ def test_existing_folder_takes_precedence(tmp_path, monkeypatch):
     assert str(resolve_model("spelling")) == "spelling"
     assert str(resolve_model("../models")) == "../models"
     assert str(resolve_model("data")) == "data"
-    with pytest.raises(RegardError, match=r"^there is no bundle 'speling'; give a folder"):
+    with pytest.raises(RegardError, match=r"^no bundle at 'speling'; pass a folder"):
         regard.load("speling", device="cpu")

@@ -48,6 +48,12 @@ def choose(registry: Mapping[str, T], name: str, kind: str) -> T:
     return registry[name]
 
 
+def no_bundle(folder: object, reason: str | None = None) -> str:
+    """The message for a path without a valid bundle: the reason if the path exists."""
+    what = f"no bundle at {str(folder)!r}" if reason is None else f"{str(folder)!r} is {reason}"
+    return f"{what}; pass a folder written by `regard train`"
+
+
 @contextmanager
 def debug() -> Iterator[None]:
     """Check all attention scores inside this block and raise at the first NaN. Slow."""

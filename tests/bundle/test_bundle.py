@@ -207,15 +207,15 @@ def test_incomplete_manifest_is_named(folder):
 def test_paths_that_are_not_bundles(tmp_path):
     with pytest.raises(
         BundleError,
-        match=r"^there is no bundle '.*/none'; give a folder written by `regard train`$",
+        match=r"^no bundle at '.*/none'; pass a folder written by `regard train`$",
     ):
         load(tmp_path / "none")
     with pytest.raises(
-        BundleError, match=r"is not a bundle: it has no manifest.json; give a folder"
+        BundleError, match=r"is not a bundle: it has no manifest.json; pass a folder"
     ):
         load(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(BundleError, match=r"file' is a file, not a bundle; give a folder"):
+    with pytest.raises(BundleError, match=r"file' is a file, not a bundle; pass a folder"):
         load(tmp_path / "file")
 
 

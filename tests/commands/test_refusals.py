@@ -25,12 +25,12 @@ def test_folders_without_a_bundle(bundle, tmp_path, capsys, command):
     for folder, message in (
         (
             tmp_path / "none",
-            f"there is no bundle '{tmp_path / 'none'}'; give a folder written by `regard train`",
+            f"no bundle at '{tmp_path / 'none'}'; pass a folder written by `regard train`",
         ),
-        (data, f"'{data}' is a file, not a bundle; give a folder written by `regard train`"),
+        (data, f"'{data}' is a file, not a bundle; pass a folder written by `regard train`"),
         (
             tmp_path,
-            f"'{tmp_path}' is not a bundle: it has no manifest.json; give a folder written by "
+            f"'{tmp_path}' is not a bundle: it has no manifest.json; pass a folder written by "
             "`regard train`",
         ),
     ):

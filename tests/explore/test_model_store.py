@@ -115,7 +115,7 @@ def test_damaged_weights_are_reported_on_use(tmp_path, folders):
 def test_folders_that_are_not_bundles(tmp_path, name):
     (tmp_path / "file").write_text("")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RegardError, match=r"give a folder written by `regard train`$"):
+    with pytest.raises(RegardError, match=r"pass a folder written by `regard train`$"):
         ModelStore.open([tmp_path / name])
 
 

@@ -57,8 +57,7 @@ def test_server_exits_while_torch_is_loading(running, number, code):
 def test_missing_bundle_is_a_one_line_error(capsys, tmp_path):
     _, error = regard(capsys, "explore", tmp_path / "nothing", "--no-browser", code=2)
     assert error == (
-        f"regard: there is no bundle '{tmp_path / 'nothing'}'; give a folder written by "
-        "`regard train`\n"
+        f"regard: no bundle at '{tmp_path / 'nothing'}'; pass a folder written by `regard train`\n"
     )
 
 

@@ -27,7 +27,7 @@ from regard.bundle.manifest import (
     verify_file,
 )
 from regard.bundle.training_sources import TrainingSources
-from regard.errors import RegardError
+from regard.errors import RegardError, no_bundle
 from regard.text.tokenizers import Tokenizer
 
 VERSION = 1
@@ -93,10 +93,9 @@ def locate(folder: Path) -> Path:
     backup = sibling(Path(os.path.realpath(folder)), "old")
     if backup.is_dir() and not folder.exists():
         return backup
-    fix = "give a folder written by `regard train`"
     if folder.exists():
-        raise BundleError(f"{str(folder)!r} is a file, not a bundle; {fix}")
-    raise BundleError(f"there is no bundle {str(folder)!r}; {fix}")
+        raise BundleError(no_bundle(folder, "a file, not a bundle"))
+    raise BundleError(no_bundle(folder))
 
 
 def check_destination(folder: str | os.PathLike[str]) -> None:

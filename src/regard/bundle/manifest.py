@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.errors import RegardError, no_bundle
 
 WEIGHTS = "weights.safetensors"
 CONFIG = "config.json"
@@ -28,10 +28,7 @@ class BundleError(RegardError):
 def read_manifest(home: Path) -> dict[str, Any]:
     """The manifest's entry for each file."""
     if not (home / MANIFEST).is_file():
-        raise BundleError(
-            f"{str(home)!r} is not a bundle: it has no {MANIFEST}; give a folder written by "
-            "`regard train`"
-        )
+        raise BundleError(no_bundle(home, f"not a bundle: it has no {MANIFEST}"))
     files = read_json(home / MANIFEST).get("files")
     if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
         raise invalid_file(home / MANIFEST, "it lists no files")

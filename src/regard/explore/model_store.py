@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import RegardError, suggestion
+from regard.errors import RegardError, no_bundle, suggestion
 from regard.explore.messages import MAX_TOKENS, HttpError, not_found
 from regard.pretrained import MODELS
 
@@ -150,15 +150,11 @@ def _bundle_folder(folder: Path) -> Path:
 
         return locate(home)
     if not home.is_dir():
-        message = f"there is no bundle {str(folder)!r}; give a folder written by `regard train`"
-        raise RegardError(message)
+        raise RegardError(no_bundle(folder))
     if not (home / "manifest.json").exists():
         if (home / "bundle/manifest.json").is_file():  # the folder of a run
             return home / "bundle"
-        raise RegardError(
-            f"{str(folder)!r} is not a bundle: it has no manifest.json; give a folder written by "
-            "`regard train`"
-        )
+        raise RegardError(no_bundle(folder, "not a bundle: it has no manifest.json"))
     return home
 
 
