@@ -56,8 +56,8 @@ def test_the_command_and_the_function_agree(tmp_path):
     data = written(tmp_path / "pairs.tsv", PAIRS)
     more = ("--steps", "6", "--set", "train.evaluations=2", "--set", "model.dropout=0.1")
     process = start(arguments(data, tmp_path / "command", *more))
-    _, said = process.communicate(timeout=900)
-    assert process.returncode == 0, said
+    _, printed = process.communicate(timeout=900)
+    assert process.returncode == 0, printed
     train(data, tmp_path / "function", size="tiny", dropout=0.1)
     assert left_by(tmp_path / "function") == left_by(tmp_path / "command")
     names = [
@@ -68,7 +68,7 @@ def test_the_command_and_the_function_agree(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "printed"),
     [
         (
             [("a", "b"), ("a", None)],
@@ -82,10 +82,10 @@ def test_the_command_and_the_function_agree(tmp_path):
         (3, "pairs must be files, a list of (source, target) pairs, a DataFrame or a Dataset; got"),
     ],
 )
-def test_unusable_pairs_are_refused(tmp_path, data, said):
+def test_unusable_pairs_are_refused(tmp_path, data, printed):
     with pytest.raises(RegardError) as refused:
         train(data, tmp_path / "run")
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(printed)
     assert not (tmp_path / "run").exists()
 
 
@@ -134,7 +134,7 @@ def test_callbacks_receive_events_beside_the_display(tmp_path):
 
 def test_a_custom_metric_selects_the_model(tmp_path):
     values = iter([3.0, 1.0, 2.0])
-    metric = regard.Metric(lambda said, right: next(values), higher_is_better=False)
+    metric = regard.Metric(lambda printed, right: next(values), higher_is_better=False)
     pipeline = train(
         PAIRS, tmp_path / "run", metrics={"mine": metric}, select="mine", evaluations=3
     )
@@ -148,7 +148,7 @@ def test_patience_counts_evaluations_of_the_selected_metric(tmp_path):
     train(
         PAIRS,
         tmp_path / "run",
-        metrics={"mine": lambda said, right: next(values)},
+        metrics={"mine": lambda printed, right: next(values)},
         select="mine",
         evaluations=6,
         patience=2,

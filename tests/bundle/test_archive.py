@@ -68,11 +68,11 @@ def test_archive_is_reproducible_and_unpacked_once(tmp_path: Path):
 
 def test_names_are_checked(tmp_path: Path, capsys):
     (tmp_path / "model.zip").write_text("mine")
-    _, said = regard(capsys, "pack", "spelling", tmp_path / "model.zip", code=2)
+    _, printed = regard(capsys, "pack", "spelling", tmp_path / "model.zip", code=2)
     exists = f"'{tmp_path / 'model.zip'}' exists; remove it, or choose another name"
-    assert said == f"regard: {exists}\n"
-    _, said = regard(capsys, "pack", "spelling", tmp_path / "model.tar", code=2)
-    assert said == f"regard: the archive '{tmp_path / 'model.tar'}' must be named .zip\n"
+    assert printed == f"regard: {exists}\n"
+    _, printed = regard(capsys, "pack", "spelling", tmp_path / "model.tar", code=2)
+    assert printed == f"regard: the archive '{tmp_path / 'model.tar'}' must be named .zip\n"
 
 
 MANIFEST = json.dumps({"files": {}}).encode()

@@ -21,8 +21,8 @@ def table(tmp_path):
 
 def test_data_reports_what_would_be_trained_on(table, tmp_path, capsys):
     held_out = written(tmp_path / "held.tsv", [GOOD[3], ("yy", "yy")])
-    out, said = regard(capsys, "data", table, "--held-out", held_out)
-    assert said == ""
+    out, printed = regard(capsys, "data", table, "--held-out", held_out)
+    assert printed == ""
     for line in (
         "with a header (all its cells are known header words; --no-header if this is wrong)",
         "66 pairs",
@@ -51,10 +51,10 @@ def test_data_as_json(table, capsys):
 def test_train_warns_with_the_same_checks(tmp_path):
     data = written(tmp_path / "pairs.tsv", [*GOOD, *GOOD[:20]])
     process = start(arguments(data, tmp_path / "run", "--steps", "2"))
-    out, said = process.communicate(timeout=900)
-    assert process.returncode == 0, said
+    out, printed = process.communicate(timeout=900)
+    assert process.returncode == 0, printed
     what = "20 exact duplicates of an earlier pair (25.0 %), for example"
-    assert what in " ".join((out + said).split())
+    assert what in " ".join((out + printed).split())
 
 
 def test_clean_writes_a_filtered_file_and_a_report(table, tmp_path, capsys):
@@ -108,16 +108,16 @@ def test_clean_excludes_held_out_sources(table, tmp_path, capsys):
 
 
 def test_clean_errors_name_the_fix(table, tmp_path, capsys):
-    _, said = regard(capsys, "clean", table, tmp_path / "x.doc", code=2)
+    _, printed = regard(capsys, "clean", table, tmp_path / "x.doc", code=2)
     names = ".tsv, .txt, .csv, .jsonl, .xlsx"
-    assert said == f"regard: cannot write '{tmp_path / 'x.doc'}': name it {names}\n"
-    _, said = regard(capsys, "clean", table, table, code=2)
-    assert "is also an input and would be overwritten; name another file" in said
+    assert printed == f"regard: cannot write '{tmp_path / 'x.doc'}': name it {names}\n"
+    _, printed = regard(capsys, "clean", table, table, code=2)
+    assert "is also an input and would be overwritten; name another file" in printed
     target = tmp_path / "none.tsv"
-    _, said = regard(
+    _, printed = regard(
         capsys, "clean", table, target, "--max-length", "1", "--exclude", table, code=2
     )
-    assert said.startswith("regard: the rules drop all pairs; loosen one")
+    assert printed.startswith("regard: the rules drop all pairs; loosen one")
     assert not target.exists()
 
 
@@ -125,7 +125,7 @@ def test_guesses_are_shown_by_evaluate_and_score(bundle, tmp_path, capsys):
     data = tmp_path / "test.csv"
     data.write_text("Old form;New form\n" + "".join(f"{s};{t}\n" for s, t in GOOD[:5]))
     note = f"{data}: CSV with ';' between fields, with a header (all its cells are known"
-    out, said = regard(capsys, "evaluate", bundle, data)
-    assert said.startswith(note)
+    out, printed = regard(capsys, "evaluate", bundle, data)
+    assert printed.startswith(note)
     assert out.startswith("5 sources")
     assert regard(capsys, "score", bundle, data)[1].startswith(note)

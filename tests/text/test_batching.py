@@ -273,8 +273,8 @@ def test_halves_contain_all_pairs(pairs: TokenizedPairs):
 def test_invalid_split_and_rank(pairs: TokenizedPairs):
     single = Batches(pairs, batch_tokens=1, seed=1).at(0, 0)
     tokens = len(single.source.values) + len(single.target.values)
-    said = rf"^a batch of one pair \({tokens} tokens\) cannot be split; lower text.max_tokens$"
-    with pytest.raises(BatchError, match=said):
+    printed = rf"^a batch of one pair \({tokens} tokens\) cannot be split; lower text.max_tokens$"
+    with pytest.raises(BatchError, match=printed):
         split_batch(single)
     with pytest.raises(BatchError, match=r"^rank must be from 0 to 1; got 2$"):
         Batches(pairs, batch_tokens=1, seed=1, world_size=2, rank=2)

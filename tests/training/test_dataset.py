@@ -65,11 +65,11 @@ def test_a_given_held_out_file_is_used_as_it_is(tmp_path):
 def test_overlap_with_the_training_data_is_reported(tmp_path):
     (tmp_path / "one").mkdir()
     held = [(PAIRS[3][0], "another answer"), ("never seen", "x"), *[PAIRS[5]] * 2]
-    said = (
+    printed = (
         "2 of 3 held-out sources also occur in the training data; they partly measure memorisation"
     )
-    assert said in prepared(tmp_path / "one", held=held).decisions
-    assert said in prepared(tmp_path / "one", held=held).decisions  # when the run goes on, too
+    assert printed in prepared(tmp_path / "one", held=held).decisions
+    assert printed in prepared(tmp_path / "one", held=held).decisions  # on resume, too
     assert "also occur in the training data" not in " ".join(
         prepared(tmp_path, held=[("never seen", "x")]).decisions
     )
@@ -174,7 +174,7 @@ def test_held_out_sources_are_sampled_evenly_and_kept(tmp_path):
     assert len(found) == 40
     assert (found[0], found[-1]) == (0, 87)
     assert set(np.diff(found)) == {2, 3}
-    assert questions(90) == found  # a run goes on with what it began with
+    assert questions(90) == found  # a resumed run keeps the settings it began with
 
 
 def test_a_second_call_opens_prepared_data(tmp_path):
@@ -223,12 +223,12 @@ def test_max_tokens_can_be_raised_if_all_pairs_are_too_long(tmp_path):
 def test_skipped_bad_lines_are_reported(tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS) + "alone\n")
     made = prepared(tmp_path, bad_lines="skip")
-    said = f"skipped 1 bad line: 1 missing column (first at {tmp_path / 'pairs.tsv'}:81)"
-    assert said in made.decisions
+    printed = f"skipped 1 bad line: 1 missing column (first at {tmp_path / 'pairs.tsv'}:81)"
+    assert printed in made.decisions
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "printed"),
     [
         (
             {"text": TextSettings(split_seed=2)},
@@ -242,11 +242,11 @@ def test_skipped_bad_lines_are_reported(tmp_path):
         ({"held": PAIRS[:3]}, "the data changed since this run began: 'held out: "),
     ],
 )
-def test_changed_data_or_text_settings_are_refused(tmp_path, change, said):
+def test_changed_data_or_text_settings_are_refused(tmp_path, change, printed):
     prepared(tmp_path)
     with pytest.raises(RegardError) as refused:
         prepared(tmp_path, **change)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(printed)
 
 
 def test_swapped_columns_are_refused_with_a_held_out_file(tmp_path):

@@ -279,7 +279,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch):
 
 
 def test_durations_have_at_most_two_units():
-    said = {
+    printed = {
         0: "0 s",
         59.4: "59 s",
         59.6: "1 min 00 s",
@@ -287,7 +287,7 @@ def test_durations_have_at_most_two_units():
         7325: "2 h 02 min",
         -1: "0 s",
     }
-    assert {seconds: format_duration(seconds) for seconds in said} == said
+    assert {seconds: format_duration(seconds) for seconds in printed} == printed
 
 
 def test_joiners_survive_and_bidirectional_overrides_do_not():

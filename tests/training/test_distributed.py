@@ -90,7 +90,7 @@ def assert_same_answers(out, place):
 def test_two_processes_reach_the_weights_of_one(place):
     """Saved by the clock all the time: whose clock it is must not matter."""
     out = place / "ddp"
-    said = two(place / "pairs.tsv", out, "--set", "train.checkpoint_seconds=0.02")
+    printed = two(place / "pairs.tsv", out, "--set", "train.checkpoint_seconds=0.02")
     assert_near(out, place)
     assert_same_answers(out, place)
     assert strange_files(out) == []
@@ -101,7 +101,7 @@ def test_two_processes_reach_the_weights_of_one(place):
         "evaluated",
         "finished",
     ]  # the first process alone tells
-    assert said.count("held out") == 1
+    assert printed.count("held out") == 1
 
 
 def test_fsdp_resumes_a_run_of_one_process(place):
@@ -109,8 +109,8 @@ def test_fsdp_resumes_a_run_of_one_process(place):
     alone = job(place / "pairs.tsv", out, model=PLAIN, **OPTIONS, parallel="fsdp")
     with pytest.raises(Interrupted):
         run(alone, Quiet(lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 3 else None))
-    said = two(place / "pairs.tsv", out, "--set", "train.parallel=fsdp")
-    assert said.count("resumed: from step 3") == 1
+    printed = two(place / "pairs.tsv", out, "--set", "train.parallel=fsdp")
+    assert printed.count("resumed: from step 3") == 1
     assert_near(out, place)
     assert_same_answers(out, place)
     assert strange_files(out) == []

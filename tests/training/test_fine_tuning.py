@@ -28,16 +28,16 @@ def first(tmp_path_factory):
 
 def test_new_symbols_are_added_and_reported():
     tokenizer = train_tokenizer("characters", ["abc"])
-    extended, said = adapt_tokenizer(tokenizer, ["abä", "ää"], "source", extend=True)
-    assert said == (
+    extended, printed = adapt_tokenizer(tokenizer, ["abä", "ää"], "source", extend=True)
+    assert printed == (
         "source tokenizer: characters of the initial model, covers 40.00 % of the characters; "
         "1 new ones are added: ä"
     )
     assert extended.encode("abc") == tokenizer.encode("abc")
     assert extended.decode(extended.encode("äba")) == "äba"
-    kept, said = adapt_tokenizer(tokenizer, ["abä"], "source", extend=False)
+    kept, printed = adapt_tokenizer(tokenizer, ["abä"], "source", extend=False)
     assert kept is tokenizer
-    assert said.endswith("1 stay unknown: ä")
+    assert printed.endswith("1 stay unknown: ä")
     subwords = train_tokenizer("bytes", ["abc"])
     assert adapt_tokenizer(subwords, ["ä"], "target", extend=True)[0] is subwords
 
@@ -73,15 +73,15 @@ def test_frozen_parameters_do_not_change(tmp_path, first):
 def test_the_command_fine_tunes(tmp_path, first, capsys):
     data = written(tmp_path / "new.tsv", NEW)
     words = ["train", data, "--out", tmp_path / "run", "--from", first, "--steps", "2"]
-    _, said = command(capsys, *words, "--freeze", "source.*")
-    assert "source tokenizer: characters of the initial model, covers " in said
-    _, said = command(capsys, "train", data, "--out", tmp_path / "run", "--steps", "2", code=2)
-    assert "the data were prepared with other settings: the initial model was " in said
+    _, printed = command(capsys, *words, "--freeze", "source.*")
+    assert "source tokenizer: characters of the initial model, covers " in printed
+    _, printed = command(capsys, "train", data, "--out", tmp_path / "run", "--steps", "2", code=2)
+    assert "the data were prepared with other settings: the initial model was " in printed
     other = [*words[:3], tmp_path / "other", *words[4:]]
-    _, said = command(capsys, *other, "--freeze", "decodr.*", code=2)
-    assert "--freeze 'decodr.*' matches no parameter; choose from " in said
-    _, said = command(capsys, *other, "--size", "small", code=2)
-    assert said == "regard: --size small is fixed by the initial model; leave it out\n"
+    _, printed = command(capsys, *other, "--freeze", "decodr.*", code=2)
+    assert "--freeze 'decodr.*' matches no parameter; choose from " in printed
+    _, printed = command(capsys, *other, "--size", "small", code=2)
+    assert printed == "regard: --size small is fixed by the initial model; leave it out\n"
 
 
 def test_another_model_size_is_refused(tmp_path, first):

@@ -89,7 +89,7 @@ def test_buffers_hold_only_the_latest_batch():
 
 
 def test_the_number_of_shapes_stays_small():
-    """Each is a recording: a run that goes on must not go on recording."""
+    """Each shape costs a capture, so a long run must not keep capturing new ones."""
     random = np.random.default_rng(1)
     source = np.clip(np.rint(random.lognormal(math.log(24.5), 0.5, 60_000)), 5, 60).astype(np.int64)
     target = np.clip(np.rint(source * random.lognormal(0, 0.15, 60_000)), 5, 60).astype(np.int64)

@@ -62,12 +62,12 @@ def test_out_of_memory_repeats_the_step_in_halves(tmp_path, data, whole, monkeyp
         return forward(self, batch)
 
     monkeypatch.setattr(Objective, "forward", small_memory)
-    said = io.StringIO()
-    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1), LineDisplay(said))
+    printed = io.StringIO()
+    run(job(data, tmp_path, model=PLAIN, steps=4, evaluations=1), LineDisplay(printed))
     failed = [size for size in sizes if size > 8]
     parts = 2 ** len(failed)
-    assert "out of memory at step 1: repeated it; steps are now computed in " in said.getvalue()
-    assert f"steps are now computed in {parts} parts" in said.getvalue()
+    assert "out of memory at step 1: repeated it; steps are now computed in " in printed.getvalue()
+    assert f"steps are now computed in {parts} parts" in printed.getvalue()
     assert 2 <= len(failed) <= 4  # halved until it fits, and then kept
     assert read(tmp_path / "checkpoints").progress["halvings"] == len(failed)
     assert_near(tmp_path, whole)

@@ -65,9 +65,9 @@ def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(
 ):
     decided = planned(tokens, world, kind, **given)
     assert (decided.train.rdrop, decided.train.bpe_dropout) == (read_twice, respelt)
-    said = " ".join(decided.decisions)
-    assert ("train.rdrop" in said) == (read_twice > 0 and "rdrop" not in given)
-    assert ("train.bpe_dropout" in said) == (respelt > 0 and "bpe_dropout" not in given)
+    printed = " ".join(decided.decisions)
+    assert ("train.rdrop" in printed) == (read_twice > 0 and "rdrop" not in given)
+    assert ("train.bpe_dropout" in printed) == (respelt > 0 and "bpe_dropout" not in given)
 
 
 @pytest.mark.parametrize(

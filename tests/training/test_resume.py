@@ -145,7 +145,7 @@ def test_a_damaged_checkpoint_changes_no_bit(tmp_path, data, whole, damage):
 
 
 @pytest.mark.parametrize(
-    ("options", "model", "said"),
+    ("options", "model", "printed"),
     [
         ({"learning_rate": 0.5}, {}, "train.learning_rate was 0.014 and is 0.5"),
         ({"steps": 9}, {}, "train.steps was 8 and is 9"),
@@ -158,13 +158,13 @@ def test_a_damaged_checkpoint_changes_no_bit(tmp_path, data, whole, damage):
         ),
     ],
 )
-def test_changed_settings_are_refused_with_the_difference(data, whole, options, model, said):
+def test_changed_settings_are_refused_with_the_difference(data, whole, options, model, printed):
     before = left_by(whole)
     with pytest.raises(RegardError) as refused:
         run(job(data, whole, model=model, **options), Quiet())
     extend = "--extend to continue with a new length, " if "steps" in options else ""
     assert str(refused.value) == (
-        f"this run began with other settings: {said}. Use the old ones, {extend}--restart to "
+        f"this run began with other settings: {printed}. Use the old ones, {extend}--restart to "
         "start over, or another --out"
     )
     assert left_by(whole) == before
@@ -173,11 +173,11 @@ def test_changed_settings_are_refused_with_the_difference(data, whole, options, 
 def test_changed_text_settings_are_refused(data, whole):
     with pytest.raises(RegardError) as refused:
         run(replace(job(data, whole), text=TextSettings(max_tokens=9)), Quiet())
-    said = (
+    printed = (
         "the data were prepared with other settings: text.max_tokens was 8 and is 9. Use the "
         "old ones, or another --out"
     )
-    assert str(refused.value) == said
+    assert str(refused.value) == printed
 
 
 def test_the_checkpoint_interval_may_change(tmp_path, data):
@@ -197,8 +197,8 @@ def test_changed_data_are_refused_with_the_name_of_the_file(tmp_path):
     written(own, [*pairs(), ("dddddddd", "dddddddd")])
     with pytest.raises(RegardError) as refused:
         run(job(own, tmp_path / "run"), Quiet())
-    said = "the data changed since this run began: 'own.tsv'; use the old data, or another --out"
-    assert str(refused.value) == said
+    printed = "the data changed since this run began: 'own.tsv'; use the old data, or another --out"
+    assert str(refused.value) == printed
 
 
 def test_the_steps_of_a_timed_run_are_measured_once(tmp_path, data, monkeypatch):

@@ -29,11 +29,11 @@ def test_infinite_or_invalid_numbers_are_refused(name: str, value: str):
 @pytest.mark.parametrize("device", ["tpu", "meta", "foo:1"])
 def test_an_unavailable_device_is_refused(tmp_path, capsys, device: str):
     data = written(tmp_path / "pairs.tsv")
-    _, said = regard(
+    _, printed = regard(
         capsys, *arguments(data, tmp_path / "out", "--steps", "2", "--device", device), code=2
     )
     assert (
-        said.strip()
+        printed.strip()
         .splitlines()[-1]
         .endswith(f"device {device!r} is not available; use cpu or cuda")
     )

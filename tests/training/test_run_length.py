@@ -43,7 +43,7 @@ def test_a_moving_end_keeps_rate_and_evaluations_even(seed: int):
 
 
 class Machine:
-    """A clock that goes on when a step is done: `pace` seconds for each."""
+    """A clock that advances by `pace` seconds per step."""
 
     def __init__(self) -> None:
         self.now, self.pace, self.steps = 0.0, 1.0, 0

@@ -165,7 +165,7 @@ def test_tensorboard_gets_the_numbers_of_steps(path, monkeypatch):
     with RunLog(path, tensorboard=path.parent / "board") as log:
         log.write("step", step=7, loss=1.5, text="x", whole=True)
         log.write("evaluated", step=8, metrics={"phone_error_rate": 9, "signature": "s"})
-        log.write("said", loss=3.0)
+        log.write("printed", loss=3.0)
         board = log._board
     assert board.folder == str(path.parent / "board")
     assert board.scalars == [("step/loss", 1.5, 7), ("evaluated/metrics/phone_error_rate", 9.0, 8)]
