@@ -7,7 +7,6 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from regard.terminal import (
@@ -78,12 +77,7 @@ class Display(ABC):
     def __enter__(self) -> Display:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -133,32 +127,26 @@ class LineDisplay(Display):
         write_lines(self._file, *lines)
 
 
-class TerminalDisplay(Display):
-    """A live view that rich redraws in place, at most every `every` seconds, without a thread."""
+class LiveDisplay(Display):
+    """The latest step, metrics and samples, redrawn in place at most every `every` seconds."""
 
-    def __init__(
-        self, console: Any, *, every: float = 0.5, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        from rich.live import Live
-
-        self._console, self._every, self._clock = console, every, clock
+    def __init__(self, every: float, clock: Callable[[], float]) -> None:
+        self._every, self._clock = every, clock
         self._next = float("-inf")
         self._status: StepStatus | None = None
         self._metrics = ""
         self._samples: Sequence[Sample] = ()
-        self._screen = Live(console=console, auto_refresh=False, get_renderable=self.render)
 
-    def started(self, facts: Mapping[str, Any]) -> None:
-        for name, value in facts.items():
-            self.message(f"{name}: {format_number(value)}")
-        self._screen.start(refresh=True)
+    @abstractmethod
+    def redraw(self) -> None:
+        """Show the current state."""
 
     def step(self, status: StepStatus) -> None:
         self._status = status
         now = self._clock()
         if now >= self._next:
             self._next = now + self._every
-            self._screen.refresh()
+            self.redraw()
 
     def evaluated(
         self,
@@ -169,6 +157,27 @@ class TerminalDisplay(Display):
     ) -> None:
         self._metrics = f"step {step:,}: {format_metrics(metrics, intervals)}"
         self._samples = samples[:SAMPLES]
+        self.redraw()
+
+
+class TerminalDisplay(LiveDisplay):
+    """A live view on a terminal, drawn by rich without a thread."""
+
+    def __init__(
+        self, console: Any, *, every: float = 0.5, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        from rich.live import Live
+
+        super().__init__(every, clock)
+        self._console = console
+        self._screen = Live(console=console, auto_refresh=False, get_renderable=self.render)
+
+    def started(self, facts: Mapping[str, Any]) -> None:
+        for name, value in facts.items():
+            self.message(f"{name}: {format_number(value)}")
+        self._screen.start(refresh=True)
+
+    def redraw(self) -> None:
         self._screen.refresh()
 
     def message(self, text: str) -> None:

@@ -5,19 +5,12 @@ from __future__ import annotations
 import html
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from regard.terminal import format_number, sanitize
-from regard.training.display import (
-    NO_INTERVALS,
-    Display,
-    Intervals,
-    StepStatus,
-    format_metrics,
-)
-from regard.training.evaluation import SAMPLES, Sample
+from regard.training.display import LiveDisplay
 
 
 def in_notebook() -> bool:
@@ -26,7 +19,7 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-class NotebookDisplay(Display):
+class NotebookDisplay(LiveDisplay):
     """Facts, a progress bar, the latest metrics and samples in one output cell."""
 
     def __init__(
@@ -36,45 +29,24 @@ class NotebookDisplay(Display):
         every: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._show, self._every, self._clock = show or _show_html, every, clock
-        self._next = float("-inf")
+        super().__init__(every, clock)
+        self._show = show or _show_html
         self._update: Callable[[str], None] | None = None
         self._lines: list[str] = []
-        self._status: StepStatus | None = None
-        self._metrics = ""
-        self._samples: Sequence[Sample] = ()
 
     def started(self, facts: Mapping[str, Any]) -> None:
         self._lines += [f"{name}: {format_number(value)}" for name, value in facts.items()]
-        self._draw()
-
-    def step(self, status: StepStatus) -> None:
-        self._status = status
-        now = self._clock()
-        if now >= self._next:
-            self._next = now + self._every
-            self._draw()
-
-    def evaluated(
-        self,
-        step: int,
-        metrics: Mapping[str, Any],
-        samples: Sequence[Sample] = (),
-        intervals: Intervals = NO_INTERVALS,
-    ) -> None:
-        self._metrics = f"step {step:,}: {format_metrics(metrics, intervals)}"
-        self._samples = samples[:SAMPLES]
-        self._draw()
+        self.redraw()
 
     def message(self, text: str) -> None:
         self._lines.append(text)
-        self._draw()
+        self.redraw()
 
     def finished(self, facts: Mapping[str, Any]) -> None:
         self.started(facts)
 
     def close(self) -> None:
-        self._draw()
+        self.redraw()
 
     def render(self) -> str:
         """The output cell as HTML."""
@@ -95,7 +67,7 @@ class NotebookDisplay(Display):
             parts.append(f"<table><tr>{head}</tr>{rows}</table>")
         return "".join(parts)
 
-    def _draw(self) -> None:
+    def redraw(self) -> None:
         if self._update is None:
             self._update = self._show(self.render())
         else:
