@@ -10,6 +10,7 @@ by all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -79,7 +80,7 @@ class AttentionDescription:
         """Whether the weights are softmax(q · k / √d + bias)."""
         return type(self.parts.score) is ScaledDot and type(self.parts.normaliser) is Softmax
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether it is scaled dot-product attention with no bias and no window."""
         unlimited = self.mask == causal or self.mask == everything
