@@ -71,7 +71,7 @@ def error_rate(pipeline: regard.Pipeline, pairs: Pairs) -> float:
     return regard.evaluate(pipeline, flat)[METRIC]
 
 
-def measure(data: Path, out: Path, minutes: float) -> list[Check]:
+def measure(data: Path, out: Path, minutes: float, device: str) -> list[Check]:
     """Train everything and compare."""
     words, names = split(data)
     print({part: len(pairs) for part, pairs in words.items()}, "pairs of words", flush=True)
@@ -83,11 +83,11 @@ def measure(data: Path, out: Path, minutes: float) -> list[Check]:
         ensemble=True,
         held_out=words["dev"],
         minutes=minutes,
-        device="cpu",
+        device=device,
     )
     assert seeds.ensemble is not None
     first = seeds.pipelines[0]
-    fine = {"held_out": names["dev"], "minutes": minutes / 2, "device": "cpu"}
+    fine = {"held_out": names["dev"], "device": device}  # the default length
     tuned = regard.train(names["train"], out / "tuned", init=out / "words/seed-1", **fine)
     alone = regard.train(names["train"], out / "names-only", **fine)
     before, after = error_rate(first, names["test"]), error_rate(tuned, names["test"])
@@ -114,13 +114,14 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path, help="folder with name-transliteration")
     parser.add_argument("--minutes", type=float, default=4.0, help="of each dictionary training")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: temporary)")
     options = parser.parse_args()
     if options.out is not None:
-        report("first_hour", measure(options.data, options.out, options.minutes))
+        report("first_hour", measure(options.data, options.out, options.minutes, options.device))
         return
     with tempfile.TemporaryDirectory() as folder:
-        report("first_hour", measure(options.data, Path(folder), options.minutes))
+        report("first_hour", measure(options.data, Path(folder), options.minutes, options.device))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from regard import bundle
 from regard.bundle.bundle import unique_parameters
 from regard.errors import RegardError
 from regard.text import train_tokenizer
+from regard.training.cmudict import dictionary
 from regard.training.fine_tuning import adapt_tokenizer
 from tests.commands.small import Quiet, pairs, written
 from tests.commands.small import regard as command
@@ -68,6 +69,26 @@ def test_frozen_parameters_do_not_change(tmp_path, first):
     same = {name for name in before if torch.equal(before[name], after[name].cpu())}
     assert same == {name for name in before if name.startswith("encoder.")}
     assert same
+
+
+def test_defaults_are_gentle(tmp_path, first):
+    tuned = regard.train(OLD, tmp_path / "run", init=first, evaluations=1, display=Quiet())
+    train = tuned.bundle.card["settings"]["train"]
+    # A 25th of the usual 7e-3 · √(64 / 16), for 10 epochs.
+    assert (train["learning_rate"], train["epochs"]) == (pytest.approx(5.6e-4), 10)
+    assert train["batch_tokens"] == 512
+
+
+def test_a_harmful_run_returns_the_initial_model(tmp_path):
+    words = list(dictionary())[::4000]
+    harmful = {"steps": 2, "learning_rate": 1.0, "evaluations": 1}
+    tuned = regard.train(
+        words, tmp_path / "run", init="spelling", held_out=words, **harmful, display=Quiet()
+    )
+    initial = unique_parameters(regard.load("spelling").model)
+    for name, weight in unique_parameters(tuned.model).items():
+        torch.testing.assert_close(weight.cpu(), initial[name].cpu(), atol=0, rtol=0)
+    assert tuned.bundle.card["steps"] == 0
 
 
 def test_the_command_fine_tunes(tmp_path, first, capsys):

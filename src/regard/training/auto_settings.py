@@ -21,7 +21,7 @@ from regard.errors import RegardError, choose
 from regard.models import FAMILIES, build
 from regard.training.dataset import Dataset
 from regard.training.distributed import World
-from regard.training.fine_tuning import RATE_FACTOR
+from regard.training.fine_tuning import FINE_TUNING_EPOCHS, RATE_FACTOR, fine_tuning_batch
 
 BASE_TOKENS = 20e6  # training tokens from which a base model is used
 SMALL_DATA = 5e6  # tokens below which a run repeats its data so often that it may overfit
@@ -84,7 +84,9 @@ def resolve_settings(
     train, size = requested.train, requested.size
     tokens = int(sum(lengths.sum() for lengths in dataset.lengths))
     decisions = []
-    if size == "auto":
+    if requested.fine_tuning:
+        size = "of the initial model"
+    elif size == "auto":
         size = _choose_size(tokens, world)
         decisions.append(f"size {size}: {tokens:,} training tokens, on {world.device.type}")
     model = _resolve_model(requested, dataset, size, tokens)
@@ -94,10 +96,12 @@ def resolve_settings(
             f"train.bpe_dropout = {train.bpe_dropout:g} needs a bpe tokenizer on at least one side"
         )
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # tuned at width 64; wider models need less
+    batch_tokens = _choose_batch_tokens(tokens, world)
     if requested.fine_tuning:
         peak *= RATE_FACTOR
+        batch_tokens = fine_tuning_batch(tokens, batch_tokens)
     values: dict[str, Any] = {
-        "batch_tokens": train.batch_tokens or _choose_batch_tokens(tokens, world),
+        "batch_tokens": train.batch_tokens or batch_tokens,
         "learning_rate": train.learning_rate or peak * math.sqrt(64 / model.width),
     }
     values["precision"], note = resolve_precision(train.precision, world.device)
@@ -108,13 +112,16 @@ def resolve_settings(
     settings = ResolvedSettings(name, model, train, requested.text, decisions)
     little_text = tokens < VERY_SMALL_TEXT and "bpe" in kinds
     settings = _regularise(settings, tokens, world, little_text=little_text)
+    if requested.fine_tuning and not _has_length(train):
+        return settings.updated(epochs=FINE_TUNING_EPOCHS)
     return _choose_epochs(settings, tokens, world, little_text=little_text)
 
 
 def _resolve_model(requested: RequestedSettings, dataset: Dataset, size: str, tokens: int) -> Any:
     """The model settings: preset, automatic choices, then what the user gave."""
     source, target = dataset.held_out.source, dataset.held_out.target
-    values = {"kind": requested.family, **FAMILIES[requested.family].presets[size]}
+    presets = FAMILIES[requested.family].presets
+    values = {"kind": requested.family, **presets.get(size, {})}  # an initial model has them all
     values["dropout"] = _choose_dropout(tokens, size, requested.train)
     if source is target:
         values["tie_embeddings"] = "all"
@@ -171,12 +178,16 @@ def _regularise(
     return settings
 
 
+def _has_length(train: TrainSettings) -> bool:
+    return any(given is not None for given in (train.minutes, train.steps, train.epochs))
+
+
 def _choose_epochs(
     settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool
 ) -> ResolvedSettings:
     """If no length is given: minutes on a large GPU, about an hour on a CPU."""
     train = settings.train
-    if any(given is not None for given in (train.minutes, train.steps, train.epochs)):
+    if _has_length(train):
         return settings
     gpu = world.device.type == "cuda"
     limit = 60.0 if gpu and little_text else 40.0

@@ -93,6 +93,8 @@ class TrainingLoop:
             )
         trainer, progress = self.trainer, self.progress
         settings = self.settings.train
+        if self.context.initial is not None and not progress.history:
+            self._evaluate()  # fine-tuning returns the initial model if nothing improves it
         saved_at = mark = time.monotonic()
         while trainer.step < trainer.total and not progress.stopped:
             self._step()
@@ -144,7 +146,8 @@ class TrainingLoop:
     def _evaluate(self) -> None:
         """Evaluate the averaged weights on the held-out set, and save the bundle if it is best."""
         trainer, progress = self.trainer, self.progress
-        trainer.average.add_snapshot()
+        if trainer.step:
+            trainer.average.add_snapshot()
         start = time.monotonic()
         with trainer.average.applied():
             model = self._full_model()
