@@ -45,7 +45,7 @@ SETTINGS = {
 
 def write_model(folder: Path) -> None:
     """A tiny model: settings as JSON and random weights."""
-    from regard.bundle.bundle import unique_parameters
+    from regard.bundle.model_files import unique_parameters
     from regard.models import build
 
     settings = parse(ModelSettings, SETTINGS, "model")

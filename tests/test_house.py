@@ -17,14 +17,18 @@ FILES = codebase.source_files()
 # Packages and modules from low to high. A module imports only from lower layers and from its own
 # package, never from another package of its own layer.
 LAYERS = [
-    {"errors", "axes", "disk", "terminal", "threads", "pretrained"},
+    {"errors", "axes", "disk", "lazy_names", "terminal", "threads", "pretrained"},
     {"config", "device", "registry", "decoding_options", "ragged"},
+    {"gpu_driver"},
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
-    {"search", "bundle", "answer", "teacher_forcing"},
+    {"search", "bundle", "answer", "source_encoder", "teacher_forcing"},
+    {"decoding_engine"},
     {"native"},
     {"inference"},
+    {"engine_choice"},
+    {"searcher"},
     {"training", "vectors", "pooling"},
     {"pipeline"},
     {"loading"},
@@ -53,7 +57,12 @@ INNER_LAYERS: dict[str, list[set[str]]] = {
         {"attention"},
     ],
     "models": [{"models.contract", "models.parts"}, {"models.layers"}, {"models"}],
-    "search": [{"search.constraints", "search.hypothesis"}, {"search"}],
+    "search": [
+        {"search.hypothesis"},
+        {"search.token_options"},
+        {"search.constraints"},
+        {"search"},
+    ],
     "trace": [{"trace.operations"}, {"trace.program"}, {"trace"}],
 }
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from jaxtyping import Float
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +24,8 @@ class Answer:
     logps: list[float]
     score: float
     unknown: list[str] = field(default_factory=list)
-    alignment: Float[Tensor, "answer source"] | None = None
-    weights: dict[str, Float[Tensor, "_head _query _key"]] | None = None
+    alignment: Tensor | None = None  # (answer, source)
+    weights: dict[str, Tensor] | None = None  # each (head, query, key)
 
     @property
     def logp(self) -> float:
@@ -33,6 +34,13 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text
+
+
+def links(matrix: Tensor) -> list[list[int]]:
+    """Pharaoh links [i, j] of an alignment: output token j and the source token i with the largest
+    weight. END, last on both sides, is not linked."""
+    most = matrix[:-1].argmax(1).tolist()
+    return [[i, j] for j, i in enumerate(most) if i < matrix.shape[1] - 1]
 
 
 def empty_answer(source: str) -> Answer:

@@ -20,9 +20,17 @@ from regard.pretrained import resolve_model
 from regard.registry import import_files
 from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
 
+
+def version() -> str:
+    """The version, and whether the native engine is available."""
+    from regard.native.library import describe_engine
+
+    return f"{__version__}\n{describe_engine()}"
+
+
 app = App(
     name="regard",
-    version=__version__,
+    version=version,
     help="Train, run and visualise attention-based sequence-to-sequence models.",
     default_parameter=Parameter(negative=()),
     config=restore_dashes,
@@ -121,9 +129,10 @@ def predict(
     restart: options.Restart = False,
     form: options.Format = None,
     decoding: options.Decoding = None,
-    precision: options.Precision = "float32",
+    precision: options.Precision = None,
     long: options.Long = "warn",
     import_: options.Imports = None,
+    engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
     """Answer texts: `regard predict runs/demo/bundle attention`, or each line of files or a pipe.
@@ -151,6 +160,7 @@ def predict(
         decoding=decoding or DecodingOptions(),
         precision=precision,
         long=long,
+        engine=engine,
         device=device,
         restart=restart,
     )
@@ -167,8 +177,9 @@ def evaluate(
     output: options.TableOutput = None,
     json: options.Json = False,
     decoding: options.SearchDecoding = None,
-    precision: options.Precision = "float32",
+    precision: options.Precision = None,
     import_: options.Imports = None,
+    engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
     """Evaluate a model on held-out pairs: `regard evaluate runs/demo/bundle test.tsv`.
@@ -192,6 +203,7 @@ def evaluate(
         decoding=decoding or SearchOptions(),
         as_json=json,
         output=output,
+        engine=engine,
         device=device,
         precision=precision,
     )

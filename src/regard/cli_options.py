@@ -86,8 +86,10 @@ def show_notes(notes: Iterable[str]) -> None:
 
 Family = Annotated[str, Parameter(help="Model family: transformer or recurrent.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu or cuda.")]
+Engine = Annotated[str, Parameter(help="Engine of search: auto, native (C++ on a CPU) or torch.")]
 Precision = Annotated[
-    str, Parameter(help="Precision of search: float32, or bfloat16 (faster on a GPU).")
+    str | None,
+    Parameter(help="Precision of search: float32, bfloat16 (GPU) or int8 (default: the bundle's)."),
 ]
 Json = Annotated[bool, Parameter(help="Print one JSON object instead of tables.")]
 Imports = Annotated[

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -15,6 +13,7 @@ from typing import Any, Self
 from regard.errors import RegardError, suggestion
 
 DEFAULT_BEAM = 4
+RATIO, EXTRA = 2.0, 20  # an output may have RATIO times the tokens of its source, and EXTRA more
 SEARCH_ONLY = ("beam", "length_penalty", "require")
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "min_p", "seed")
 
@@ -111,6 +110,14 @@ class DecodingOptions(SearchOptions):
                 raise RegardError(f"{name} applies to {kind} only; leave it out, or {way}")
 
 
+def length_limit(length: int, max_length: int | None = None, ratio: float = RATIO) -> int:
+    """The maximum output length of a source of `length` tokens (END included): ratio · length +
+    EXTRA, at most `max_length`. Without a limit, an untrained model would never stop.
+    """
+    limit = math.ceil(ratio * length) + EXTRA
+    return limit if max_length is None else min(max_length, limit)
+
+
 def option_names(options: type[SearchOptions]) -> list[str]:
     """The names of all options of a class."""
     return [field.name for field in fields(options)]
@@ -118,6 +125,10 @@ def option_names(options: type[SearchOptions]) -> list[str]:
 
 def option_help(options: type[SearchOptions]) -> dict[str, str]:
     """The one-line description of each option: the docstring below its field."""
+    import ast
+    import inspect
+    import textwrap
+
     found: dict[str, str] = {}
     for part in reversed(options.__mro__[:-1]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body

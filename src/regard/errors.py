@@ -30,6 +30,10 @@ class BackendError(RegardError):
     """An explicitly requested backend cannot run this attention."""
 
 
+class EngineError(RegardError):
+    """An engine was requested that cannot run the model."""
+
+
 class NotANumber(RegardError):
     """A NaN in the scores, with its position; only raised inside `debug()`."""
 

@@ -7,19 +7,19 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from regard import bundle
-from regard.bundle import MANIFEST, locate
-from regard.device import resolve_device
+from regard.bundle.bundle import Bundle, read
+from regard.bundle.location import locate
+from regard.bundle.manifest import MANIFEST
 from regard.errors import RegardError, choose
-from regard.models import Ensemble
 from regard.pipeline import Pipeline
 from regard.pretrained import resolve_model
 from regard.registry import import_files
+
+if TYPE_CHECKING:
+    import torch
 
 PathLike = str | os.PathLike[str]
 ENSEMBLE = "ensemble.json"
@@ -31,22 +31,24 @@ def load(
     *,
     device: str | torch.device = "auto",
     long: str = "warn",
-    precision: str = "float32",
+    precision: str | None = None,
+    engine: str = "auto",
     imports: PathLike | Iterable[PathLike] = (),
 ) -> Pipeline:
     """Load the pipeline of a bundle, a run, an ensemble or an included model; several of them form
     an ensemble.
 
     `long` handles sources longer than any in training: warn, refuse or allow. `precision` is that
-    of search: bfloat16 is faster on a GPU, but near-ties may resolve differently, even between
-    batches. `imports` are Python files that register user-defined parts of the model.
+    of search (default: that of the bundle, float32 or int8): bfloat16 is faster on a GPU, but
+    near-ties may resolve differently, even between batches; int8 runs on the native engine.
+    `engine` is auto, native (C++ on a CPU, without torch) or torch. `imports` are Python files that
+    register user-defined parts of the model.
     """
     import_files(imports)
-    place = resolve_device(device)
     given = [folder] if isinstance(folder, str | os.PathLike) else folder
     folders = [member for one in given for member in bundle_folders(one)]
-    bundles = [bundle.load(one, place) for one in folders]
-    return Pipeline(_ensemble(bundles), long=long, precision=precision)
+    bundles = [read(one, str(device)) for one in folders]
+    return Pipeline(_ensemble(bundles), long=long, precision=precision, engine=engine)
 
 
 def load_pipeline(
@@ -54,11 +56,12 @@ def load_pipeline(
     *,
     device: str = "auto",
     long: str = "warn",
-    precision: str = "float32",
+    precision: str | None = None,
+    engine: str = "auto",
 ) -> Pipeline:
     """Load the pipeline of a command: a bundle or an ensemble, on a device of the commands."""
     choose(DEVICES, device.split(":")[0], "device")
-    pipeline = load(folder, device=device, long=long, precision=precision)
+    pipeline = load(folder, device=device, long=long, precision=precision, engine=engine)
     gc.freeze()  # the model lives until the process ends: spare the garbage collector its objects
     return pipeline
 
@@ -83,7 +86,7 @@ def bundle_folders(folder: PathLike) -> list[Path]:
     return [path]
 
 
-def _ensemble(bundles: Sequence[bundle.Bundle]) -> bundle.Bundle:
+def _ensemble(bundles: Sequence[Bundle]) -> Bundle:
     """One bundle whose model is the ensemble of all; its card is the first one's."""
     kinds = len({(one.source.fingerprint, one.target.fingerprint) for one in bundles})
     if kinds != 1:
@@ -93,5 +96,6 @@ def _ensemble(bundles: Sequence[bundle.Bundle]) -> bundle.Bundle:
         )
     if len(bundles) == 1:
         return bundles[0]
-    model = Ensemble([one.model for one in bundles])
-    return replace(bundles[0], model=model, folder=None)
+    from regard.models import Ensemble
+
+    return bundles[0].with_model(Ensemble([one.model for one in bundles]))

@@ -9,87 +9,111 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from regard import bundle
 from regard.answer import Answer, empty_answer
-from regard.decoding_options import DecodingOptions, SearchOptions
-from regard.errors import RegardError, choose
-from regard.inference import ModelCache, search_all
-from regard.models import Model, is_finite
-from regard.ragged import Ragged
-from regard.search import Beam, BeamSearch, Hypothesis, Search, SearchResult, constraints
-from regard.search.build import build_search
-from regard.search.greedy import Greedy
-from regard.search.search_batches import RATIO, length_limits
-from regard.teacher_forcing import alignment as alignment_of
-from regard.teacher_forcing import attention_maps, next_logps, target_logps
-from regard.text import UNKNOWN, with_end
+from regard.bundle.bundle import Bundle
+from regard.decoding_options import SearchOptions
+from regard.errors import RegardError
+from regard.search.hypothesis import Hypothesis
+from regard.search.token_options import TokenOptions
+from regard.searcher import Searcher
+from regard.source_encoder import SourceEncoder, as_text, shorten
+from regard.text.tokenizers import UNKNOWN
+
+if TYPE_CHECKING:
+    import torch
+
+    from regard.models import Model
+    from regard.search import Beam, Search
 
 FIRST_LINES = 64  # searched together at first, so that the first answers arrive at once
 MOST_LINES = 8_192
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-LONG = ("warn", "refuse", "allow")
 
 
 class Pipeline:
     """A model with its tokenizers, from source text to answers.
 
-    Decoding options are keyword arguments, as listed in `regard.DecodingOptions`.
+    Decoding options are keyword arguments, as listed in `regard.DecodingOptions`. Search runs on
+    the engine that `engine` names or "auto" selects. The torch model computes scores, alignments
+    and attention weights; it is loaded when it is first needed.
     """
 
     def __init__(
-        self, loaded: bundle.Bundle, *, long: str = "warn", precision: str = "float32"
+        self,
+        loaded: Bundle,
+        *,
+        long: str = "warn",
+        precision: str | None = None,
+        engine: str = "auto",
     ) -> None:
-        if long not in LONG:
-            raise RegardError(f"long must be warn, refuse or allow; got {long!r}")
-        self.bundle, self.long = loaded, long
-        self.precision = choose(PRECISIONS, precision, "precision")
-        self.model, self.device = loaded.model, next(loaded.model.parameters()).device
         longest = loaded.card.get("longest", {})
-        self.longest_source: int | None = longest.get("source")
-        self.max_length = None if "target" not in longest else 2 * longest["target"] + 10
-        ratio = longest.get("ratio", RATIO)
-        self.length_limits: dict[str, Any] = {"max_length": self.max_length, "ratio": ratio}
-        self._model_cache = ModelCache(self.precision)
-        default_search = self.search()
-        assert isinstance(default_search, Beam)
-        self.default_search = default_search
+        self.bundle = loaded
+        self._encode = SourceEncoder(loaded.source, longest.get("source"), long)
+        self._searcher = Searcher(loaded, engine=engine, precision=precision)
+        self.length_limits = self._searcher.length_limits
+        self.max_length: int | None = self.length_limits["max_length"]
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs searches with the default options now: native or torch."""
+        return self.engine_of()
+
+    def engine_of(self, options: SearchOptions | None = None, /, **keywords: Any) -> str:
+        """The engine that runs searches with these decoding options now."""
+        searcher = self._searcher
+        return searcher.engines.select(searcher.resolve(options, **keywords)).name
+
+    @property
+    def refused_engines(self) -> dict[str, str]:
+        """The engines that "auto" does not use for this model, and why."""
+        return self._searcher.engines.refusals()
+
+    @property
+    def model(self) -> Model:
+        """The torch model; loaded on first use. Searches follow every change of it."""
+        return self.bundle.model
+
+    @model.setter
+    def model(self, model: Model) -> None:
+        self.bundle = self.bundle.with_model(model, self.bundle.folder)
+        self._searcher = self._searcher.with_bundle(self.bundle)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the torch model."""
+        return next(self.model.parameters()).device
 
     @property
     def inference_model(self) -> Model:
-        """The fast copy of the model that search runs.
-
-        Built on first use and again whenever the model changes. Scores and attention weights are
-        computed by the model itself.
-        """
-        return self._model_cache.of(self.model)
+        """The fast copy of the model that torch searches; built again whenever it changes."""
+        return self._searcher.torch_engine("torch models").inference_model
 
     def refresh_weights(self) -> None:
-        """Rebuild the inference model after a write through `.data`; other changes are detected."""
-        self._model_cache.clear()
+        """Search with the weights as they are now, after a write through `.data`; other changes
+        are detected."""
+        self.bundle.mark_changed()
+        self._searcher.torch_engine("changed weights").refresh_weights()
+
+    @property
+    def default_search(self) -> Beam:
+        """The search that runs without options, as an algorithm."""
+        search: Any = self.search()
+        return search
 
     def search(self, options: SearchOptions | None = None, /, **keywords: Any) -> Search:
-        """Build a search from decoding options, given as an object or as keyword arguments."""
-        if options is not None and keywords:
-            raise RegardError(f"give decoding options or keywords, not both; got {keywords}")
-        if options is None:
-            options = DecodingOptions.of(**keywords)
-        elif not isinstance(options, DecodingOptions):
-            options = DecodingOptions(**vars(options))
-        default_penalty = float(self.bundle.card.get("task") == "text")
-        return build_search(options, self.bundle.target, length_penalty=default_penalty)
+        """The search algorithm for decoding options, which torch runs and `regard.record` takes."""
+        from regard.search.build import build_search
+
+        return build_search(self._searcher.resolve(options, **keywords))
 
     def __call__(
         self,
         text: str,
-        search: Search | None = None,
+        search: Search | SearchOptions | None = None,
         *,
         alignment: bool = False,
         weights: bool = False,
@@ -102,7 +126,7 @@ class Pipeline:
     def many(
         self,
         lines: Iterable[str],
-        search: Search | None = None,
+        search: Search | SearchOptions | None = None,
         *,
         alignment: bool = False,
         weights: bool = False,
@@ -118,7 +142,7 @@ class Pipeline:
     def answers(
         self,
         lines: Iterable[str],
-        search: Search | None = None,
+        search: Search | SearchOptions | None = None,
         *,
         first: int = FIRST_LINES,
         **options: Any,
@@ -129,13 +153,15 @@ class Pipeline:
         """
         if isinstance(lines, str):
             raise RegardError(
-                f"lines must be a list or a file of texts; for one text give [{_short(lines)}]"
+                f"lines must be a list or a file of texts; for one text give [{shorten(lines)}]"
             )
         if search is not None and options:
             raise RegardError(f"give a search or decoding options, not both; got {options}")
-        chosen = search or (self.search(**options) if options else self.default_search)
+        chosen: Any = search
+        if search is None or isinstance(search, SearchOptions):
+            chosen = self._searcher.resolve(search, **options)
         lines, count = iter(lines), first
-        while window := [_text(line).rstrip("\r\n") for line in islice(lines, count)]:
+        while window := [as_text(line).rstrip("\r\n") for line in islice(lines, count)]:
             yield from self._answer_lines(window, chosen)
             count = min(2 * count, MOST_LINES)
 
@@ -145,34 +171,25 @@ class Pipeline:
 
     def sample(self, text: str, n: int = 1, **options: Any) -> list[Answer]:
         """n sampled answers; duplicates stay."""
-        search = self.search(sample=True, n_best=n, **options)
+        search = self._searcher.resolve(sample=True, n_best=n, **options)
         if not (ids := self._encode(text)):
             return [empty_answer(text) for _ in range(n)]
         (found,) = self._search([(text, ids)], search)
-        return [self._answer(text, ids, hypothesis) for hypothesis in found.hypotheses]
+        return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The answer piece by piece, each as soon as all remaining hypotheses share it."""
-        search = self.search(**options)
-        if not isinstance(search, Beam | Greedy):
-            raise RegardError("stream runs greedy or beam search; leave out sample")
+        search, decode = self._searcher.resolve(**options), self.bundle.target.decode
         if not (ids := self._encode(text)):
             return
-        source = with_end(Ragged.of([torch.tensor(ids)])).to(self.device)
-        # A beam of 1 without a length penalty is greedy search.
-        beam = search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
-        limit = length_limits(source.lengths, **self.length_limits)
-        beams = BeamSearch(beam, self.inference_model, source, limit)
-        shown = ""
-        for _ in beams:
+        shown, complete = "", False
+        for found, complete in self._searcher.stream(search, ids):
             # An incomplete character decodes to �, which the next token may replace.
-            certain = self.bundle.target.decode(beams.committed_prefix()).rstrip("�")
+            certain = decode(found) if complete else decode(found).rstrip("�")
             yield certain[len(shown) :]
             shown = certain
-        found = beams.results()[0].hypotheses
-        if not found:
+        if not complete:
             raise _no_output(text)
-        yield self.bundle.target.decode(found[0].ids)[len(shown) :]
 
     def score(self, source: str, target: str) -> Answer:
         """A given target as an answer, with the model's log-probability of each of its tokens."""
@@ -204,25 +221,32 @@ class Pipeline:
         if not 0 <= position <= len(best.ids):
             last = f"{len(best.ids)} (the end)"
             raise RegardError(f"{best.text!r} has positions 0 to {last}; got {position}")
-        if not (ids := self._ids(text)):
+        if not (ids := self._encode.ids(text)):
             return [best]
+        from regard.teacher_forcing import next_logps
+
         logps = next_logps(self.model, ids, best.ids[:position])
         found: list[Hypothesis] = []
         for token in logps.topk(min(n, len(logps))).indices.tolist():
-            prefix = constraints.prefix([*best.ids[:position], token])
-            search = replace(self.default_search, constraints=(prefix,))
-            found += self._run(search, [ids])[0].hypotheses[:1]  # none beyond the length limit
+            search = replace(self._searcher.default_options, prefix=[*best.ids[:position], token])
+            found += self._searcher.run(search, [ids])[0][:1]  # none beyond the length limit
         return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
     def with_attention(
         self, answer: Answer, *, alignment: bool = False, weights: bool = False
     ) -> Answer:
         """The answer with its alignment or all attention weights, from one teacher-forced pass."""
-        maps = attention_maps(self.model, self._ids(answer.source), answer.ids)
-        aligned = alignment_of(self.model, maps) if alignment else None
+        from regard import teacher_forcing
+
+        maps = teacher_forcing.attention_maps(
+            self.model, self._encode.ids(answer.source), answer.ids
+        )
+        aligned = teacher_forcing.alignment(self.model, maps) if alignment else None
         return replace(answer, alignment=aligned, weights=maps if weights else None)
 
-    def _answer_lines(self, lines: Sequence[str], search: Search) -> Iterator[list[Answer]]:
+    def _answer_lines(
+        self, lines: Sequence[str], search: TokenOptions | Search
+    ) -> Iterator[list[Answer]]:
         """Answers to some lines; an empty line has an empty answer, without running the model."""
         encoded = [self._encode(line) for line in lines]
         asked = [(line, ids) for line, ids in zip(lines, encoded, strict=True) if ids]
@@ -232,46 +256,29 @@ class Pipeline:
                 yield [empty_answer(line)]
                 continue
             answers: dict[str, Answer] = {}
-            for hypothesis in next(found).hypotheses:
+            for hypothesis in next(found):
                 answer = self._answer(line, ids, hypothesis)
                 answers.setdefault(answer.text, answer)
             yield list(answers.values())
 
     def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Answer]:
+        from regard.teacher_forcing import target_logps
+
         sources = [self._encode(source) for source, _ in pairs]
-        targets = [self.bundle.target.encode(_text(target).strip()) for _, target in pairs]
+        targets = [self.bundle.target.encode(as_text(target).strip()) for _, target in pairs]
         logps = target_logps(self.model, sources, targets)
         for (line, _), source, target, row in zip(pairs, sources, targets, logps, strict=True):
             yield self._answer(line, source, Hypothesis(target, row, sum(row)))
 
-    def _search(self, asked: Sequence[tuple[str, list[int]]], search: Search) -> list[SearchResult]:
-        """The hypotheses for some texts; NaN and a text without any raise."""
-        found = self._run(search, [ids for _, ids in asked])
-        for (line, _), one in zip(asked, found, strict=True):
-            not_a_number = any(item.score != item.score for item in one.hypotheses)
-            if not_a_number or not (one.hypotheses or is_finite(self.model)):
-                raise RegardError("the model's outputs are not finite (NaN); it cannot be used")
-            if not one.hypotheses:
+    def _search(
+        self, asked: Sequence[tuple[str, list[int]]], search: TokenOptions | Search
+    ) -> list[Sequence[Hypothesis]]:
+        """The hypotheses for some texts; a text without any raises."""
+        found = self._searcher.run(search, [ids for _, ids in asked])
+        for (line, _), hypotheses in zip(asked, found, strict=True):
+            if not hypotheses:
                 raise _no_output(line)
         return found
-
-    def _run(self, search: Search, sources: Sequence[list[int]]) -> list[SearchResult]:
-        model = self.inference_model
-        return search_all(search, model, sources, **self.length_limits, device=self.device)
-
-    def _ids(self, line: str) -> list[int]:
-        """The token ids of a source, without surrounding white space, as in training."""
-        return self.bundle.source.encode(_text(line).strip())
-
-    def _encode(self, line: str) -> list[int]:
-        """The token ids of a source, after the check of its length."""
-        ids, longest = self._ids(line), self.longest_source
-        if longest is not None and len(ids) > longest and self.long != "allow":
-            what = f"{_short(line)} has {len(ids):,} tokens, more than any training source"
-            if self.long == "refuse":
-                raise RegardError(f"{what} ({longest:,}); shorten it, or set long to allow")
-            warnings.warn(f"{what} ({longest:,}); the answer may be poor", stacklevel=2)
-        return ids
 
     def _answer(self, source: str, ids: Sequence[int], found: Hypothesis) -> Answer:
         target = self.bundle.target
@@ -283,17 +290,6 @@ class Pipeline:
 
 def _no_output(line: str) -> RegardError:
     return RegardError(
-        f"no output for {_short(line)} satisfies all constraints within the length limit; relax "
+        f"no output for {shorten(line)} satisfies all constraints within the length limit; relax "
         "one or increase beam"
     )
-
-
-def _text(line: Any) -> str:
-    if not isinstance(line, str):
-        raise RegardError(f"text must be a str; got {line!r}")
-    return line
-
-
-def _short(line: str) -> str:
-    """A line, shortened for a message."""
-    return repr(line if len(line) <= 40 else line[:39] + "…")

@@ -102,8 +102,7 @@ def predict_all(
 ) -> tuple[list[str], int]:
     """The best output for each source, and the number of sources with unknown symbols."""
     predictions, unknown = [], 0
-    search = None if decoding is None else pipeline.search(decoding)
-    for answers in pipeline.answers(sources, search, first=FIRST_WINDOW):
+    for answers in pipeline.answers(sources, decoding, first=FIRST_WINDOW):
         predictions.append(answers[0].text)
         unknown += bool(answers[0].unknown)
         advance(1)

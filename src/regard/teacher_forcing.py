@@ -70,14 +70,6 @@ def alignment(model: Model, seen: dict[str, Weights]) -> Float[Tensor, "query ke
     return torch.stack([seen[name].mean(0) for name in names]).mean(0)
 
 
-def links(matrix: Float[Tensor, "query key"]) -> list[list[int]]:
-    """Pharaoh links [i, j]: output token j and the source token i with the largest weight.
-
-    END, last on both sides, is not linked."""
-    most = matrix[:-1].argmax(1).tolist()
-    return [[i, j] for j, i in enumerate(most) if i < matrix.shape[1] - 1]
-
-
 Ids = Sequence[int]
 
 

@@ -10,7 +10,8 @@ import torch
 import regard
 from regard.attention import NORMALISERS, SCORES, Attention
 from regard.attention.scores import Cosine
-from regard.inference import ENGINES, EngineError, inference_model, search_all, static_decoder
+from regard.errors import EngineError
+from regard.inference import ENGINES, inference_model, search_all, static_decoder
 from regard.inference.batch_scheduler import BatchScheduler
 from regard.inference.continuous_batching import requests
 from regard.kernels.decoding import plain_operations as reference_kernels

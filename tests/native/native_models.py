@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from regard.bundle.bundle import unique_parameters
+from regard.bundle.model_files import unique_parameters
 from regard.config import ModelSettings, parse
 from regard.inference import search_all
 from regard.models import Model, build

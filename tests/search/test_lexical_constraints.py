@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from regard.decoding_options import DecodingOptions
 from regard.search import Beam, LengthPenalty, LexicalConstraints
-from regard.search.build import parse_required
+from regard.search.build import build_search
 from regard.search.constraints import max_length
+from regard.search.token_options import resolve_options
 from regard.text import train_tokenizer
 from tests.contracts.test_search import contains, search_random_model
 from tests.search.known_models import (
@@ -118,9 +120,11 @@ def test_results_always_count_as_close():
 
 def test_a_required_word_may_be_the_first_word():
     target = train_tokenizer("bpe", ["The cat sat on The mat"] * 20, size=300)
-    required = parse_required(target, ["The"])
+    search = build_search(resolve_options(DecodingOptions(require=("The",)), target))
+    assert isinstance(search, Beam)
+    required = search.required
     assert required is not None
     for text in ("The cat sat", "on The mat"):
         assert required.met(target.encode(text)) == required.all
     assert required.met(target.encode("cat sat on")) < required.all
-    assert parse_required(target, []) is None
+    assert build_search(resolve_options(DecodingOptions(), target)) == Beam(4)

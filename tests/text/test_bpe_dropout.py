@@ -9,6 +9,7 @@ import pytest
 
 from regard.config import TextSettings, TrainSettings
 from regard.text import Batches, BpeDropout, Corpus, tokenize_corpus, train_tokenizer
+from regard.text.bpe_dropout import merge_parts
 from regard.training.dataset import tokenize
 from regard.training.raw_data import read
 from regard.training.tokenizer_pair import choose
@@ -27,6 +28,7 @@ WORDS = [
 ]
 LINES = [" ".join(random.Random(i).choices(WORDS, k=1 + i % 7)) for i in range(300)]
 TOKENIZER = train_tokenizer("bpe", LINES, size=340)
+PARTS = merge_parts(TOKENIZER)
 IDS = [TOKENIZER.encode(line) for line in LINES]
 
 
@@ -38,19 +40,19 @@ def flat_ids(texts: list[int]):
 def split_texts(
     texts: list[int], rate: float, *, epoch: int = 0, seed: int = 1, max_tokens: int = 10**6
 ) -> list[list[int]]:
-    dropout = BpeDropout(TOKENIZER.merge_parts, probability=rate, seed=seed, max_tokens=max_tokens)
+    dropout = BpeDropout(PARTS, probability=rate, seed=seed, max_tokens=max_tokens)
     ids, ends = dropout(flat_ids(texts), np.array(texts), epoch)
     assert ids.dtype == np.int64
     return [ids[a:b].tolist() for a, b in pairwise(ends)]
 
 
 def test_merge_parts_decode_to_the_same_text():
-    whole = [id for id in range(len(TOKENIZER)) if TOKENIZER.merge_parts[id, 0] >= 0]
+    whole = [id for id in range(len(TOKENIZER)) if PARTS[id, 0] >= 0]
     assert len(whole) > 20
     for id in whole:
-        assert TOKENIZER.decode(TOKENIZER.merge_parts[id].tolist()) == TOKENIZER.decode([id])
-    assert (train_tokenizer("characters", LINES).merge_parts == -1).all()
-    assert (train_tokenizer("words", LINES).merge_parts == -1).all()
+        assert TOKENIZER.decode(PARTS[id].tolist()) == TOKENIZER.decode([id])
+    assert (merge_parts(train_tokenizer("characters", LINES)) == -1).all()
+    assert (merge_parts(train_tokenizer("words", LINES)) == -1).all()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 1.0])
@@ -61,9 +63,7 @@ def test_the_text_does_not_change(rate: float):
     if rate == 0:
         assert found == IDS
     if rate == 1:
-        assert all(
-            (TOKENIZER.merge_parts[ids, 0] == -1).all() for ids in found
-        )  # single characters
+        assert all((PARTS[ids, 0] == -1).all() for ids in found)  # single characters
     elif rate:
         assert found != IDS
 
@@ -73,17 +73,15 @@ def test_tokens_are_split_recursively_at_the_given_rate():
     splits = mergeable = halves = again = 0
     for epoch in range(5):
         for before, after in zip(IDS, split_texts(every, rate, epoch=epoch), strict=True):
-            mergeable += (possible := sum(TOKENIZER.merge_parts[id, 0] >= 0 for id in before))
-            splits += possible - len(
-                [id for id in _unchanged(before, after) if TOKENIZER.merge_parts[id, 0] >= 0]
-            )
+            mergeable += (possible := sum(PARTS[id, 0] >= 0 for id in before))
+            splits += possible - len([id for id in _unchanged(before, after) if PARTS[id, 0] >= 0])
     assert splits / mergeable == pytest.approx(rate, abs=0.01)
     two = TOKENIZER.encode("attention")[:1]  # one token with parts that are merges, too
     assert len(two) == 1
-    left = TOKENIZER.merge_parts[two[0], 0]
-    assert TOKENIZER.merge_parts[left, 0] >= 0
+    left = PARTS[two[0], 0]
+    assert PARTS[left, 0] >= 0
     dropout, count = (
-        BpeDropout(TOKENIZER.merge_parts, probability=rate, seed=5, max_tokens=99),
+        BpeDropout(PARTS, probability=rate, seed=5, max_tokens=99),
         20_000,
     )
     ids, ends = dropout((np.array(two * count), np.arange(count + 1)), np.arange(count), 0)
@@ -126,10 +124,7 @@ def test_ranks_share_the_batches_of_one_process(tmp_path):
     pairs = tokenize_corpus(
         list(zip(LINES, LINES, strict=True)), TOKENIZER, TOKENIZER, tmp_path / "ids"
     )
-    dropout = [
-        BpeDropout(TOKENIZER.merge_parts, probability=0.3, seed=side, max_tokens=99)
-        for side in (1, 2)
-    ]
+    dropout = [BpeDropout(PARTS, probability=0.3, seed=side, max_tokens=99) for side in (1, 2)]
     alone = Batches(pairs, batch_tokens=300, seed=1, bpe_dropout=dropout)
     ranks = [
         Batches(pairs, batch_tokens=300, seed=1, bpe_dropout=dropout, world_size=2, rank=rank)

@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard import bundle
-from regard.bundle.bundle import unique_parameters
+from regard.bundle.model_files import unique_parameters
 from regard.errors import RegardError
 from regard.text import train_tokenizer
 from regard.training.cmudict import dictionary

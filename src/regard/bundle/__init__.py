@@ -11,16 +11,21 @@ manifest.json            size and sha256 of the other files
 Loading runs no code from the folder: it reads JSON and safetensors, and unpickles nothing.
 """
 
-from regard.bundle.archive import pack
-from regard.bundle.bundle import Bundle, load, save
-from regard.bundle.contents import BundleContents, check_destination, locate, read_contents
-from regard.bundle.manifest import MANIFEST, BundleError
-from regard.bundle.training_sources import SourceCollector, TrainingSources
+from typing import TYPE_CHECKING
+
+from regard.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from regard.bundle.archive import pack
+    from regard.bundle.bundle import Bundle, read
+    from regard.bundle.location import check_destination, locate
+    from regard.bundle.manifest import MANIFEST, BundleError
+    from regard.bundle.model_files import load, save
+    from regard.bundle.training_sources import SourceCollector, TrainingSources
 
 __all__ = [
     "MANIFEST",
     "Bundle",
-    "BundleContents",
     "BundleError",
     "SourceCollector",
     "TrainingSources",
@@ -28,6 +33,16 @@ __all__ = [
     "load",
     "locate",
     "pack",
-    "read_contents",
+    "read",
     "save",
 ]
+
+_HOMES = {
+    "archive": ("pack",),
+    "bundle": ("Bundle", "read"),
+    "location": ("check_destination", "locate"),
+    "manifest": ("MANIFEST", "BundleError"),
+    "model_files": ("load", "save"),
+    "training_sources": ("SourceCollector", "TrainingSources"),
+}
+__getattr__ = lazy_names(__name__, _HOMES)

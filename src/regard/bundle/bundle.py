@@ -1,219 +1,199 @@
-"""Bundle: a trained model with its tokenizers, settings and card; saved atomically, verified on
-load."""
+"""Bundle: a trained model with its tokenizers, settings and card. Reading one needs no torch.
+
+>>> bundle = read("runs/demo/bundle")
+>>> bundle.target.decode([5, 3]), bundle.card["task"]
+>>> bundle.model                      # imports torch and builds the model
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
-
-from regard.bundle.contents import (
-    VERSION,
-    BundleContents,
-    FamilySettings,
-    check_destination,
-    read_contents,
-    sibling,
-)
+from regard.bundle.location import locate
 from regard.bundle.manifest import (
     CARD,
     CONFIG,
-    MANIFEST,
-    README,
     SHARED,
     SOURCE,
     TARGET,
     TRAINING_SOURCES,
     WEIGHTS,
     BundleError,
-    build_manifest,
     invalid_file,
-    write_json,
+    read_json,
+    read_manifest,
+    unreadable_file,
+    verify_file,
 )
-from regard.bundle.model_card import write_model_card
-from regard.bundle.training_sources import TrainingSources
-from regard.device import resolve_device
-from regard.disk import fsync_path, use_default_mode
-from regard.errors import RegardError, UnknownName
-from regard.models import Model, build
+from regard.errors import RegardError
 from regard.text.tokenizers import Tokenizer
 
-DTYPES = {
-    "F32": torch.float32,
-    "F64": torch.float64,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-}
-Shapes = dict[str, tuple[int, ...]]
+if TYPE_CHECKING:
+    from regard.bundle.training_sources import TrainingSources
+    from regard.config import RecurrentSettings, TransformerSettings
+    from regard.models import Model
+
+    FamilySettings = RecurrentSettings | TransformerSettings
+
+VERSION = 1
+_BUILDING = Lock()  # one model is built at a time
 
 
-@dataclass(frozen=True, eq=False)
 class Bundle:
     """A model, its tokenizers, settings and card. With a shared vocabulary `source is target`.
 
-    `folder` is where it was loaded from, if it was.
+    `folder` is where it was read from, if it was. The model, the settings and the training sources
+    of a folder are loaded when they are first used.
     """
 
-    model: Model
-    source: Tokenizer
-    target: Tokenizer
-    settings: FamilySettings
-    card: dict[str, Any]
-    training_sources: TrainingSources | None = None
-    folder: Path | None = None
+    def __init__(
+        self,
+        model: Model | None,
+        source: Tokenizer,
+        target: Tokenizer,
+        settings: FamilySettings | Mapping[str, Any],
+        card: dict[str, Any],
+        training_sources: TrainingSources | None = None,
+        folder: Path | None = None,
+        *,
+        device: str = "cpu",
+    ) -> None:
+        self.source, self.target = source, target
+        self.card, self.folder = card, folder
+        self.device = device  # of a model that is built from the folder
+        self._model, self._settings, self._training_sources = model, settings, training_sources
+        self._version: Any = None  # that of the model when it was built from the folder
+        self._stamp = self._read_stamp() if model is None else None
+
+    @property
+    def weights(self) -> Path | None:
+        """The file of weights; None for a model that exists in memory only."""
+        return None if self.folder is None else self.folder / WEIGHTS
+
+    @property
+    def model(self) -> Model:
+        """The torch model; built from the folder on first use."""
+        with _BUILDING:
+            if self._model is None:
+                from regard.bundle.model_files import load_model
+                from regard.models.model_version import ModelVersion
+
+                if self._read_stamp() != self._stamp:
+                    what = f"{str(self.weights)!r} was replaced after it was loaded"
+                    raise BundleError(f"{what}; load the bundle again")
+                self._model = load_model(self)
+                self._version = ModelVersion(self._model)
+            return self._model
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the model is that of the folder: not built yet, or not changed since."""
+        if self._model is None:
+            return True
+        return self._version is not None and self._version.is_current(self._model)
+
+    def mark_changed(self) -> None:
+        """Note a change of the model's weights that cannot be detected."""
+        self._model, self._version = self.model, None
+
+    def with_model(self, model: Model, folder: Path | None = None) -> Bundle:
+        """The same bundle with another model, in memory."""
+        parts = (self.source, self.target, self._settings, self.card, self.training_sources)
+        return Bundle(model, *parts, folder)
+
+    def _read_stamp(self) -> tuple[int, int, int] | None:
+        """Identifies the file of weights without reading it."""
+        if self.weights is None:
+            return None
+        try:
+            found = self.weights.stat()
+        except OSError as error:
+            raise unreadable_file(self.weights, error) from None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    @property
+    def settings(self) -> FamilySettings:
+        """The settings of the model, validated on first use."""
+        if not isinstance(self._settings, Mapping):
+            return self._settings
+        from regard.config import ModelSettings, parse
+
+        try:
+            self._settings = parsed = parse(ModelSettings, dict(self._settings), "model")
+        except (RegardError, TypeError) as error:
+            assert self.folder
+            raise invalid_file(self.folder / CONFIG, str(error)) from None
+        return parsed
+
+    @property
+    def raw_settings(self) -> Mapping[str, Any]:
+        """The settings of the model as plain values, as stored in the folder."""
+        if isinstance(self._settings, Mapping):
+            return self._settings
+        return self._settings.model_dump(mode="json")
+
+    @property
+    def training_sources(self) -> TrainingSources | None:
+        """Hashes of the sources that the model was trained on, if they are known."""
+        if self._training_sources is None and self.folder is not None:
+            path = self.folder / TRAINING_SOURCES
+            if path.is_file():
+                from regard.bundle.training_sources import TrainingSources
+
+                self._training_sources = TrainingSources.load(path)
+        return self._training_sources
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything; versions hold object identities, so an unchanged model is read again."""
+        stored = self.folder is not None and self.is_stored
+        return {**self.__dict__, "_version": None, "_model": None if stored else self._model}
 
 
-def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
-    """Write a bundle atomically; an existing bundle stays until the new one is complete."""
-    check_destination(folder)
-    home = Path(os.path.realpath(folder))
-    partial, old = sibling(home, "partial"), sibling(home, "old")
+def read(folder: str | os.PathLike[str], device: str = "cpu") -> Bundle:
+    """Read and verify a bundle without building its model; an error names the damaged file."""
+    home = locate(Path(folder))
+    files = read_manifest(home)
+    verify_file(home, CONFIG, files)
+    settings, sizes, shared = _read_config(home)
+    names = [SHARED] if shared else [SOURCE, TARGET]
+    optional = [TRAINING_SOURCES] if TRAINING_SOURCES in files else []
+    for name in (WEIGHTS, CARD, *names, *optional):
+        verify_file(home, name, files)
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        _recover(home, partial, old)
-        partial.mkdir()
-        _write_files(partial, bundle)
-        if home.exists():
-            home.rename(old)
-        partial.rename(home)
-        fsync_path(home.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    except (OSError, SafetensorError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise BundleError(
-            f"cannot write bundle {str(folder)!r}: {what}; fix the cause and save again"
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        if old.exists() and not home.exists():
-            old.rename(home)
-
-
-def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> Bundle:
-    """Load a bundle, with its model in eval mode; an error names the damaged file."""
-    target_device = resolve_device(device)
-    contents = read_contents(folder)
-    model = load_model(contents).to(target_device).eval()
-    return Bundle(
-        model,
-        contents.source,
-        contents.target,
-        contents.settings,
-        contents.card,
-        contents.training_sources,
-        contents.home,
-    )
-
-
-def load_model(contents: BundleContents) -> Model:
-    """Build the model of a bundle with its stored weights."""
-    try:
-        with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random state
-            model = build(contents.settings, *contents.vocabulary_sizes)
-    except UnknownName as error:  # a user-defined part: copying the bundle would not help
-        raise BundleError(f"cannot build the model of {str(contents.home)!r}: {error}") from None
+        tokenizers = [Tokenizer.load(home / name) for name in names]
     except RegardError as error:
-        raise invalid_file(contents.home / CONFIG, str(error)) from None
-    path = contents.weights
-    try:
-        with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-            stored = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            mismatch = find_mismatch(shapes(unique_parameters(model)), stored)
-            dtypes = {part.get_dtype() for part in slices.values()}
-            if mismatch or len(dtypes) != 1 or not dtypes <= set(DTYPES):
-                raise invalid_file(path, mismatch or f"its types are {', '.join(sorted(dtypes))}")
-            for name, tensor in unique_parameters(model).items():
-                tensor.data = file.get_tensor(name).clone()  # keeps the stored dtype
-    except SafetensorError as error:
-        raise invalid_file(path, f"it is not a valid safetensors file ({error})") from None
-    return model
+        raise BundleError(str(error)) from None
+    source, target = tokenizers[0], tokenizers[-1]
+    for name, tokenizer, size in ((names[0], source, sizes[0]), (names[-1], target, sizes[1])):
+        if len(tokenizer) != size:
+            reason = f"it has {len(tokenizer):,} ids, but {CONFIG} says {size:,}"
+            raise invalid_file(home / name, reason)
+    card = read_json(home / CARD)
+    return Bundle(None, source, target, settings, card, folder=home, device=device)
 
 
-def _recover(home: Path, partial: Path, old: Path) -> None:
-    """Restore or remove what a killed save left behind."""
-    if old.exists() and not home.exists():
-        old.rename(home)
-    for leftover in (partial, old):
-        if leftover.exists():
-            shutil.rmtree(leftover)
-
-
-def _write_files(folder: Path, bundle: Bundle) -> None:
-    """Write all files of a bundle, the manifest last."""
-    source, target = bundle.source, bundle.target
-    shared = source is target or source.fingerprint == target.fingerprint
-    sizes = {"source": len(source), "target": len(target)}
-    _write_weights(folder, bundle)
-    settings = bundle.settings.model_dump(mode="json")
-    values = {"version": VERSION, "model": settings, "vocabulary": sizes, "shared": shared}
-    write_json(folder / CONFIG, values)
-    try:
-        write_json(folder / CARD, bundle.card)
-    except (TypeError, ValueError) as error:
+def _read_config(home: Path) -> tuple[dict[str, Any], tuple[int, int], bool]:
+    """Settings, vocabulary sizes and whether the vocabulary is shared."""
+    values = read_json(home / CONFIG)
+    version = values.get("version")
+    if isinstance(version, int) and version > VERSION:
         raise BundleError(
-            f"the card of this bundle is not JSON: {error}; use strings, numbers and lists"
-        ) from None
-    text = write_model_card(bundle.card, settings)
-    (folder / README).write_text(text, encoding="utf-8")
-    source.save(folder / (SHARED if shared else SOURCE))
-    if not shared:
-        target.save(folder / TARGET)
-    if bundle.training_sources is not None:
-        bundle.training_sources.save(folder / TRAINING_SOURCES)
-        use_default_mode(folder / TRAINING_SOURCES)
-    write_json(folder / MANIFEST, build_manifest(folder))
-    for path in (*folder.iterdir(), folder):
-        fsync_path(path)
-
-
-def _write_weights(folder: Path, bundle: Bundle) -> None:
-    """Write the weights; raises if the model does not match its settings and tokenizers."""
-    weights = unique_parameters(bundle.model)
-    with torch.device("meta"):  # shapes only
-        expected = build(bundle.settings, len(bundle.source), len(bundle.target))
-    mismatch = find_mismatch(shapes(unique_parameters(expected)), shapes(weights))
-    dtypes = {tensor.dtype for tensor in weights.values()}
-    if not mismatch and (len(dtypes) != 1 or not dtypes <= set(DTYPES.values())):
-        found = ", ".join(sorted(map(str, dtypes)))
-        mismatch = f"its weights must have one floating-point type, not {found}"
-    if mismatch:
-        raise BundleError(
-            f"this model does not match its settings and tokenizers: {mismatch}; "
-            "give the settings and tokenizers it was built with"
+            f"{str(home / CONFIG)!r} has format version {version}, newer than the supported "
+            f"{VERSION}; upgrade with pip install -U regard"
         )
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    save_file(tensors, folder / WEIGHTS)
-    use_default_mode(folder / WEIGHTS)
-
-
-def unique_parameters(model: Model) -> dict[str, Tensor]:
-    """Each parameter under its first name; tied and shared parameters appear once."""
-    named: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        named.setdefault(id(tensor), (name, tensor))
-    return dict(named.values())
-
-
-def find_mismatch(expected: Shapes, given: Shapes) -> str | None:
-    """The first difference in names or shapes, in words."""
-    for name in sorted({*expected, *given}):
-        if name not in given:
-            return f"tensor {name!r} is missing"
-        if name not in expected:
-            return f"tensor {name!r} belongs to another model"
-        if expected[name] != given[name]:
-            return f"tensor {name!r} has shape {given[name]}, not {expected[name]}"
-    return None
-
-
-def shapes(tensors: dict[str, Tensor]) -> Shapes:
-    """The shape of each tensor."""
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    try:
+        if version != VERSION:
+            raise RegardError(f"its version is {version!r}, not {VERSION}")
+        if not isinstance(values["model"], dict):
+            raise RegardError("its model settings are not a JSON object")
+        sizes = values["vocabulary"]["source"], values["vocabulary"]["target"]
+        if not all(isinstance(size, int) and 0 < size < 1 << 31 for size in sizes):
+            raise RegardError(f"its vocabulary sizes are {sizes}")
+        return values["model"], sizes, bool(values["shared"])
+    except (RegardError, KeyError, TypeError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise invalid_file(home / CONFIG, reason) from None

@@ -31,13 +31,15 @@ def evaluate(
     corpus: Corpus,
     *,
     decoding: SearchOptions,
-    precision: str = "float32",
+    precision: str | None = None,
     output: Path | None = None,
+    engine: str = "auto",
     device: str = "auto",
     as_json: bool = False,
 ) -> None:
     """Predict every source of the corpus, compare with its references and print the report."""
-    pipeline = load_pipeline(folder, device=device, long="allow", precision=precision)
+    how: dict[str, Any] = {"engine": engine, "device": device, "precision": precision}
+    pipeline = load_pipeline(folder, long="allow", **how)
     with nullcontext() if output is None else _PredictionTable(output) as table:
         reading = corpus.read()
         references = group_references(reading)

@@ -9,10 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regard.answer import Answer
+from regard.answer import Answer, links
 from regard.commands.options import OutputFormat
 from regard.pipeline import Pipeline
-from regard.teacher_forcing import links as alignment_links
 from regard.terminal import sanitize
 
 SPACES = str.maketrans("\t\n\r", "   ")  # keeps one answer on one line and in one column
@@ -71,7 +70,7 @@ def format_alignment(answer: Answer) -> str:
     """The most attended source token of each answer token, as i-j from 0 (Pharaoh format)."""
     if answer.alignment is None:
         return ""
-    return " ".join(f"{i}-{j}" for i, j in alignment_links(answer.alignment))
+    return " ".join(f"{i}-{j}" for i, j in links(answer.alignment))
 
 
 def _columns(number: int, answer: Answer, form: OutputFormat, n_best: int) -> list[str]:

@@ -8,40 +8,56 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from regard.bundle import locate
+from regard.bundle.bundle import Bundle
+from regard.bundle.location import locate
 from regard.commands.formats import format_table
 from regard.loading import load_pipeline
-from regard.models import Model
+from regard.native.library import describe_engine
+from regard.native.weights_file import read_tensors
+from regard.pipeline import Pipeline
 from regard.terminal import format_duration
-from regard.text import Tokenizer
-from regard.training.display import format_metrics
+from regard.text.tokenizers import Tokenizer
+from regard.training.metric_facts import format_metrics
 from regard.training.metrics import legend
 
 
 def inspect(folder: Path, *, as_json: bool = False) -> None:
     """Print the card, settings, tokenizers, files and parameter counts of a bundle."""
-    bundle = load_pipeline(folder, device="cpu").bundle
+    pipeline = load_pipeline(folder, device="cpu")
+    bundle = pipeline.bundle
     files = sorted(path for path in locate(folder).iterdir() if path.is_file())
     facts: dict[str, Any] = {
         "bundle": str(folder),
         "card": bundle.card,
-        "model": bundle.settings.model_dump(mode="json"),
+        "model": dict(bundle.raw_settings),
+        "engine": describe_choice(pipeline),
         "tokenizers": {
             "source": _tokenizer_facts(bundle.source),
             "target": _tokenizer_facts(bundle.target),
             "shared": bundle.source is bundle.target,
         },
         "files": {path.name: path.stat().st_size for path in files},
-        "parameters": count_parameters(bundle.model),
+        "parameters": count_parameters(bundle),
     }
     print(json.dumps(facts, ensure_ascii=False, indent=2) if as_json else format_facts(facts))
 
 
-def count_parameters(model: Model) -> dict[str, int]:
+def describe_choice(pipeline: Pipeline) -> str:
+    """The engine of this model on a CPU: its kernels, or why it is not the native one."""
+    if pipeline.engine == "native":
+        return describe_engine()
+    return f"{pipeline.engine}, because {pipeline.refused_engines['native']}"
+
+
+def count_parameters(bundle: Bundle) -> dict[str, int]:
     """The number of parameters of each part; a shared one counts at its first occurrence."""
+    if bundle.weights is None:  # an ensemble
+        sizes = {name: weight.numel() for name, weight in bundle.model.named_parameters()}
+    else:
+        sizes = {name: tensor.size for name, tensor in read_tensors(bundle.weights).items()}
     counts: Counter[str] = Counter()
-    for name, parameter in model.named_parameters():
-        counts[_part_name(name)] += parameter.numel()
+    for name, size in sizes.items():
+        counts[_part_name(name)] += size
     return dict(counts)
 
 
@@ -51,6 +67,7 @@ def format_facts(facts: dict[str, Any]) -> str:
     total = sum(parameters.values())
     settings = ", ".join(f"{name} {value}" for name, value in facts["model"].items())
     lines = [facts["bundle"], "", *_format_card(facts["card"]), "", f"model: {settings}"]
+    lines.append(f"engine on a CPU: {facts['engine']}")
     for side in ("source", "target"):
         one = tokenizers[side]
         lines.append(f"{side} tokenizer: {one['kind']}, {one['size']:,} symbols")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.answer import Answer
 from regard.commands.formats import (
@@ -33,15 +33,16 @@ class PredictJob:
     output: Path | None = None
     form: OutputFormat = field(default_factory=OutputFormat)
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
-    precision: str = "float32"
+    precision: str | None = None
     long: str = "warn"
+    engine: str = "auto"
     device: str = "auto"
     restart: bool = False
 
-    def dependencies(self) -> dict[str, object]:
+    def dependencies(self, engine: str) -> dict[str, object]:
         """Everything except the input lines that the output depends on, by option name."""
         options = {**asdict(self.form), **asdict(self.decoding)}
-        options |= {"precision": self.precision, "long": self.long}
+        options |= {"precision": self.precision, "long": self.long, "engine": engine}
         named = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
         identity = "+".join(map(fingerprint, self.bundles))
         return {"bundle": identity, **named}
@@ -51,11 +52,14 @@ def predict(job: PredictJob) -> None:
     """Answer every input line; a window of lines is written before the next one is read."""
     table = choose_table(job)
     bundles = job.bundles[0] if len(job.bundles) == 1 else job.bundles
-    pipeline = load_pipeline(bundles, device=job.device, long=job.long, precision=job.precision)
-    search, n_best = pipeline.search(job.decoding), job.decoding.n_best
+    how: dict[str, Any] = {"engine": job.engine, "device": job.device, "precision": job.precision}
+    pipeline = load_pipeline(bundles, long=job.long, **how)
+    engine, n_best = pipeline.engine_of(job.decoding), job.decoding.n_best
     convert = None if table is None else table.convert
     with (
-        open_output(job.output, job.dependencies(), restart=job.restart, convert=convert) as out,
+        open_output(
+            job.output, job.dependencies(engine), restart=job.restart, convert=convert
+        ) as out,
         Progress(job.inputs.count, done=out.done, quiet=job.inputs.interactive) as progress,
     ):
         for note in job.inputs.notes:
@@ -65,7 +69,7 @@ def predict(job: PredictJob) -> None:
         try:
             for window in out.remaining(job.inputs.windows()):
                 texts = (line.text for line in window)
-                answers = pipeline.answers(texts, search, first=len(window))
+                answers = pipeline.answers(texts, job.decoding, first=len(window))
                 written = []
                 for number, line in enumerate(window, out.done + 1):
                     found = next(answers)

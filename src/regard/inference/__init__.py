@@ -3,10 +3,9 @@
 from regard.inference.engines import (
     ENGINES,
     Engine,
-    EngineError,
     ModelCache,
     inference_model,
     search_all,
 )
 
-__all__ = ["ENGINES", "Engine", "EngineError", "ModelCache", "inference_model", "search_all"]
+__all__ = ["ENGINES", "Engine", "ModelCache", "inference_model", "search_all"]

@@ -25,7 +25,8 @@ from regard.models import Model
 from regard.search.beam import Beam
 from regard.search.constraints import max_length, min_length
 from regard.search.greedy import Greedy
-from regard.search.hypothesis import Search, SearchResult
+from regard.search.hypothesis import SearchResult
+from regard.search.search_batches import Search
 
 MAX_BEAM = 16
 MAX_TOKENS = 2_048  # of a source or an output

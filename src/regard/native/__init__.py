@@ -4,11 +4,16 @@
 >>> model.search([[5, 3, 8]], limits=[26])[0][0].ids
 """
 
-from regard.native.gate import cannot
-from regard.native.library import check_kernels, kernel_names, unavailable
-from regard.native.native_model import NativeHypothesis, NativeModel
-from regard.native.native_options import NativeOptions
-from regard.native.weights_file import read_tensors
+from typing import TYPE_CHECKING
+
+from regard.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from regard.native.gate import cannot
+    from regard.native.library import check_kernels, kernel_names, unavailable
+    from regard.native.native_model import NativeHypothesis, NativeModel
+    from regard.native.native_options import NativeOptions
+    from regard.native.weights_file import read_tensors
 
 __all__ = [
     "NativeHypothesis",
@@ -20,3 +25,12 @@ __all__ = [
     "read_tensors",
     "unavailable",
 ]
+
+_HOMES = {
+    "gate": ("cannot",),
+    "library": ("check_kernels", "kernel_names", "unavailable"),
+    "native_model": ("NativeHypothesis", "NativeModel"),
+    "native_options": ("NativeOptions",),
+    "weights_file": ("read_tensors",),
+}
+__getattr__ = lazy_names(__name__, _HOMES)

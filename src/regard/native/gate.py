@@ -1,4 +1,8 @@
-"""The gate of the native engine: which models it runs, decided from their settings."""
+"""The gate of the native engine: which models it runs, decided from their settings.
+
+The settings are plain values that nothing has validated: a missing, unknown or odd one is refused,
+and torch then reports what is wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,21 @@ POSITION_OPTIONS: dict[str, set[str]] = {
 }
 TRANSFORMER_SCORES = ("scaled-dot", "dot")
 RECURRENT_SCORES = ("additive", "dot", "scaled-dot", "general")
+# Every setting that changes what a model computes, by family; dropout does not.
+SIZES = ("width", "encoder_layers", "decoder_layers")
+SETTINGS: dict[str, set[str]] = {
+    "transformer": {
+        *("kind", "heads", "kv_heads", "ffn_width", "position", "score", "normaliser", "window"),
+        *("norm", "norm_order", "activation", "dropout", "tie_embeddings", "attention_backend"),
+        *SIZES,
+    },
+    "recurrent": {
+        *("kind", "cell", "attention", "score", "normaliser", "dropout", "tie_embeddings"),
+        *SIZES,
+    },
+}
+COUNTS = {"heads", "ffn_width", *SIZES}
+OPTIONAL_COUNTS = {"kv_heads", "window"}
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("layer", "rms"),
     "norm_order": ("pre", "post"),
@@ -30,10 +49,18 @@ CHOICES: dict[str, tuple[str, ...]] = {
 def cannot(settings: Mapping[str, Any]) -> str | None:
     """Why the engine cannot run a model with these settings; None if it can."""
     family = settings.get("kind")
-    if family not in ("transformer", "recurrent"):
+    if family not in SETTINGS:
         return f"it runs transformer and recurrent models, not model.kind = {family!r}"
+    if odd := settings.keys() ^ SETTINGS[family]:
+        return f"model.{min(odd)} is {'unknown' if min(odd) in settings else 'missing'}"
+    for name in settings.keys() & (COUNTS | OPTIONAL_COUNTS):
+        value = settings[name]
+        if name in OPTIONAL_COUNTS and value is None:
+            continue
+        if not isinstance(value, int) or value < 1:
+            return f"it does not know model.{name} = {value!r}"
     for name, known in CHOICES.items():
-        if name in settings and settings[name] not in known:
+        if name in settings and settings[name] not in known:  # compares, and so takes any value
             return f"it does not know model.{name} = {settings[name]!r}"
     scores = TRANSFORMER_SCORES if family == "transformer" else RECURRENT_SCORES
     attends = family == "transformer" or settings["attention"] != "none"

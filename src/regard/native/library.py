@@ -6,13 +6,13 @@ import ctypes
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 
-from regard.errors import RegardError
+from regard.errors import EngineError
 from regard.native.compiler import LIBRARY, SOURCES, find_compiler, source_digest
 
 REBUILD = "run `python -m regard.native`"
 
 
-class NativeError(RegardError):
+class NativeError(EngineError):
     """The native engine is missing or refused a request."""
 
 
@@ -129,6 +129,11 @@ def kernel_names() -> list[str]:
     while name := library.regard_kernel_name(len(names)):
         names.append(name.decode())
     return names
+
+
+def describe_engine() -> str:
+    """The kernels that the engine uses, or why it cannot run here, in one line."""
+    return unavailable() or f"native engine: {kernel_names()[0]} kernels"
 
 
 def check_kernels() -> list[str]:

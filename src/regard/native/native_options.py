@@ -1,4 +1,4 @@
-"""NativeOptions: decoding options in ids, as the native engine takes them."""
+"""NativeOptions: decoding options as the structure that the native engine takes."""
 
 from __future__ import annotations
 
@@ -10,34 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.native.library import OptionsStruct
+from regard.search.token_options import TokenOptions
 
 
 @dataclass(frozen=True)
-class NativeOptions:
-    """Decoding options. `beam` 1 without a length penalty is greedy search.
+class NativeOptions(TokenOptions):
+    """Decoding options of the native engine; `gnmt` selects that kind of length penalty."""
 
-    `required` holds token sequences that every output must contain, and `required_opening` their
-    forms at the start of a text.
-    """
-
-    beam: int = 1
-    n_best: int = 1
-    length_penalty: float = 0.0
     gnmt: bool = False
-    min_length: int = 0
-    max_length: int | None = None
-    prefix: Sequence[int] = ()
-    ban: Sequence[Sequence[int]] = ()
-    repetition_penalty: float = 1.0
-    no_repeat_ngram: int = 0
-    required: Sequence[Sequence[int]] = ()
-    required_opening: Sequence[Sequence[int]] | None = None
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int = 1
 
     def struct(self) -> OptionsStruct:
         """The C structure of these options."""
@@ -72,7 +52,7 @@ class NativeOptions:
         The digest of ids and seed starts a Mersenne Twister, whose 64-bit draws modulo 2⁶² are
         the seeds.
         """
-        own = self.seed.to_bytes(16, "little", signed=True)
+        own = int(self.seed).to_bytes(16, "little", signed=True)
         digest = hashlib.sha256(np.array(ids, np.int64).tobytes() + own).digest()
         start = (int.from_bytes(digest[:8], "little") >> 1) & 0xFFFFFFFF
         draws = np.random.RandomState(start).randint(0, 1 << 32, 2 * self.n_best, np.uint64)

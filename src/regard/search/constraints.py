@@ -17,13 +17,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.search.token_options import (
+    check_length,
+    check_no_repeat_ngram,
+    check_repetition_penalty,
+)
 from regard.text import END
 
 Scores = Float[Tensor, "row vocabulary"]
 Tokens = Int[Tensor, "row time"]
 Constraint = Callable[[Scores, Tokens], Scores]
 NEG_INF = float("-inf")
-LEAST, MOST = 1e-6, 1e6  # keep penalised log-probabilities finite in float32
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class min_length:  # noqa: N801 (used like a function)
     count: int
 
     def __post_init__(self) -> None:
-        _counted("min_length", self.count)
+        check_length("min_length", self.count)
 
     def __call__(self, scores: Scores, tokens_so_far: Tokens) -> Scores:
         return _without(scores, END) if tokens_so_far.shape[1] < self.count else scores
@@ -46,7 +50,7 @@ class max_length:  # noqa: N801
     count: int
 
     def __post_init__(self) -> None:
-        _counted("max_length", self.count)
+        check_length("max_length", self.count)
 
     def __call__(self, scores: Scores, tokens_so_far: Tokens) -> Scores:
         return _only(scores, END) if tokens_so_far.shape[1] >= self.count else scores
@@ -86,12 +90,7 @@ def repetition_penalty(penalty: float) -> Constraint:
 
     2019, §4.1).
     """
-    if penalty <= 0:
-        raise RegardError(f"repetition_penalty must be above 0 (1 = off); got {penalty}")
-    if not LEAST <= penalty <= MOST:  # also rejects NaN
-        raise RegardError(
-            f"repetition_penalty must be between {LEAST:f} and {MOST:.0f} (1 = off); got {penalty}"
-        )
+    check_repetition_penalty(penalty)
 
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         if not tokens_so_far.shape[1]:
@@ -103,8 +102,7 @@ def repetition_penalty(penalty: float) -> Constraint:
 
 def no_repeat_ngram(count: int) -> Constraint:
     """No n-gram of `count` tokens occurs twice (Paulus et al. 2018, §2.5)."""
-    if count < 1:
-        raise RegardError(f"no_repeat_ngram must be at least 1; got {count}")
+    check_no_repeat_ngram(count)
 
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         if tokens_so_far.shape[1] < count:
@@ -129,12 +127,6 @@ def apply_constraints(
     for constraint in constraints:
         scores = constraint(scores, tokens_so_far)
     return torch.where(last[:, None], _only(scores, END), scores) if bool(last.any()) else scores
-
-
-def _counted(name: str, count: int) -> None:
-    """Reject negative lengths."""
-    if count < 0:
-        raise RegardError(f"{name} must be at least 0; got {count}")
 
 
 def _without(scores: Scores, token: int) -> Scores:

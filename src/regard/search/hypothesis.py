@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
-
-from jaxtyping import Int
-from torch import Tensor
 
 from regard.errors import RegardError, choose
-from regard.models import Model
-from regard.ragged import Ragged
 
 NEAR_TIE = 1e-4  # differences below this may depend on the batch: float32 sums differ
 
@@ -42,15 +36,6 @@ class SearchResult:
     def is_close(self) -> bool:
         """Whether rounding could have changed the result."""
         return self.margin < NEAR_TIE
-
-
-@runtime_checkable
-class Search(Protocol):
-    """A search algorithm. `limits` is the maximum output length of each source, without END."""
-
-    def __call__(
-        self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
-    ) -> list[SearchResult]: ...
 
 
 PENALTIES: dict[str, Callable[[float], float]] = {

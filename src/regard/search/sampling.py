@@ -6,7 +6,6 @@ import hashlib
 import math
 from dataclasses import dataclass
 from operator import index
-from typing import SupportsIndex
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +17,7 @@ from regard.ragged import Ragged
 from regard.search.constraints import NEG_INF, Constraint, Scores
 from regard.search.greedy import decode
 from regard.search.hypothesis import NEAR_TIE, SearchResult
+from regard.search.token_options import check_sampling
 
 _GOLDEN = -0x61C8864680B583EB  # 2⁶⁴ / golden ratio, as a signed integer
 
@@ -46,9 +46,6 @@ def _shift(numbers: Tensor, bits: int) -> Tensor:
     return (numbers >> bits) & ((1 << (64 - bits)) - 1)
 
 
-MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6  # keep scaled log-probabilities finite in float32
-
-
 @dataclass(frozen=True)
 class Sampling:
     """`count` samples per source, with `temperature` (< 1 sharpens, > 1 flattens), `top_k` (Fan et
@@ -66,29 +63,9 @@ class Sampling:
     constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, good, wanted in (
-            ("count", self.count >= 1, "at least 1"),
-            (
-                "temperature",
-                self.temperature > 0,
-                "above 0; use greedy search for the most likely output",
-            ),
-            (
-                "temperature",
-                MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE,
-                f"from {MIN_TEMPERATURE:f} to {MAX_TEMPERATURE:.0f}",
-            ),
-            ("top_k", self.top_k is None or self.top_k >= 1, "at least 1"),
-            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
-            ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
-            (
-                "seed",
-                isinstance(self.seed, SupportsIndex) and abs(self.seed) < 2**127,
-                "a whole number below 2¹²⁷",
-            ),
-        ):
-            if not good:
-                raise RegardError(f"{name} must be {wanted}; got {getattr(self, name)}")
+        if self.count < 1:
+            raise RegardError(f"count must be at least 1; got {self.count}")
+        check_sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.seed)
 
     def __call__(
         self, model: Model, source: Ragged, limits: Int[Tensor, " source"]

@@ -1,4 +1,4 @@
-"""Batches of sources to search: by length, with results that do not depend on the batch.
+"""Search algorithms as a protocol, and batches of sources whose results do not depend on the batch.
 
 Float32 sums depend slightly on the batch: other shapes use other kernels and another order of
 addition. Where a decision hangs on less than that, the source is searched again alone, always in
@@ -8,31 +8,35 @@ alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.decoding_options import RATIO, length_limit
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.hypothesis import Search, SearchResult
+from regard.search.hypothesis import SearchResult
 
 BATCH_TOKENS = 4_096  # source tokens searched together
-RATIO, EXTRA = 2.0, 20  # an output may have RATIO times the tokens of its source, and EXTRA more
+
+
+@runtime_checkable
+class Search(Protocol):
+    """A search algorithm. `limits` is the maximum output length of each source, without END."""
+
+    def __call__(
+        self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
+    ) -> list[SearchResult]: ...
 
 
 def length_limits(
     lengths: Int[Tensor, " source"], max_length: int | None = None, ratio: float = RATIO
 ) -> Int[Tensor, " source"]:
-    """The maximum output length of each source: ratio · length + EXTRA, at most `max_length`.
-
-    Without a limit, an untrained model would never stop.
-    """
-    limits = [math.ceil(ratio * length) + EXTRA for length in lengths.tolist()]
-    if max_length is not None:
-        limits = [min(max_length, limit) for limit in limits]
+    """The maximum output length of each source, as a tensor."""
+    limits = [length_limit(length, max_length, ratio) for length in lengths.tolist()]
     return torch.tensor(limits, device=lengths.device)
 
 

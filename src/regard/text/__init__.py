@@ -1,18 +1,27 @@
 """Text to ids: corpora, tokenizers, tokenized pairs on disk and the batches of training steps."""
 
-from regard.text.batching import Batch, Batches, split_batch, with_begin, with_end
-from regard.text.bpe_dropout import BpeDropout
-from regard.text.corpus import Corpus
-from regard.text.corpus_stats import CorpusStats, collect_stats
-from regard.text.corpus_tokenization import tokenize_corpus
-from regard.text.data_checks import DataReport, PairChecks
-from regard.text.heldout import HeldOutSplit, Overlap, group_references
-from regard.text.reading import CorpusReader, Pair
-from regard.text.static_batch import StaticShape, TrainingBatch, pack_batch, unpack_batch
-from regard.text.tokenized_pairs import TokenizedPairs
-from regard.text.tokenizer_choice import TokenizerChoice, choose_tokenizer, default_vocabulary_size
-from regard.text.tokenizer_training import TOKENIZERS, train_tokenizer
-from regard.text.tokenizers import BEGIN, END, UNKNOWN, Piece, Tokenizer
+from typing import TYPE_CHECKING
+
+from regard.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from regard.text.batching import Batch, Batches, split_batch, with_begin, with_end
+    from regard.text.bpe_dropout import BpeDropout
+    from regard.text.corpus import Corpus
+    from regard.text.corpus_stats import CorpusStats, collect_stats
+    from regard.text.corpus_tokenization import tokenize_corpus
+    from regard.text.data_checks import DataReport, PairChecks
+    from regard.text.heldout import HeldOutSplit, Overlap, group_references
+    from regard.text.reading import CorpusReader, Pair
+    from regard.text.static_batch import StaticShape, TrainingBatch, pack_batch, unpack_batch
+    from regard.text.tokenized_pairs import TokenizedPairs
+    from regard.text.tokenizer_choice import (
+        TokenizerChoice,
+        choose_tokenizer,
+        default_vocabulary_size,
+    )
+    from regard.text.tokenizer_training import TOKENIZERS, train_tokenizer
+    from regard.text.tokenizers import BEGIN, END, UNKNOWN, Piece, Tokenizer
 
 __all__ = [
     "BEGIN",
@@ -48,3 +57,20 @@ __all__ = [
     "with_begin",
     "with_end",
 ]
+
+_HOMES = {
+    "batching": ("Batch", "Batches", "split_batch", "with_begin", "with_end"),
+    "bpe_dropout": ("BpeDropout",),
+    "corpus": ("Corpus",),
+    "corpus_stats": ("CorpusStats", "collect_stats"),
+    "corpus_tokenization": ("tokenize_corpus",),
+    "data_checks": ("DataReport", "PairChecks"),
+    "heldout": ("HeldOutSplit", "Overlap", "group_references"),
+    "reading": ("CorpusReader", "Pair"),
+    "static_batch": ("StaticShape", "TrainingBatch", "pack_batch", "unpack_batch"),
+    "tokenized_pairs": ("TokenizedPairs",),
+    "tokenizer_choice": ("TokenizerChoice", "choose_tokenizer", "default_vocabulary_size"),
+    "tokenizer_training": ("TOKENIZERS", "train_tokenizer"),
+    "tokenizers": ("BEGIN", "END", "UNKNOWN", "Piece", "Tokenizer"),
+}
+__getattr__ = lazy_names(__name__, _HOMES)

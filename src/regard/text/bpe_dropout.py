@@ -8,14 +8,27 @@ merges, instead of omitting them, needs only the ids on disk. The result is a pu
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from jaxtyping import Bool, Int, Int64, UInt64
 
 from regard.text.bucketing import hash_key, splitmix64
 from regard.text.tokenized_pairs import FlatIds
+from regard.text.tokenizers import Tokenizer
 
 NO_MERGE = -1
 SplitIds = tuple[Int64[np.ndarray, " part"], Int64[np.ndarray, " ends"]]
+
+
+def merge_parts(tokenizer: Tokenizer) -> Int64[np.ndarray, "vocabulary 2"]:
+    """The two tokens from which each bpe token was merged; NO_MERGE for tokens without a merge."""
+    parts = np.full((len(tokenizer), 2), NO_MERGE)
+    merges = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
+    id_of = tokenizer.library.token_to_id
+    for pair in reversed(merges):  # of several merges of one token, the first applies
+        parts[id_of("".join(pair))] = [id_of(part) for part in pair]
+    return parts
 
 
 class BpeDropout:

@@ -18,8 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from jaxtyping import Int64
 from tokenizers import Tokenizer as Library
 
 from regard.disk import write_atomically
@@ -120,16 +118,6 @@ class Tokenizer:
             return spelling.decode()
         except UnicodeDecodeError:
             return BYTE_TOKENS[spelling[0]]
-
-    @cached_property
-    def merge_parts(self) -> Int64[np.ndarray, "vocabulary 2"]:
-        """The two tokens from which each bpe token was merged; −1 for tokens without a merge."""
-        parts = np.full((len(self), 2), -1)
-        merges = json.loads(self.library.to_str())["model"].get("merges", [])
-        id_of = self.library.token_to_id
-        for pair in reversed(merges):  # of several merges of one token, the first applies
-            parts[id_of("".join(pair))] = [id_of(part) for part in pair]
-        return parts
 
     @cached_property
     def fingerprint(self) -> str:

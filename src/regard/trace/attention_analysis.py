@@ -19,13 +19,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.answer import links
 from regard.attention import Mask, everything
 from regard.axes import Site
 from regard.errors import RegardError, UnknownName, suggestion
 from regard.models import Model, eval_mode
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
-from regard.teacher_forcing import links
 from regard.text import BEGIN
 from regard.trace.trace import Trace
 

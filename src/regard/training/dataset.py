@@ -22,6 +22,7 @@ from regard.text import (
     group_references,
     tokenize_corpus,
 )
+from regard.text.bpe_dropout import merge_parts
 from regard.training import metrics
 from regard.training.baselines import Scores, most_frequent_target, score_baselines
 from regard.training.checkpoint import write_state
@@ -61,7 +62,9 @@ class Dataset:
             options = {"seed": 2 * train.seed + side, "max_tokens": int(self.lengths[side].max())}
             wanted = chance and tokenizer.kind == "bpe"
             dropouts.append(
-                BpeDropout(tokenizer.merge_parts, probability=chance, **options) if wanted else None
+                BpeDropout(merge_parts(tokenizer), probability=chance, **options)
+                if wanted
+                else None
             )
         return Batches(
             self.pairs,

@@ -18,10 +18,7 @@ from regard.terminal import (
     write_lines,
 )
 from regard.training.evaluation import SAMPLES, Sample
-from regard.training.metrics import label
-
-Intervals = Mapping[str, tuple[float, float]]
-NO_INTERVALS: Intervals = {}
+from regard.training.metric_facts import NO_INTERVALS, Intervals, format_metrics
 
 
 class StepStatus(NamedTuple):
@@ -281,19 +278,3 @@ def open_display(file: TextStream | None = None) -> Display:
         stream: Any = file  # rich's annotation demands more than it uses
         return SafeDisplay(TerminalDisplay(Console(file=stream)), file)
     return SafeDisplay(LineDisplay(file), file)
-
-
-def format_metrics(metrics: Mapping[str, Any], intervals: Intervals = NO_INTERVALS) -> str:
-    """The numbers among metrics with their 95 % intervals; signatures go to the log only."""
-    return ", ".join(f"{name} {value}" for name, value in metric_facts(metrics, intervals).items())
-
-
-def metric_facts(metrics: Mapping[str, Any], intervals: Intervals = NO_INTERVALS) -> dict[str, str]:
-    """Each number among metrics by its label, as "8.25 (7.91–8.60)"."""
-    facts = {}
-    for name, value in metrics.items():
-        if isinstance(value, int | float):
-            low, high = intervals.get(name, (None, None))
-            interval = "" if low is None else f" ({low:.2f}–{high:.2f})"
-            facts[label(name)] = f"{format_number(value)}{interval}"
-    return facts

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from jaxtyping import Int32
 
+from regard.decoding_options import EXTRA, RATIO
 from regard.disk import write_atomically
 from regard.errors import RegardError
 from regard.inference import inference_model, search_all
 from regard.models import Model, is_finite
 from regard.search import Greedy
-from regard.search.search_batches import EXTRA, RATIO
 from regard.text import Tokenizer
 from regard.training import bootstrap, metrics
 

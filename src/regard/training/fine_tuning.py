@@ -15,7 +15,7 @@ from torch import nn
 
 from regard import bundle
 from regard.bundle import MANIFEST, locate
-from regard.bundle.bundle import unique_parameters
+from regard.bundle.model_files import unique_parameters
 from regard.errors import RegardError
 from regard.models import Model
 from regard.text import Tokenizer

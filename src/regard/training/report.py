@@ -18,10 +18,11 @@ from regard.training.auto_settings import ResolvedSettings
 from regard.training.baselines import compare_with_baselines, describe_baselines
 from regard.training.callbacks import Callback
 from regard.training.dataset import Dataset
-from regard.training.display import Display, metric_facts
+from regard.training.display import Display
 from regard.training.distributed import World
 from regard.training.evaluation import Evaluation
 from regard.training.fine_tuning import InitialModel
+from regard.training.metric_facts import metric_facts
 from regard.training.run_log import RunLog
 from regard.training.trainer import Trainer
 

@@ -1,0 +1,49 @@
+"""DecodingEngine: runs whole searches for one model, from source ids to hypotheses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from regard.bundle.bundle import Bundle
+from regard.search.hypothesis import Hypothesis
+from regard.search.token_options import TokenOptions
+
+Ids = Sequence[int]
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """What an engine is opened for: a bundle (with its device) and the precision of search."""
+
+    bundle: Bundle
+    precision: str = "float32"
+
+
+class DecodingEngine(Protocol):
+    """An engine that was opened for a model. Sources are ids without END; `max_length` and `ratio`
+    are those of `length_limit`. Results do not depend on the batch."""
+
+    name: str
+
+    def cannot(self, options: TokenOptions, *, stream: bool = False) -> str | None:
+        """Why it cannot run a search with these options now; None if it can."""
+        ...
+
+    def search(
+        self, sources: Sequence[Ids], options: TokenOptions, max_length: int | None, ratio: float
+    ) -> list[Sequence[Hypothesis]]:
+        """The hypotheses of each source, best first."""
+        ...
+
+    def stream(
+        self, source: Ids, options: TokenOptions, max_length: int | None, ratio: float
+    ) -> Iterator[tuple[Ids, bool]]:
+        """After each step, the ids that all remaining hypotheses share, and False; finally, those
+        of the best output, and True, unless there is none."""
+        ...
+
+    def is_finite(self) -> bool:
+        """Whether all weights are finite."""
+        ...

@@ -1,0 +1,84 @@
+"""TorchEngine: decoding with torch, on any device and for every model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from regard.decoding_engine import EngineRequest, Ids
+from regard.inference.engines import ModelCache, search_all
+from regard.models import Model, is_finite
+from regard.ragged import Ragged
+from regard.search.beam import Beam, BeamSearch
+from regard.search.build import build_search
+from regard.search.greedy import Greedy
+from regard.search.hypothesis import Hypothesis
+from regard.search.search_batches import Search, length_limits
+from regard.search.token_options import TokenOptions
+from regard.text import with_end
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class TorchEngine:
+    """Runs the model of a bundle as it is now. It also takes search algorithms of one's own."""
+
+    name = "torch"
+
+    def __init__(self, request: EngineRequest) -> None:
+        self._bundle = request.bundle
+        self._cache = ModelCache(DTYPES[request.precision])
+        self._device = next(self._bundle.model.parameters()).device
+
+    @property
+    def inference_model(self) -> Model:
+        """The fast copy of the model that is searched; built again when the model changes."""
+        return self._cache.of(self._bundle.model)
+
+    def refresh_weights(self) -> None:
+        """Build the copy again when it is next needed."""
+        self._cache.clear()
+
+    def cannot(self, options: TokenOptions, *, stream: bool = False) -> str | None:
+        """It runs every search."""
+        return None
+
+    def search(
+        self,
+        sources: Sequence[Ids],
+        options: TokenOptions | Search,
+        max_length: int | None,
+        ratio: float,
+    ) -> list[Sequence[Hypothesis]]:
+        """The hypotheses of each source, best first."""
+        search = build_search(options) if isinstance(options, TokenOptions) else options
+        found = search_all(
+            search,
+            self.inference_model,
+            sources,
+            max_length=max_length,
+            ratio=ratio,
+            device=self._device,
+        )
+        return [result.hypotheses for result in found]
+
+    def stream(
+        self, source: Ids, options: TokenOptions, max_length: int | None, ratio: float
+    ) -> Iterator[tuple[Ids, bool]]:
+        """After each step, the ids that all remaining hypotheses share; finally, the output."""
+        search = build_search(options)
+        assert isinstance(search, Beam | Greedy)
+        # A beam of 1 without a length penalty is greedy search.
+        beam = search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
+        batch = with_end(Ragged.of([torch.tensor(source)])).to(self._device)
+        limits = length_limits(batch.lengths, max_length, ratio)
+        beams = BeamSearch(beam, self.inference_model, batch, limits)
+        for _ in beams:
+            yield beams.committed_prefix(), False
+        for hypothesis in beams.results()[0].hypotheses[:1]:
+            yield hypothesis.ids, True
+
+    def is_finite(self) -> bool:
+        """Whether all weights are finite."""
+        return is_finite(self._bundle.model)
