@@ -143,7 +143,7 @@ def predict(
     written side by side in the format of the --output file.
     """
     with options.without_gc():
-        from regard.commands.inputs import Inputs
+        from regard.commands.inputs import open_inputs
         from regard.commands.output_files import check_not_input
         from regard.commands.predict import PredictJob
         from regard.commands.predict import predict as run
@@ -154,7 +154,7 @@ def predict(
     asked = asdict(reading or options.InputOptions())
     job = PredictJob(
         bundles=[resolve_model(one) for one in (bundle, *(ensemble or []))],
-        inputs=Inputs(arguments, [str(path) for path in input or []], column, **asked),
+        inputs=open_inputs(arguments, [str(path) for path in input or []], column, **asked),
         output=output,
         form=form or OutputFormat(),
         decoding=decoding or DecodingOptions(),
@@ -247,6 +247,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line as a program."""
     prepare_streams()
     words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:
+        print(version())  # as it is: the parser would wrap its lines
+        sys.exit(0)
     words = [DASH if word == "-" else word for word in words]
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")

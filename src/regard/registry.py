@@ -10,11 +10,8 @@ stores the names of its parts and never any code.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -80,6 +77,8 @@ def import_file(path: str | os.PathLike[str]) -> ModuleType:
     name = _module_name(file)
     if name in sys.modules:
         return sys.modules[name]
+    import importlib.util
+
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise RegardError(f"cannot import {str(path)!r}: its name must end in .py; rename it")
@@ -95,12 +94,16 @@ def import_file(path: str | os.PathLike[str]) -> ModuleType:
 
 def _module_name(file: Path) -> str:
     """A name that is unique to the file, and the same in every process."""
+    import hashlib
+
     digest = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:8]
     return f"regard_user_parts_{file.stem}_{digest}"
 
 
 def _place(file: Path, error: Exception) -> str:
     """The file and the line of it that failed."""
+    import traceback
+
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
              if frame.filename == str(file)]  # fmt: skip
     if isinstance(error, SyntaxError) and error.filename == str(file):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from regard import bundle as bundles
-from regard.commands.inputs import Inputs
+from regard.commands.inputs import open_inputs
 from tests.commands.small import pairs, regard, written
 
 
@@ -22,7 +22,7 @@ def test_column_starts_after_its_header(tmp_path, name, between, blank):
     (tmp_path / name).write_text(
         blank + "".join(f"{between.join(row)}\n" for row in rows), newline=""
     )
-    inputs = Inputs(files=[str(tmp_path / name)], column="word")
+    inputs = open_inputs(files=[str(tmp_path / name)], column="word")
     assert [line.text for window in inputs.windows() for line in window] == ["cat", "dog"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from regard.bundle.archive import is_archive, unpack
 from regard.bundle.manifest import BUNDLE_FILES, MANIFEST, BundleError
 from regard.errors import no_bundle
 
@@ -15,8 +14,11 @@ def locate(folder: Path) -> Path:
     two renames."""
     if folder.is_dir():
         return folder
-    if is_archive(folder):
-        return unpack(folder)
+    if folder.is_file():
+        from regard.bundle.archive import is_archive, unpack
+
+        if is_archive(folder):
+            return unpack(folder)
     backup = sibling(Path(os.path.realpath(folder)), "old")
     if backup.is_dir() and not folder.exists():
         return backup

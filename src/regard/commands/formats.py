@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Sequence
@@ -61,6 +59,9 @@ def format_rows(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     """Rows as tab-separated text without quotes, or as CSV with them."""
     if delimiter == "\t":
         return "".join("\t".join(cell.translate(SPACES) for cell in row) + "\n" for row in rows)
+    import csv
+    import io
+
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +66,8 @@ def restore_dashes(app: object, commands: object, arguments: Iterable[Any]) -> N
 
 def read_settings(config: Path | None, overrides: list[str]) -> dict[str, dict[str, Any]]:
     """The groups of settings from a TOML file and from --set, which takes precedence."""
+    import tomllib
+
     from regard.config import read_toml
 
     groups: dict[str, dict[str, Any]] = {"model": {}, "text": {}, "train": {}}

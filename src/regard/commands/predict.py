@@ -21,7 +21,6 @@ from regard.commands.progress import Progress
 from regard.decoding_options import DecodingOptions
 from regard.errors import RegardError
 from regard.loading import fingerprint, load_pipeline
-from regard.text.workbooks import write_workbook
 
 
 @dataclass(frozen=True)
@@ -115,6 +114,8 @@ def choose_table(job: PredictJob) -> TableOutput | None:
     n_best = job.decoding.n_best
     header = [] if name is None else [answer_header(name, job.form, n_best)]
     if suffix == ".xlsx":
+        from regard.text.workbooks import write_workbook
+
         return TableOutput(format_rows(header, ","), ",", write_workbook)
     delimiter = "\t" if suffix in (".tsv", ".tab") else table.delimiter
     if suffix == ".csv" and delimiter == "\t":

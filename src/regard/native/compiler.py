@@ -2,7 +2,8 @@
 
 `pip install` runs this through the build hook. After a change of the C++ sources, run
 `python -m regard.native`. This file uses the standard library only, because the build
-hook loads it before the package is installed.
+hook loads it before the package is installed, and imports what only compiling needs when it
+compiles: `regard predict` imports this file, too.
 """
 
 from __future__ import annotations
@@ -10,11 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "cpp"
@@ -40,6 +36,9 @@ class CompileError(Exception):
 
 def find_compiler() -> list[str] | None:
     """The command of a C++ compiler: $CXX, or the first one found."""
+    import shlex
+    import shutil
+
     if chosen := os.environ.get("CXX"):
         return shlex.split(chosen)
     names = ("c++", "g++", "clang++")
@@ -68,6 +67,8 @@ def compile_engine(
 
     With `program`, a C++ file with a main function, the result is that program.
     """
+    import tempfile
+
     compiler = find_compiler()
     if compiler is None:
         raise CompileError("no C++ compiler was found; install g++ or clang++")
@@ -86,6 +87,8 @@ def _compile_sources(
     compiler: list[str], sources: list[Path], folder: Path, extra: tuple[str, ...]
 ) -> list[Path]:
     """Compile the sources in parallel; returns the object files."""
+    from concurrent.futures import ThreadPoolExecutor
+
     digest = f'-DREGARD_SOURCE_DIGEST="{source_digest()}"'
 
     def compile_one(source: Path) -> Path:
@@ -99,6 +102,9 @@ def _compile_sources(
 
 
 def _run(command: list[str]) -> None:
+    import shlex
+    import subprocess
+
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
