@@ -166,7 +166,7 @@ def evaluate(folders: Sequence[Path], trial: Trial) -> Result:
     bundles = [bundle.load(folder, _device()) for folder in folders]
     model = bundles[0]
     if len(bundles) > 1:
-        model = replace(model, model=Ensemble([one.model for one in bundles]))
+        model = model.with_model(Ensemble([one.model for one in bundles]))
     figures: dict[str, float] = {}
     details: Result = {}
     for part, examples in read_examples(trial.parts).items():

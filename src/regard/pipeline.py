@@ -52,7 +52,8 @@ class Pipeline:
     ) -> None:
         longest = loaded.card.get("longest", {})
         self.bundle = loaded
-        self._encode = SourceEncoder(loaded.source, longest.get("source"), long)
+        self.longest_source: int | None = longest.get("source")
+        self._encode = SourceEncoder(loaded.source, self.longest_source, long)
         self._searcher = Searcher(loaded, engine=engine, precision=precision)
         self.length_limits = self._searcher.length_limits
         self.max_length: int | None = self.length_limits["max_length"]

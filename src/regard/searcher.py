@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from regard.bundle.bundle import Bundle
@@ -45,8 +44,8 @@ class Searcher:
 
     def with_bundle(self, bundle: Bundle) -> Searcher:
         """The same search for another bundle."""
-        request: EngineRequest = replace(self.engines.request, bundle=bundle)
-        return Searcher(bundle, engine=self.engines.requested, precision=request.precision)
+        precision = self.engines.request.precision
+        return Searcher(bundle, engine=self.engines.requested, precision=precision)
 
     def resolve(self, options: SearchOptions | None = None, /, **keywords: Any) -> TokenOptions:
         """Decoding options in ids, given as an object or as keyword arguments."""

@@ -1,7 +1,7 @@
 """Contract of engines: each computes what the model defines, or refuses and names the part.
 
 The graph engine runs with its reference kernels in plain torch; on a GPU, tests/gpu runs the fused
-ones.
+ones. The native engine decides from the settings and runs a copy of the weights.
 """
 
 import pytest
@@ -16,22 +16,45 @@ from regard.inference.batch_scheduler import BatchScheduler
 from regard.inference.continuous_batching import requests
 from regard.kernels.decoding import plain_operations as reference_kernels
 from regard.models import Model
+from regard.native import NativeOptions, gate
 from regard.positions import POSITIONS
-from regard.search import Beam, Greedy, LengthPenalty, Search, SearchResult, length_limits
+from regard.search import (
+    Beam,
+    Greedy,
+    Hypothesis,
+    LengthPenalty,
+    Search,
+    SearchResult,
+    length_limits,
+)
 from regard.text import END
 from tests.contracts.model_cases import (
     CASES,
     PAIRS,
     SOURCE,
+    TARGET,
     make,
     random_ids,
     teacher_forced_logps,
 )
+from tests.native.native_models import limits_of, native_copy
+from tests.native_build import require_native_engine
 
 SEARCHES = {"greedy": Greedy(), "beam": Beam(2, n_best=2, length_penalty=LengthPenalty(1.0))}
 SOURCES = random_ids([4, 1, 6], SOURCE)
 MOST = 4
 GRAPH_POSITIONS = {"none", "sinusoidal", "learned", "rotary", "alibi", "distance", "t5", "ramp"}
+NATIVE_PARTS = {
+    "transformer": {
+        "score": {"scaled-dot", "dot"},
+        "normaliser": {"softmax"},
+        "position": {"none", "sinusoidal", "learned", "rotary", "alibi", "distance", "t5", "shaw"},
+    },
+    "recurrent": {
+        "score": {"additive", "dot", "scaled-dot", "general"},
+        "normaliser": {"softmax"},
+    },
+}
 
 
 def kind_of(part: str | dict) -> str:
@@ -39,9 +62,24 @@ def kind_of(part: str | dict) -> str:
     return part if isinstance(part, str) else part["kind"]
 
 
+def refused_by_native(name: str) -> str | None:
+    """The part of a case that the native engine does not support."""
+    settings = CASES[name]
+    for part, known in NATIVE_PARTS[settings.kind].items():
+        setting = getattr(settings, part)
+        attends = settings.kind == "transformer" or settings.attention != "none"
+        if kind_of(setting) not in known and attends:
+            return repr(kind_of(setting))
+        if part != "position" and not isinstance(setting, str) and attends:
+            return f"of model.{part}"
+    return None
+
+
 def refused_part(name: str, engine: str) -> str | None:
     """The name that the engine's refusal of a case must contain; None where it must run it."""
     settings = CASES[name]
+    if engine == "native":
+        return refused_by_native(name)
     if engine in ("fast", "graph") and settings.kind == "recurrent":
         return "Recurrent"
     if engine == "graph":
@@ -58,6 +96,8 @@ def refused_part(name: str, engine: str) -> str | None:
 
 def refusal(model: Model, engine: str) -> str | None:
     """Why an engine cannot run a model."""
+    if engine == "native":
+        return gate.cannot(model.settings.model_dump(mode="json"))
     if engine != "graph":
         return ENGINES[engine].cannot(model)
     return ENGINES["fast"].cannot(model) or static_decoder.cannot(
@@ -65,9 +105,23 @@ def refusal(model: Model, engine: str) -> str | None:
     )
 
 
+def run_native(search: Search, model: Model) -> list[SearchResult]:
+    """The results of SOURCES by the native engine, with the same options."""
+    require_native_engine()
+    options = NativeOptions()
+    if isinstance(search, Beam):
+        penalty = search.length_penalty.alpha
+        options = NativeOptions(beam=search.size, n_best=search.n_best, length_penalty=penalty)
+    native = native_copy(model, (SOURCE, TARGET))
+    found = native.search(SOURCES, limits_of(SOURCES, MOST), options)
+    return [SearchResult([Hypothesis(*one) for one in each], 0.0) for each in found]
+
+
 @torch.inference_mode()
 def run(search: Search, model: Model, engine: str) -> list[SearchResult]:
     """The results of SOURCES by an engine; the graph engine has two slots for them."""
+    if engine == "native":
+        return run_native(search, model)
     if engine != "graph":
         return search_all(search, inference_model(model, engine), SOURCES, max_length=MOST)
     fast = inference_model(model, "fast")
@@ -88,7 +142,7 @@ def assert_teacher_forced(results: list[SearchResult], model: Model) -> None:
     assert [each.logp for _, each in found] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, "graph"])
+@pytest.mark.parametrize("engine", [*ENGINES, "graph", "native"])
 @pytest.mark.parametrize("name", CASES)
 def test_search_logp_is_teacher_forced_logp(name: str, engine: str):
     model, part = make(name), refused_part(name, engine)

@@ -1,22 +1,11 @@
 """Compiles the native engine once where its sources changed; skips these tests without one."""
 
-import fcntl
-import tempfile
-from pathlib import Path
-
 import pytest
 
-from regard.native import unavailable
-from regard.native.compiler import compile_engine, find_compiler
+from tests.native_build import require_native_engine
 
 
 @pytest.fixture(scope="session", autouse=True)
 def native_engine():
-    """The compiled engine; several test processes compile it only once."""
-    if find_compiler() is None:
-        pytest.skip("no C++ compiler was found, so the native engine cannot be tested")
-    with open(Path(tempfile.gettempdir()) / "regard-native-tests.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if unavailable() is not None:
-            compile_engine()
-    assert unavailable() is None
+    """The compiled engine."""
+    require_native_engine()
