@@ -109,7 +109,7 @@ def test_an_unsupported_part_is_named(settings: dict, reason: str, tmp_path: Pat
 def test_an_ensemble_is_named():
     both = ["spelling", "spelling"]
     assert load(both).engine == "torch"
-    with pytest.raises(EngineError, match="not a Ensemble in memory"):
+    with pytest.raises(EngineError, match="this Ensemble is in memory"):
         load(both, engine="native")
 
 

@@ -39,7 +39,7 @@ def _native_cannot(request: EngineRequest) -> str | None:
         return f"it computes in float32 or int8, not {request.precision}"
     if not bundle.is_stored:
         kind = type(bundle.model).__name__
-        return f"it runs the weights in a bundle's folder, not a {kind} in memory"
+        return f"it runs the weights in a bundle's folder; this {kind} is in memory"
     if not runs_on_cpu(bundle.device):
         return f"it runs on CPUs, not on device {bundle.device!r}"
     return cannot(bundle.raw_settings) or unavailable()
