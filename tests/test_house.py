@@ -31,7 +31,7 @@ LAYERS = [
     {"quality"},
     {"reports"},
     {"api"},
-    {"seeds"},
+    {"seeds", "distillation"},
     {"trace"},
     {"plots"},
     {"explore"},

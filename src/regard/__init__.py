@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         window,
     )
     from regard.decoding_options import DecodingOptions
+    from regard.distillation import distill
     from regard.errors import RegardError, debug
     from regard.explore.offline_html import show
     from regard.loading import load
@@ -44,6 +45,7 @@ __all__ = [
     "attend",
     "causal",
     "debug",
+    "distill",
     "evaluate",
     "everything",
     "load",
@@ -64,6 +66,7 @@ _HOMES = {
     "training.callbacks": ("Callback",),
     "training.evaluation": ("Metric",),
     "decoding_options": ("DecodingOptions",),
+    "distillation": ("distill",),
     "loading": ("load",),
     "pipeline": ("Pipeline",),
     "attention": (

@@ -124,7 +124,17 @@ RunFolder = Annotated[
 OptionalFamily = Annotated[
     str | None, Parameter(help="Model family: transformer (default) or recurrent.")
 ]
-Size = Annotated[str, Parameter(help="Model size: auto, tiny, small, base or big.")]
+Size = Annotated[str, Parameter(help="Model size: auto, tiny, small, base, big or student.")]
+StudentFolder = Annotated[
+    Path | None, Parameter(help="Folder of the run (default: runs/NAME-student).")
+]
+StudentSize = Annotated[
+    str | None,
+    Parameter(help="Model size (default: student, with the widths and parts of the teacher)."),
+]
+OriginalPairs = Annotated[
+    bool, Parameter(help="Train on the original pairs, too, not only on the teacher's outputs.")
+]
 Minutes = Annotated[
     float | None, Parameter(help="Training time in minutes; the schedule is fitted to it.")
 ]

@@ -31,11 +31,16 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
         f"This model turns one text into another. It is {article}{size}, trained with "
         "Regard. Loading it runs no code from this folder."
     )
+    if "distillation" in card:
+        about += (
+            " It is a student: it was trained on the outputs of another model (sequence-level "
+            "distillation)."
+        )
     sections = {
         "": about,
         "How to use it": _use(card),
         "Data": _data(card),
-        "Quality": _quality(card),
+        "Quality": _quality(card) + _distillation(card),
         "Limits": _limits(card),
         "Files": FILES.rstrip(),
     }
@@ -106,6 +111,23 @@ def _quality(card: Mapping[str, Any]) -> str:
     if legend:
         text += "\n\n" + "\n".join(legend)
     return text + _samples(card.get("samples", []))
+
+
+def _distillation(card: Mapping[str, Any]) -> str:
+    """Teacher and student side by side."""
+    if "distillation" not in card:
+        return ""
+    facts = card["distillation"]
+    rows = [["", "teacher", "student"], ["---"] * 3]
+    sides = facts["teacher"], facts["student"]
+    for name in sides[0]["metrics"]:
+        cells = (_number(side["metrics"].get(name)) for side in sides)
+        rows.append([name.replace("_", " "), *cells])
+    rows.append(["sources/s", *(f"{side['sources_per_second']:,.0f}" for side in sides)])
+    rows.append(["parameters", *(f"{side['parameters']:,}" for side in sides)])
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    intro = f"Compared with its teacher on the held-out sources ({facts['device']}):"
+    return f"\n\n{intro}\n\n" + "\n".join(lines)
 
 
 def _samples(samples: Sequence[Sequence[str]]) -> str:
