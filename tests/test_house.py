@@ -18,7 +18,7 @@ FILES = codebase.source_files()
 # package, never from another package of its own layer.
 LAYERS = [
     {"errors", "axes", "disk", "terminal", "threads", "pretrained"},
-    {"config", "device", "registry", "decoding_options", "ragged"},
+    {"config", "device", "registry", "decoding_options", "ragged", "int8"},
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
@@ -31,7 +31,7 @@ LAYERS = [
     {"quality"},
     {"reports"},
     {"api"},
-    {"seeds", "distillation"},
+    {"seeds", "distillation", "quantization"},
     {"trace"},
     {"plots"},
     {"explore"},

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.explore.offline_html import show
     from regard.loading import load
     from regard.pipeline import Pipeline
+    from regard.quantization import quantize
     from regard.ragged import Ragged
     from regard.trace.record import record
     from regard.trace.trace import Trace
@@ -50,6 +51,7 @@ __all__ = [
     "everything",
     "load",
     "prefix",
+    "quantize",
     "record",
     "show",
     "train",
@@ -67,6 +69,7 @@ _HOMES = {
     "training.evaluation": ("Metric",),
     "decoding_options": ("DecodingOptions",),
     "distillation": ("distill",),
+    "quantization": ("quantize",),
     "loading": ("load",),
     "pipeline": ("Pipeline",),
     "attention": (

@@ -105,6 +105,16 @@ HeldOutFiles = Annotated[
     list[Path] | None,
     Parameter(help="Files of held-out pairs to compare with.", consume_multiple=True),
 ]
+QuantizedFolder = Annotated[
+    Path | None, Parameter(help="Folder to write (default: the name of the bundle with -int8).")
+]
+QuantizeHeldOut = Annotated[
+    list[Path] | None,
+    Parameter(
+        help="Files of held-out pairs (default: the held-out set of the run).",
+        consume_multiple=True,
+    ),
+]
 RULES = Group.create_ordered("Rules")
 Rules = Annotated[CleaningRules | None, Parameter(name="*", group=RULES)]
 CleanFile = Annotated[Path, Parameter(help="File to write: .tsv, .csv, .jsonl or .xlsx.")]
