@@ -25,13 +25,13 @@ LAYERS = [
     {"search", "bundle", "answer", "teacher_forcing"},
     {"native"},
     {"inference"},
-    {"training", "vectors", "pooling"},
+    {"training", "vectors", "pooling", "hub"},
     {"pipeline"},
     {"loading"},
     {"quality"},
     {"reports"},
     {"api"},
-    {"seeds", "distillation", "quantization"},
+    {"seeds", "distillation", "quantization", "model_export"},
     {"trace"},
     {"plots"},
     {"explore"},
@@ -64,6 +64,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "matplotlib": "plots",
     "sklearn": "pooling",
     "tokenizers": "text",
+    "ctranslate2": "hub",
     "cyclopts": "cli",
 }
 

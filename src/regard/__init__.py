@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.errors import RegardError, debug
     from regard.explore.offline_html import show
     from regard.loading import load
+    from regard.model_export import export
     from regard.pipeline import Pipeline
     from regard.quantization import quantize
     from regard.ragged import Ragged
@@ -49,6 +50,7 @@ __all__ = [
     "distill",
     "evaluate",
     "everything",
+    "export",
     "load",
     "prefix",
     "quantize",
@@ -69,6 +71,7 @@ _HOMES = {
     "training.evaluation": ("Metric",),
     "decoding_options": ("DecodingOptions",),
     "distillation": ("distill",),
+    "model_export": ("export",),
     "quantization": ("quantize",),
     "loading": ("load",),
     "pipeline": ("Pipeline",),

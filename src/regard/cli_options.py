@@ -115,6 +115,18 @@ QuantizeHeldOut = Annotated[
         consume_multiple=True,
     ),
 ]
+ExportFormat = Annotated[str, Parameter(help="Runtime to export to: ctranslate2.")]
+ExportFolder = Annotated[
+    Path | None, Parameter(help="Folder to write (default: the name of the bundle and the format).")
+]
+Int8 = Annotated[bool, Parameter(name="--int8", help="Quantise the weights to int8.")]
+ExportHeldOut = Annotated[
+    list[Path] | None,
+    Parameter(
+        help="Files of pairs whose sources verify the export (default: the run's held-out set).",
+        consume_multiple=True,
+    ),
+]
 RULES = Group.create_ordered("Rules")
 Rules = Annotated[CleaningRules | None, Parameter(name="*", group=RULES)]
 CleanFile = Annotated[Path, Parameter(help="File to write: .tsv, .csv, .jsonl or .xlsx.")]
