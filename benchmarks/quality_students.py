@@ -12,6 +12,8 @@ from pathlib import Path
 from quality_runs import Result, Trial
 from quality_sets import Pairs, read_pairs, write_pairs
 
+from regard.training.teacher_outputs import distinct_pairs
+
 METHOD = "distilled"
 
 
@@ -38,9 +40,9 @@ def students(teachers: Sequence[Trial], results: Sequence[Result]) -> list[Trial
 
 def write_distilled_parts(parts: Path, labels: Sequence[Path], folder: Path) -> Path:
     """Copy the parts to a folder, with every distinct output added to the training pairs."""
-    pairs: Pairs = [pair for path in (parts / "train.tsv", *labels) for pair in read_pairs(path)]
+    pairs: Pairs = list(distinct_pairs(*map(read_pairs, (parts / "train.tsv", *labels))))
     folder.mkdir(exist_ok=True)
-    write_pairs(folder / "train.tsv", list(dict.fromkeys(pairs)))
+    write_pairs(folder / "train.tsv", pairs)
     for name in ("dev.tsv", "examples.json"):
         shutil.copyfile(parts / name, folder / name)
     return folder

@@ -18,7 +18,7 @@ FILES = codebase.source_files()
 # package, never from another package of its own layer.
 LAYERS = [
     {"errors", "axes", "disk", "lazy_names", "terminal", "threads", "pretrained"},
-    {"config", "device", "registry", "decoding_options", "ragged"},
+    {"config", "device", "registry", "decoding_options", "ragged", "int8"},
     {"gpu_driver"},
     {"kernels"},
     {"text", "positions", "attention"},
@@ -29,13 +29,13 @@ LAYERS = [
     {"inference"},
     {"engine_choice"},
     {"searcher"},
-    {"training", "vectors", "pooling"},
+    {"training", "vectors", "pooling", "hub"},
     {"pipeline"},
     {"loading"},
     {"quality"},
     {"reports"},
     {"api"},
-    {"seeds"},
+    {"seeds", "distillation", "quantization", "model_export"},
     {"trace"},
     {"plots"},
     {"explore"},
@@ -73,6 +73,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "matplotlib": "plots",
     "sklearn": "pooling",
     "tokenizers": "text",
+    "ctranslate2": "hub",
     "cyclopts": "cli",
 }
 

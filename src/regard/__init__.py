@@ -17,10 +17,13 @@ if TYPE_CHECKING:
         window,
     )
     from regard.decoding_options import DecodingOptions
+    from regard.distillation import distill
     from regard.errors import RegardError, debug
     from regard.explore.offline_html import show
     from regard.loading import load
+    from regard.model_export import export
     from regard.pipeline import Pipeline
+    from regard.quantization import quantize
     from regard.ragged import Ragged
     from regard.trace.record import record
     from regard.trace.trace import Trace
@@ -44,10 +47,13 @@ __all__ = [
     "attend",
     "causal",
     "debug",
+    "distill",
     "evaluate",
     "everything",
+    "export",
     "load",
     "prefix",
+    "quantize",
     "record",
     "show",
     "train",
@@ -64,6 +70,9 @@ _HOMES = {
     "training.callbacks": ("Callback",),
     "training.evaluation": ("Metric",),
     "decoding_options": ("DecodingOptions",),
+    "distillation": ("distill",),
+    "model_export": ("export",),
+    "quantization": ("quantize",),
     "loading": ("load",),
     "pipeline": ("Pipeline",),
     "attention": (

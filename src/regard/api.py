@@ -47,6 +47,7 @@ def train(
     target: str | None = None,
     bad_lines: str = "stop",
     init: PathLike | None = None,
+    tokenizers: PathLike | None = None,
     family: str | None = None,
     size: str = "auto",
     device: str = "auto",
@@ -61,18 +62,18 @@ def train(
 ) -> Pipeline:
     """Train a model on pairs of text, or resume the run in the folder `out`; returns its pipeline.
 
-    `pairs` and `held_out`: files, a list or iterator of (source, target), a pandas or polars
-    DataFrame, a Hugging Face Dataset or a mapping of two columns; `source` and `target` name the
-    columns. `init`: a bundle to fine-tune. `settings`: any setting by its name (`minutes=2`,
-    `width=128`, `patience=3`) or in groups (`train={…}`, `model={…}`, `text={…}`).
+    `pairs` and `held_out`: files, (source, target) pairs, a pandas or polars DataFrame, a Hugging
+    Face Dataset or a mapping of two columns; `source` and `target` name the columns. `init`: a
+    bundle to fine-tune. `tokenizers`: a bundle with the tokenizers to use. `settings`: any setting
+    by its name (`minutes=2`, `width=128`, `patience=3`) or in groups (`train={…}`, `model={…}`).
 
-    `metrics`: your own metrics by name, functions of predictions and references;
-    `select="name"` selects the best model by one of them. `callbacks` receive steps, evaluations
-    and checkpoints. After an interruption, the same call resumes with bit-identical results.
+    `metrics`: functions of predictions and references by name; `select="name"` selects by one of
+    them. `callbacks` receive steps, evaluations and checkpoints. The same call resumes a run.
     """
     groups = group_settings(settings)
     kind = groups["model"].pop("kind", "transformer")
     columns: dict[str, Any] = {"source": source, "target": target, "bad_lines": bad_lines}
+    bundles = {"init": init, "tokenizers": tokenizers}
     job = Job(
         corpus=as_corpus(pairs, **columns),
         held_out=None if held_out is None else as_corpus(held_out, **columns),
@@ -85,7 +86,7 @@ def train(
         device=device,
         tensorboard=tensorboard,
         command=command,
-        init=None if init is None else resolve_model(init),
+        **{name: None if one is None else resolve_model(one) for name, one in bundles.items()},
         extend=extend,
         restart=restart,
         callbacks=callbacks,

@@ -107,6 +107,28 @@ HeldOutFiles = Annotated[
     list[Path] | None,
     Parameter(help="Files of held-out pairs to compare with.", consume_multiple=True),
 ]
+QuantizedFolder = Annotated[
+    Path | None, Parameter(help="Folder to write (default: the name of the bundle with -int8).")
+]
+QuantizeHeldOut = Annotated[
+    list[Path] | None,
+    Parameter(
+        help="Files of held-out pairs (default: the held-out set of the run).",
+        consume_multiple=True,
+    ),
+]
+ExportFormat = Annotated[str, Parameter(help="Runtime to export to: ctranslate2.")]
+ExportFolder = Annotated[
+    Path | None, Parameter(help="Folder to write (default: the name of the bundle and the format).")
+]
+Int8 = Annotated[bool, Parameter(name="--int8", help="Quantise the weights to int8.")]
+ExportHeldOut = Annotated[
+    list[Path] | None,
+    Parameter(
+        help="Files of pairs whose sources verify the export (default: the run's held-out set).",
+        consume_multiple=True,
+    ),
+]
 RULES = Group.create_ordered("Rules")
 Rules = Annotated[CleaningRules | None, Parameter(name="*", group=RULES)]
 CleanFile = Annotated[Path, Parameter(help="File to write: .tsv, .csv, .jsonl or .xlsx.")]
@@ -126,7 +148,17 @@ RunFolder = Annotated[
 OptionalFamily = Annotated[
     str | None, Parameter(help="Model family: transformer (default) or recurrent.")
 ]
-Size = Annotated[str, Parameter(help="Model size: auto, tiny, small, base or big.")]
+Size = Annotated[str, Parameter(help="Model size: auto, tiny, small, base, big or student.")]
+StudentFolder = Annotated[
+    Path | None, Parameter(help="Folder of the run (default: runs/NAME-student).")
+]
+StudentSize = Annotated[
+    str | None,
+    Parameter(help="Model size (default: student, with the widths and parts of the teacher)."),
+]
+OriginalPairs = Annotated[
+    bool, Parameter(help="Train on the original pairs, too, not only on the teacher's outputs.")
+]
 Minutes = Annotated[
     float | None, Parameter(help="Training time in minutes; the schedule is fitted to it.")
 ]

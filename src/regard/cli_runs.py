@@ -1,13 +1,16 @@
-"""Commands on runs: report, compare and sweep. `regard.cli` adds them to the command line."""
+"""Commands on runs: report, compare, sweep, distill. `regard.cli` adds them to the command line."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from regard import cli_options as options
+from regard.commands.options import read_settings, run_name
+from regard.registry import import_files
 
 
 def report(bundle: options.RunOrBundle, /, *, output: options.ReportOutput = None) -> None:
@@ -44,6 +47,62 @@ def sweep(file: options.SweepFile, /, *, device: options.Device = "auto") -> Non
     run(file, device=device, command=["regard", *sys.argv[1:]])
 
 
+def distill(
+    teacher: options.Bundle,
+    /,
+    *files: options.Pairs,
+    targets: options.Targets = None,
+    held_out: options.HeldOut = None,
+    held_out_targets: options.HeldOutTargets = None,
+    ensemble: options.Ensemble = None,
+    out: options.StudentFolder = None,
+    original: options.OriginalPairs = False,
+    size: options.StudentSize = None,
+    minutes: options.Minutes = None,
+    steps: options.Steps = None,
+    epochs: options.Epochs = None,
+    config: options.Config = None,
+    set_: options.Overrides = None,
+    import_: options.Imports = None,
+    device: options.Device = "auto",
+    extend: options.Extend = False,
+    restart: options.RestartRun = False,
+    reading: options.Reading = None,
+    decoding: options.SearchDecoding = None,
+) -> None:
+    """Train a small, fast student of a model: `regard distill runs/teacher pairs.tsv`.
+
+    The teacher decodes all training sources, and the student is trained on its outputs
+    (sequence-level distillation). Run the same command again to resume at any point. It ends with
+    the quality and speed of both on held-out pairs.
+    """
+    with options.without_gc():
+        from regard.commands.distill import format_distillation
+        from regard.distillation import distill as run
+        from regard.text import Corpus
+
+    import_files(import_ or [])
+    groups: dict[str, Any] = {**read_settings(config, set_ or [])}
+    lengths = {"minutes": minutes, "steps": steps, "epochs": epochs}
+    groups["train"] |= {name: value for name, value in lengths.items() if value is not None}
+    corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
+    student = run(
+        [teacher, *(ensemble or [])],
+        corpus(list(files), targets),
+        out or Path("runs") / f"{run_name(files[0])}-student",
+        held_out=corpus(held_out, held_out_targets) if held_out else None,
+        original=original,
+        decoding=decoding,
+        size=size,
+        device=device,
+        extend=extend,
+        restart=restart,
+        command=["regard", *sys.argv[1:]],
+        **groups,
+    )
+    print(format_distillation(student.bundle.card["distillation"]))
+
+
 def print_settings() -> None:
     """Print the reference of all settings."""
     from regard.commands.settings_reference import format_settings
@@ -64,4 +123,4 @@ def seeds_trainer(seeds: int, ensemble: bool) -> Callable[..., None]:
 
 
 # Commands with their order in `regard --help`.
-COMMANDS: dict[Callable[..., None], int] = {report: 9, compare: 10, sweep: 11}
+COMMANDS: dict[Callable[..., None], int] = {report: 9, compare: 10, sweep: 11, distill: 15}

@@ -183,6 +183,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "small": _sizes(width=256, heads=4, layers=4, ffn_width=1024),
         "base": _sizes(width=512, heads=8, layers=6, ffn_width=2048),
         "big": _sizes(width=1024, heads=16, layers=6, ffn_width=4096),
+        # base with a shallow decoder, which takes most of the time of search (Kasai et al. 2021)
+        "student": _sizes(width=512, heads=8, layers=6, ffn_width=2048) | {"decoder_layers": 2},
     },
     "recurrent": {
         "tiny": {"width": 128},

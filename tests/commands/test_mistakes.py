@@ -164,7 +164,7 @@ SETTINGS = {
     ),
     "unknown size": (
         ["--size", "huge"],
-        "unknown size 'huge'; choose from 'auto', 'base', 'big', 'small', 'tiny'",
+        "unknown size 'huge'; choose from 'auto', 'base', 'big', 'small', 'student', 'tiny'",
     ),
     "unknown tokenizer": (
         ["--set", "text.source_tokenizer=word"],

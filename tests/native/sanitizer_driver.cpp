@@ -44,7 +44,7 @@ class Tensors {
     std::vector<regard_tensor> found;
     for (std::size_t i = 0; i < names_.size(); ++i) {
       regard_tensor tensor{names_[i].c_str(), values_[i].data(), {1, 1},
-                           static_cast<std::int32_t>(shapes_[i].size())};
+                           static_cast<std::int32_t>(shapes_[i].size()), nullptr};
       std::copy(shapes_[i].begin(), shapes_[i].end(), tensor.shape);
       found.push_back(tensor);
     }

@@ -1,6 +1,7 @@
 """A bundle: one folder with everything a trained model needs, and a checksum of every file.
 
-weights.safetensors      each parameter once; building the model ties shared ones again
+weights.safetensors      each parameter once; building the model ties shared ones again. With
+                         "precision": "int8" in the card, int8 matrices and their scales
 config.json              format version, resolved model settings, vocabulary sizes
 source.tokenizer.json    and target.tokenizer.json, or one shared.tokenizer.json
 card.json                model card: data, sizes, metrics, commands, versions

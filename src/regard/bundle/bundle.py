@@ -105,6 +105,11 @@ class Bundle:
         parts = (self.source, self.target, self._settings, self.card, self.training_sources)
         return Bundle(model, *parts, folder)
 
+    def with_card(self, card: dict[str, Any]) -> Bundle:
+        """The same model, in memory, with another card."""
+        parts = (self.source, self.target, self._settings, card, self.training_sources)
+        return Bundle(self.model, *parts)
+
     def _read_stamp(self) -> tuple[int, int, int] | None:
         """Identifies the file of weights without reading it."""
         if self.weights is None:

@@ -31,11 +31,16 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
         f"This model turns one text into another. It is {article}{size}, trained with "
         "Regard. Loading it runs no code from this folder."
     )
+    if "distillation" in card:
+        about += (
+            " It is a student: it was trained on the outputs of another model (sequence-level "
+            "distillation)."
+        )
     sections = {
         "": about,
         "How to use it": _use(card),
         "Data": _data(card),
-        "Quality": _quality(card),
+        "Quality": _quality(card) + _distillation(card) + _quantization(card),
         "Limits": _limits(card),
         "Files": FILES.rstrip(),
     }
@@ -106,6 +111,44 @@ def _quality(card: Mapping[str, Any]) -> str:
     if legend:
         text += "\n\n" + "\n".join(legend)
     return text + _samples(card.get("samples", []))
+
+
+def _distillation(card: Mapping[str, Any]) -> str:
+    """Teacher and student side by side."""
+    if "distillation" not in card:
+        return ""
+    facts = card["distillation"]
+    rows = [["", "teacher", "student"], ["---"] * 3]
+    sides = facts["teacher"], facts["student"]
+    for name in sides[0]["metrics"]:
+        cells = (_number(side["metrics"].get(name)) for side in sides)
+        rows.append([name.replace("_", " "), *cells])
+    rows.append(["sources/s", *(f"{side['sources_per_second']:,.0f}" for side in sides)])
+    rows.append(["parameters", *(f"{side['parameters']:,}" for side in sides)])
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    intro = f"Compared with its teacher on the held-out sources ({facts['device']}):"
+    return f"\n\n{intro}\n\n" + "\n".join(lines)
+
+
+def _quantization(card: Mapping[str, Any]) -> str:
+    """Size and quality in float32 and in int8."""
+    if "quantization" not in card:
+        return ""
+    facts = card["quantization"]
+    before, after = facts["bytes"]["float32"], facts["bytes"]["int8"]
+    rows = [["", "float32", "int8"], ["---"] * 3]
+    rows.append(["weights (bytes)", f"{before:,}", f"{after:,}"])
+    for name in facts["float32"]:
+        cells = (_number(facts[kind].get(name)) for kind in ("float32", "int8"))
+        rows.append([name.replace("_", " "), *cells])
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    intro = (
+        "The weights are stored in int8, with a scale for each output channel: "
+        f"{before / after:.1f} × smaller than in float32. Outputs differ from those in float32 for "
+        f"{facts['changed_outputs']:,} of {facts['held_out']:,} held-out sources (engine: "
+        f"{facts['engine']}):"
+    )
+    return f"\n\n{intro}\n\n" + "\n".join(lines)
 
 
 def _samples(samples: Sequence[Sequence[str]]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.bundle.bundle import VERSION, Bundle, read
 from regard.bundle.location import check_destination, sibling
@@ -32,7 +32,9 @@ from regard.bundle.model_card import write_model_card
 from regard.device import resolve_device
 from regard.disk import fsync_path, use_default_mode
 from regard.errors import RegardError, UnknownName
+from regard.int8 import SCALE_SUFFIX, quantize_tensors
 from regard.models import Model, build
+from regard.models.parts import Embedding, Output
 
 DTYPES = {
     "F32": torch.float32,
@@ -40,6 +42,7 @@ DTYPES = {
     "F16": torch.float16,
     "BF16": torch.bfloat16,
 }
+INT8 = "I8"
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -93,12 +96,21 @@ def load_model(bundle: Bundle) -> Model:
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no dict)
             stored = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            mismatch = find_mismatch(shapes(unique_parameters(model)), stored)
-            dtypes = {part.get_dtype() for part in slices.values()}
+            types = {name: part.get_dtype() for name, part in slices.items()}
+            expected = shapes(unique_parameters(model))
+            quantised = {name for name in expected if types.get(name) == INT8}
+            rows = {name + SCALE_SUFFIX: expected[name][:1] for name in quantised}
+            mismatch = find_mismatch({**expected, **rows}, stored)
+            dtypes = {kind for name, kind in types.items() if name not in quantised}
             if mismatch or len(dtypes) != 1 or not dtypes <= set(DTYPES):
-                raise invalid_file(path, mismatch or f"its types are {', '.join(sorted(dtypes))}")
+                found = ", ".join(sorted(set(types.values())))
+                raise invalid_file(path, mismatch or f"its types are {found}")
             for name, tensor in unique_parameters(model).items():
-                tensor.data = file.get_tensor(name).clone()  # keeps the stored dtype
+                weight = file.get_tensor(name)
+                if name in quantised:
+                    tensor.data = weight.float() * file.get_tensor(name + SCALE_SUFFIX)[:, None]
+                else:
+                    tensor.data = weight.clone()  # keeps the stored dtype
     except SafetensorError as error:
         raise invalid_file(path, f"it is not a valid safetensors file ({error})") from None
     return model.to(device).eval()
@@ -157,8 +169,26 @@ def _write_weights(folder: Path, bundle: Bundle) -> None:
             "give the settings and tokenizers it was built with"
         )
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    if bundle.card.get("precision") == "int8":
+        arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
+        arrays = quantize_tensors(arrays, quantizable(bundle.model))
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     save_file(tensors, folder / WEIGHTS)
     use_default_mode(folder / WEIGHTS)
+
+
+def quantizable(model: Model) -> set[str]:
+    """The names of the weights that int8 bundles quantise: linear layers and embeddings."""
+    names: set[str] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            names.add(f"{name}.weight")
+        elif isinstance(module, Embedding | Output):
+            names.add(f"{name}.table")
+        elif isinstance(module, nn.RNNBase):
+            inner = (part for part, _ in module.named_parameters(recurse=False))
+            names |= {f"{name}.{part}" for part in inner if part.startswith("weight_")}
+    return names
 
 
 def unique_parameters(model: Model) -> dict[str, Tensor]:

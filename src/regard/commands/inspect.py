@@ -92,6 +92,8 @@ def _format_card(card: dict[str, Any]) -> list[str]:
         where = f" on {card['held_out']:,} held-out sources" if "held_out" in card else ""
         lines.append(f"metrics: {measured}{where}")
         lines += [f"  {line}" for line in legend(numbers)]
+    if "precision" in card:
+        lines.append(f"precision of the weights: {card['precision']}")
     if "pairs" in card:
         lines.append(f"trained on: {card['pairs']:,} pairs")
     lines += [f"data: {name}" for name in card.get("data", {}) if "reading" not in name]

@@ -57,7 +57,13 @@ class OptionsStruct(ctypes.Structure):
 class TensorStruct(ctypes.Structure):
     """`regard_tensor` of engine.h."""
 
-    _fields_ = (("name", c_char_p), ("data", c_void_p), ("shape", c_int64 * 2), ("rank", c_int32))
+    _fields_ = (
+        ("name", c_char_p),
+        ("data", c_void_p),
+        ("shape", c_int64 * 2),
+        ("rank", c_int32),
+        ("scales", c_void_p),
+    )
 
 
 class ResultsStruct(ctypes.Structure):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.int8 import SCALE_SUFFIX
 from regard.native.gate import CHOICES, cannot, split_part
 from regard.native.library import (
     NativeError,
@@ -38,9 +39,10 @@ class NativeModel:
     """A Transformer or recurrent model on the native engine.
 
     `settings` are those of the model (a dict, as in a bundle's config), `sizes` the source and
-    target vocabulary sizes, `tensors` the weights by name. With `int8`, weights are quantised per
-    output channel and activations per row. `kernels` selects an instruction set by name; the
-    default is the fastest one.
+    target vocabulary sizes, `tensors` the weights by name: float32, or int8 with their scales as in
+    `regard.int8`. With `int8`, products are computed in int8: float32 weights are quantised per
+    output channel, and activations per row. Without it, int8 weights become float32. `kernels`
+    selects an instruction set by name; the default is the fastest one.
     """
 
     def __init__(
@@ -178,14 +180,28 @@ def _flatten_score(tensors: dict[str, np.ndarray]) -> None:
 
 
 def _tensor_structs(tensors: dict[str, np.ndarray]) -> ctypes.Array[TensorStruct]:
-    structs = (TensorStruct * len(tensors))()
-    for struct, name in zip(structs, tensors, strict=True):
-        array = tensors[name] = np.require(tensors[name], np.float32, ["C", "A"])
+    quantised = {name for name, array in tensors.items() if array.dtype == np.int8}
+    scales = {name + SCALE_SUFFIX for name in quantised}
+    structs = (TensorStruct * (len(tensors) - len(scales & tensors.keys())))()
+    for struct, name in zip(structs, (n for n in tensors if n not in scales), strict=True):
+        kind = np.int8 if name in quantised else np.float32
+        array = tensors[name] = np.require(tensors[name], kind, ["C", "A"])
         if array.ndim > 2:
             raise NativeError(f"tensor {name!r} has {array.ndim} axes; at most 2 are expected")
         struct.name, struct.data, struct.rank = name.encode(), array.ctypes.data, array.ndim
         struct.shape[: array.ndim] = array.shape
+        if name in quantised:
+            struct.scales = _scales(tensors, name, array).ctypes.data
     return structs
+
+
+def _scales(tensors: dict[str, np.ndarray], name: str, array: np.ndarray) -> np.ndarray:
+    """The scales of an int8 tensor, one per row."""
+    found = tensors.get(name + SCALE_SUFFIX)
+    if found is None or array.ndim != 2 or found.shape != array.shape[:1]:
+        raise NativeError(f"int8 tensor {name!r} needs one scale per row in {SCALE_SUFFIX!r}")
+    scales = tensors[name + SCALE_SUFFIX] = np.require(found, np.float32, ["C", "A"])
+    return scales
 
 
 def _hypotheses(found: ResultsStruct) -> list[list[NativeHypothesis]]:

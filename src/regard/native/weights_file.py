@@ -1,4 +1,4 @@
-"""Read a safetensors file as memory-mapped float32 arrays, with every size and offset checked."""
+"""Read a safetensors file as memory-mapped arrays, with every size and offset checked."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from regard.errors import RegardError
 MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
 MAX_RANK = 8
 # bfloat16 has no numpy type: it is the upper half of a float32.
-DTYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2"}
+DTYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I8": "<i1"}
 
 
 class WeightsError(RegardError):
-    """A file that is not a valid safetensors file of floating-point tensors."""
+    """A file that is not a valid safetensors file of floating-point or int8 tensors."""
 
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """All tensors of a file as aligned float32 arrays; float32 tensors stay memory-mapped."""
+    """All tensors of a file as aligned arrays; float32 and int8 tensors stay memory-mapped.
+
+    Other floating-point types become float32.
+    """
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -84,6 +87,8 @@ def _is_size(value: Any) -> bool:
 
 def _array(data: mmap.mmap | bytes, offset: int, dtype: str, shape: list[int]) -> np.ndarray:
     stored = np.frombuffer(data, DTYPES[dtype], prod(shape), offset).reshape(shape)
+    if dtype == "I8":
+        return stored
     if dtype == "BF16":
         stored = (stored.astype(np.uint32) << 16).view(np.float32)
     with np.errstate(over="ignore"):

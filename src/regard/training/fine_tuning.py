@@ -1,4 +1,4 @@
-"""Fine-tuning: start a run from the weights and tokenizers of an existing bundle."""
+"""Fine-tuning: start a run from the weights or only the tokenizers of an existing bundle."""
 
 from __future__ import annotations
 
@@ -27,6 +27,31 @@ from regard.text.tokenizers import nfc
 RATE_FACTOR = 0.04  # of the default learning rate
 FINE_TUNING_EPOCHS = 10.0
 MAX_SHOWN = 20  # new symbols listed in a message
+INITIAL_MODEL = "initial model"
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTokenizers:
+    """The tokenizers of an existing bundle, which a run uses instead of training its own.
+
+    `role` is what messages call the bundle. Only an initial model's tokenizers may be extended.
+    """
+
+    source: Tokenizer
+    target: Tokenizer
+    fingerprint: str
+    role: str = "given bundle"
+
+    @classmethod
+    def load(cls, folder: Path) -> GivenTokenizers:
+        """Load the tokenizers of a bundle, without its weights."""
+        contents = bundle.read(folder)
+        return cls(contents.source, contents.target, _fingerprint(folder))
+
+    @property
+    def extensible(self) -> bool:
+        """Whether new symbols may be added."""
+        return self.role == INITIAL_MODEL
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +65,13 @@ class InitialModel:
     @classmethod
     def load(cls, folder: Path) -> InitialModel:
         """Load a bundle."""
-        manifest = (locate(folder) / MANIFEST).read_bytes()
-        return cls(bundle.load(folder), str(folder), hashlib.sha256(manifest).hexdigest())
+        return cls(bundle.load(folder), str(folder), _fingerprint(folder))
+
+    @property
+    def tokenizers(self) -> GivenTokenizers:
+        """The tokenizers of the bundle."""
+        sides = self.bundle.source, self.bundle.target
+        return GivenTokenizers(*sides, self.fingerprint, INITIAL_MODEL)
 
     @property
     def model_settings(self) -> dict[str, Any]:
@@ -70,7 +100,12 @@ def fine_tuning_batch(tokens: int, usual: int) -> int:
 
 
 def adapt_tokenizer(
-    tokenizer: Tokenizer, lines: Iterable[str], side: str, *, extend: bool
+    tokenizer: Tokenizer,
+    lines: Iterable[str],
+    side: str,
+    *,
+    extend: bool,
+    role: str = INITIAL_MODEL,
 ) -> tuple[Tokenizer, str]:
     """The tokenizer for new data, and its coverage in a sentence.
 
@@ -78,23 +113,24 @@ def adapt_tokenizer(
     `unigram` spell any text already.
     """
     if tokenizer.kind not in ("characters", "words"):
-        return (
-            tokenizer,
-            f"{side} tokenizer: {tokenizer.kind} of the initial model, spells any text",
-        )
+        return tokenizer, f"{side} tokenizer: {tokenizer.kind} of the {role}, spells any text"
     split = str.split if tokenizer.kind == "words" else list
     counts = Counter(symbol for line in lines for symbol in split(nfc(line)))
     vocabulary = tokenizer.library.get_vocab()
     new = sorted((s for s in counts if s not in vocabulary), key=lambda s: (-counts[s], s))
     used, unknown = counts.total(), sum(counts[symbol] for symbol in new)
     coverage = f"covers {100 * (used - unknown) / max(1, used):.2f} % of the {tokenizer.kind}"
-    reason = f"{side} tokenizer: {tokenizer.kind} of the initial model, {coverage}"
+    reason = f"{side} tokenizer: {tokenizer.kind} of the {role}, {coverage}"
     if not new:
         return tokenizer, reason
     shown = " ".join(new[:MAX_SHOWN]) + (" …" if len(new) > MAX_SHOWN else "")
     if not extend:
         return tokenizer, f"{reason}; {len(new):,} stay unknown: {shown}"
     return extend_tokenizer(tokenizer, new), f"{reason}; {len(new):,} new ones are added: {shown}"
+
+
+def _fingerprint(folder: Path) -> str:
+    return hashlib.sha256((locate(folder) / MANIFEST).read_bytes()).hexdigest()
 
 
 def freeze_parameters(model: nn.Module, patterns: Iterable[str]) -> int:

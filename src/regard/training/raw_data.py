@@ -12,7 +12,7 @@ from regard.config import TextSettings
 from regard.errors import RegardError, choose
 from regard.text import TOKENIZERS, CorpusStats, Overlap, PairChecks, collect_stats
 from regard.training.checkpoint import read_state
-from regard.training.fine_tuning import InitialModel
+from regard.training.fine_tuning import INITIAL_MODEL, GivenTokenizers
 from regard.training.pairs import PairSource
 
 MAX_HELD_OUT = {"cpu": 2_000, "cuda": 10_000}  # sources that are decoded in an evaluation
@@ -48,14 +48,16 @@ class RawData:
     recorded: dict[str, Any] | None
     stats: CorpusStats | None
     decisions: list[str]
-    initial: InitialModel | None = None
+    tokenizers: GivenTokenizers | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the prepared data depend on."""
         text = {f"text.{name}": value for name, value in self.text.model_dump().items()}
-        initial = None if self.initial is None else self.initial.fingerprint
-        return {**text, "the initial model": initial}
+        given: dict[str, str | None] = {f"the {INITIAL_MODEL}": None}
+        if self.tokenizers is not None:
+            given[f"the {self.tokenizers.role}"] = self.tokenizers.fingerprint
+        return {**text, **given}
 
 
 def read(
@@ -65,7 +67,7 @@ def read(
     *,
     folder: Path,
     max_held_out: int = MAX_HELD_OUT["cpu"],
-    initial: InitialModel | None = None,
+    tokenizers: GivenTokenizers | None = None,
 ) -> RawData:
     """Stage 1: read the corpora once and collect their statistics."""
     _check_text(text)
@@ -75,7 +77,7 @@ def read(
         fingerprint |= {f"held out: {name}": value for name, value in files.items()}
     recorded = read_state(folder / STATE_FILE, STATE_KEYS)
     found = fingerprint, recorded
-    data = RawData(corpus, held_out, text, folder, max_held_out, *found, None, [], initial)
+    data = RawData(corpus, held_out, text, folder, max_held_out, *found, None, [], tokenizers)
     if recorded is not None:
         _check_unchanged(recorded, data)
         return data
@@ -129,9 +131,9 @@ def _check_unchanged(recorded: dict[str, Any], data: RawData) -> None:
         )
     was, now = recorded["settings"], data.settings
     differences = "; ".join(
-        f"{name} was {was.get(name)!r} and is {now[name]!r}"
-        for name in now
-        if was.get(name) != now[name]
+        f"{name} was {was.get(name)!r} and is {now.get(name)!r}"
+        for name in {**now, **was}
+        if was.get(name) != now.get(name)
     )
     if differences:
         raise RegardError(

@@ -24,7 +24,7 @@ from regard.training.dataset import tokenize
 from regard.training.display import Display, open_display
 from regard.training.distributed import World, world
 from regard.training.evaluation import Metric
-from regard.training.fine_tuning import InitialModel
+from regard.training.fine_tuning import GivenTokenizers, InitialModel
 from regard.training.loop import train
 from regard.training.pairs import PairSource, as_corpus
 from regard.training.plan import plan
@@ -55,6 +55,7 @@ class Job:
     tensorboard: bool = False
     command: Sequence[str] = ()
     init: Path | None = None
+    tokenizers: Path | None = None  # of a bundle whose tokenizers are used
     extend: bool = False
     restart: bool = False
     callbacks: Sequence[Callback] = ()
@@ -73,6 +74,7 @@ def run(job: Job, display: Display | None = None) -> dict[str, Any]:
     initial = None if job.init is None else InitialModel.load(job.init)
     if initial is not None:
         job = _use_model_of(initial, job)
+    given = _given_tokenizers(job, initial)
     check_settings(job.settings)
     if job.restart:
         remove_run(job.out)
@@ -88,7 +90,7 @@ def run(job: Job, display: Display | None = None) -> dict[str, Any]:
                 job.text,
                 folder=job.out / "data",
                 max_held_out=MAX_HELD_OUT[device],
-                initial=initial,
+                tokenizers=given,
             )
             tokenizers = choose(data)
             dataset = tokenize(tokenizers, message)
@@ -104,9 +106,20 @@ def _use_model_of(initial: InitialModel, job: Job) -> Job:
     settings = initial.model_settings
     if job.size != "auto":
         raise RegardError(f"--size {job.size} is fixed by the initial model; leave it out")
-    if job.text.shared_vocabulary is not None or job.text.vocabulary_size is not None:
-        raise RegardError("the vocabulary is that of the initial model; leave out text settings")
     return replace(job, family=settings["kind"], model={**settings, **job.model})
+
+
+def _given_tokenizers(job: Job, initial: InitialModel | None) -> GivenTokenizers | None:
+    """The tokenizers of the initial model or of the given bundle, if there is one."""
+    if initial is not None:
+        given = initial.tokenizers
+    elif job.tokenizers is not None:
+        given = GivenTokenizers.load(job.tokenizers)
+    else:
+        return None
+    if job.text.shared_vocabulary is not None or job.text.vocabulary_size is not None:
+        raise RegardError(f"the vocabulary is that of the {given.role}; leave out text settings")
+    return given
 
 
 @contextmanager

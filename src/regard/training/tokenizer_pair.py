@@ -1,4 +1,4 @@
-"""Stage 2 of a run, choose: the tokenizers of both sides, trained or of an initial model."""
+"""Stage 2 of a run, choose: the tokenizers of both sides, trained or of a given bundle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def choose(data: RawData) -> TokenizerPair:
     else:
         assert data.stats is not None
         decisions = list(data.decisions)
-        prepare = _train_tokenizers if data.initial is None else _adapt_tokenizers
+        prepare = _train_tokenizers if data.tokenizers is None else _adapt_tokenizers
         shared = prepare(data, decisions)
         threshold = None if data.stats.split is None else data.stats.split.threshold
     source, target = (Tokenizer.load(_tokenizer_file(data.folder, side)) for side in SIDES)
@@ -48,19 +48,19 @@ def choose(data: RawData) -> TokenizerPair:
 
 
 def _adapt_tokenizers(data: RawData, decisions: list[str]) -> bool:
-    """Save the tokenizers of the initial model, extended by new symbols; returns whether both sides
-    share one."""
-    assert data.initial is not None
+    """Save the given tokenizers, those of an initial model extended by new symbols; returns whether
+    both sides share one."""
+    assert data.tokenizers is not None
     assert data.stats is not None
-    made, stats = data.initial.bundle, data.stats
-    sides = {"source": (made.source, stats.sources), "target": (made.target, stats.targets)}
-    shared = made.source is made.target
+    given, stats = data.tokenizers, data.stats
+    sides = {"source": (given.source, stats.sources), "target": (given.target, stats.targets)}
+    shared = given.source is given.target
     if shared:
         lines = [*stats.sources, *stats.targets]
         sides = {side: (tokenizer, lines) for side, (tokenizer, _) in sides.items()}
     for side, (tokenizer, lines) in sides.items():
-        extend = data.text.extend_vocabulary
-        adapted, reason = adapt_tokenizer(tokenizer, lines, side, extend=extend)
+        extend = data.text.extend_vocabulary and given.extensible
+        adapted, reason = adapt_tokenizer(tokenizer, lines, side, extend=extend, role=given.role)
         adapted.save(_tokenizer_file(data.folder, side))
         decisions.append(reason)
     return shared

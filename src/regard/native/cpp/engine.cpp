@@ -275,7 +275,8 @@ Engine* regard_create(const ModelSettings* settings, const regard_tensor* tensor
     }
     Weights weights;
     for (std::int64_t i = 0; i < count; ++i) {
-      weights.add(tensors[i].name, tensors[i].data, tensors[i].shape, tensors[i].rank);
+      weights.add(tensors[i].name, tensors[i].data, tensors[i].shape, tensors[i].rank,
+                  tensors[i].scales);
     }
     const std::vector<double> all(frequencies, frequencies + frequency_count);
     std::unique_ptr<Model> model = settings->family == 0

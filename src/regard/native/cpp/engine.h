@@ -16,13 +16,14 @@ struct DecodingOptions;
 class Engine;
 }  // namespace regard
 
-// A named float32 tensor of at most two axes. The caller keeps names until regard_create returns,
-// and data until regard_destroy.
+// A named tensor of at most two axes: float32, or an int8 matrix with a scale per row. The caller
+// keeps names until regard_create returns, and data and scales until regard_destroy.
 struct regard_tensor {
   const char* name;
-  const float* data;
+  const void* data;
   std::int64_t shape[2];
   std::int32_t rank;
+  const float* scales;  // null: the data are float32
 };
 
 // All hypotheses of all sources, in order. Arrays are valid until regard_free_results.

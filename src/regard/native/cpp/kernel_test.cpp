@@ -70,9 +70,9 @@ class Test {
     const std::vector<float> x = numbers_.many(m * (k + 3)), before = numbers_.many(m * (n + 2));
     const int half = outputs / 2;
     std::vector<LinearPart> parts;
-    if (half > 0) parts.push_back({w.data(), b.data(), half});
-    parts.push_back({w.data() + k * static_cast<std::size_t>(half),
-                     b.data() + half, outputs - half});
+    const float* second = w.data() + k * static_cast<std::size_t>(half);
+    if (half > 0) parts.push_back({{w.data(), nullptr, nullptr}, b.data(), half});
+    parts.push_back({{second, nullptr, nullptr}, b.data() + half, outputs - half});
     const Linear linear(k_, parts, inputs, int8);
     Workspace workspace;
     const std::string name = (int8 ? "int8 product " : "float32 product ") +

@@ -2,6 +2,7 @@
 #include "linear.h"
 
 #include <cmath>
+#include <vector>
 
 namespace regard {
 namespace {
@@ -10,16 +11,37 @@ std::size_t round_up(int value, int multiple) {
   return (static_cast<std::size_t>(value) + multiple - 1) / multiple * multiple;
 }
 
+constexpr const char* kNotFinite =
+    "the weights are not finite (NaN or infinity); they cannot be quantised";
+
 // The scale that maps the largest weight of an output to 127.
 float output_scale(const float* row, int inputs) {
   float most = 0.0f;
   for (int k = 0; k < inputs; ++k) {
-    if (!std::isfinite(row[k])) {
-      throw Error("the weights are not finite (NaN or infinity); they cannot be quantised");
-    }
+    if (!std::isfinite(row[k])) throw Error(kNotFinite);
     most = std::fmax(most, std::fabs(row[k]));
   }
   return most > 0.0f ? most / 127.0f : 1.0f;
+}
+
+// One row of a matrix in int8; returns its scale. A quantised matrix keeps values and scale.
+float quantise_row(const Matrix& matrix, std::size_t index, std::vector<int>& row) {
+  const std::size_t inputs = row.size();
+  if (matrix.values != nullptr) {
+    const float* values = matrix.values + index * inputs;
+    const float scale = output_scale(values, static_cast<int>(inputs));
+    for (std::size_t k = 0; k < inputs; ++k) {
+      row[k] = static_cast<int>(std::lrintf(values[k] / scale));
+    }
+    return scale;
+  }
+  const std::int8_t* values = matrix.quantised + index * inputs;
+  for (std::size_t k = 0; k < inputs; ++k) {
+    if (values[k] == -128) throw Error("int8 weights must lie between -127 and 127; one is -128");
+    row[k] = values[k];
+  }
+  if (!std::isfinite(matrix.scales[index])) throw Error(kNotFinite);
+  return matrix.scales[index];
 }
 
 }  // namespace
@@ -45,10 +67,11 @@ void Linear::pack_f32(const std::vector<LinearPart>& parts) {
   const std::size_t panel = static_cast<std::size_t>(kernels_->f32_panel);
   const std::size_t inputs = static_cast<std::size_t>(inputs_);
   float* packed = weights_.zeros(round_up(outputs_, kernels_->f32_panel) * inputs);
+  std::vector<float> row(inputs);
   std::size_t output = 0;
   for (const LinearPart& part : parts) {
     for (int i = 0; i < part.outputs; ++i, ++output) {
-      const float* row = part.weight + static_cast<std::size_t>(i) * inputs;
+      part.weight.read_row(static_cast<std::size_t>(i), inputs, 1.0f, row.data());
       float* to = packed + output / panel * panel * inputs + output % panel;
       for (std::size_t k = 0; k < inputs; ++k) to[k * panel] = row[k];
     }
@@ -61,14 +84,14 @@ void Linear::pack_i8(const std::vector<LinearPart>& parts) {
   const std::size_t outputs = round_up(outputs_, kernels_->i8_panel);
   std::int8_t* packed = quantised_.zeros(outputs * inputs);
   float* scales = scales_.zeros(outputs);
+  std::vector<int> row(static_cast<std::size_t>(inputs_));
   std::size_t output = 0;
   for (const LinearPart& part : parts) {
     for (int i = 0; i < part.outputs; ++i, ++output) {
-      const float* row = part.weight + static_cast<std::size_t>(i) * inputs_;
-      const float scale = scales[output] = output_scale(row, inputs_);
+      scales[output] = quantise_row(part.weight, static_cast<std::size_t>(i), row);
       std::int8_t* to = packed + output / panel * panel * inputs + output % panel * 4;
       for (int k = 0; k < inputs_; ++k) {
-        const int value = static_cast<int>(std::lrintf(row[k] / scale)) + kernels_->i8_offset;
+        const int value = row[static_cast<std::size_t>(k)] + kernels_->i8_offset;
         to[static_cast<std::size_t>(k / 4) * 4 * panel + k % 4] =
             static_cast<std::int8_t>(static_cast<std::uint8_t>(value & 0xFF));
       }

@@ -10,7 +10,7 @@ namespace regard {
 
 // The outputs of one weight matrix (outputs × inputs, as PyTorch stores it). The bias may be null.
 struct LinearPart {
-  const float* weight;
+  Matrix weight;
   const float* bias;
   int outputs;
 };

@@ -55,12 +55,32 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// Named float32 tensors that the caller keeps in memory. Every access checks the shape.
+// A weight matrix: float32 values, or int8 values with a float32 scale per row.
+struct Matrix {
+  const float* values;  // null if the matrix is quantised
+  const std::int8_t* quantised;
+  const float* scales;
+
+  // One row times a factor.
+  void read_row(std::size_t row, std::size_t columns, float factor, float* to) const {
+    if (values != nullptr) {
+      for (std::size_t i = 0; i < columns; ++i) to[i] = values[row * columns + i] * factor;
+    } else {
+      const std::int8_t* from = quantised + row * columns;
+      for (std::size_t i = 0; i < columns; ++i) to[i] = from[i] * scales[row] * factor;
+    }
+  }
+};
+
+// Named tensors that the caller keeps in memory. Every access checks the shape.
 class Weights {
  public:
-  void add(const char* name, const float* data, const std::int64_t* shape, int rank) {
-    if (rank < 0 || rank > 2) throw Error(std::string("tensor '") + name + "' has a bad rank");
-    Tensor tensor{data, rank, {1, 1}, false};
+  void add(const char* name, const void* data, const std::int64_t* shape, int rank,
+           const float* scales) {
+    if (rank < 0 || rank > 2 || (scales != nullptr && rank != 2)) {
+      throw Error(std::string("tensor '") + name + "' has a bad rank");
+    }
+    Tensor tensor{data, scales, rank, {1, 1}, false};
     for (int i = 0; i < rank; ++i) tensor.shape[i] = shape[i];
     if (!tensors_.emplace(name, tensor).second) {
       throw Error(std::string("tensor '") + name + "' occurs twice");
@@ -69,12 +89,19 @@ class Weights {
 
   bool has(const std::string& name) const { return tensors_.count(name) > 0; }
 
+  // A matrix that may be quantised: the weight of a linear layer, or an embedding table.
+  Matrix weight(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    const Tensor& tensor = find(name, 2, rows, columns);
+    if (tensor.scales == nullptr) return {static_cast<const float*>(tensor.data), nullptr, nullptr};
+    return {nullptr, static_cast<const std::int8_t*>(tensor.data), tensor.scales};
+  }
+
   const float* matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    return find(name, 2, rows, columns);
+    return floats(name, find(name, 2, rows, columns));
   }
 
   const float* vector(const std::string& name, std::int64_t size) {
-    return find(name, 1, size, 1);
+    return floats(name, find(name, 1, size, 1));
   }
 
   // Raise if a tensor was never used: it belongs to another model.
@@ -86,13 +113,19 @@ class Weights {
 
  private:
   struct Tensor {
-    const float* data;
+    const void* data;
+    const float* scales;
     int rank;
     std::int64_t shape[2];
     bool used;
   };
 
-  const float* find(const std::string& name, int rank, std::int64_t rows, std::int64_t columns) {
+  static const float* floats(const std::string& name, const Tensor& tensor) {
+    if (tensor.scales != nullptr) throw Error("tensor '" + name + "' must not be quantised");
+    return static_cast<const float*>(tensor.data);
+  }
+
+  const Tensor& find(const std::string& name, int rank, std::int64_t rows, std::int64_t columns) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) throw Error("tensor '" + name + "' is missing");
     Tensor& tensor = found->second;
@@ -102,7 +135,7 @@ class Weights {
       throw Error("tensor '" + name + "' has the wrong shape; expected " + wanted);
     }
     tensor.used = true;
-    return tensor.data;
+    return tensor;
   }
 
   std::map<std::string, Tensor> tensors_;

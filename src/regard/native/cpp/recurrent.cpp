@@ -101,7 +101,7 @@ class Recurrent : public Model {
                 int inputs) const;
   Cell build_cell(Weights& weights, const std::string& name, const std::string& suffix, int inputs,
                   int size) const;
-  void embed(const float* table, int token, float* to) const;
+  void embed(const Matrix& table, int token, float* to) const;
   void read(const Cell& cell, bool backwards, const std::vector<Source>& sources, const float* x,
             float* states, float* final, Workspace& w) const;
   void attend(const std::vector<DecoderRow>& rows, const float* states, std::size_t stride,
@@ -114,8 +114,8 @@ class Recurrent : public Model {
   int layer_size() const { return settings_.width * (settings_.cell == 1 ? 2 : 1); }
 
   float embedding_scale_;
-  const float* source_table_;
-  const float* target_table_;
+  Matrix source_table_;
+  Matrix target_table_;
   std::vector<Cell> forward_, backward_, decoder_;
   Linear initial_, queries_, keys_, readout_, logits_;
   const float* score_vector_ = nullptr;
@@ -125,7 +125,7 @@ class Recurrent : public Model {
 
 Linear Recurrent::linear(Weights& weights, const std::string& weight, const std::string& bias,
                          int outputs, int inputs) const {
-  const LinearPart part{weights.matrix(weight, outputs, inputs),
+  const LinearPart part{weights.weight(weight, outputs, inputs),
                         bias.empty() ? nullptr : weights.vector(bias, outputs), outputs};
   return Linear(*kernels_, {part}, inputs, settings_.int8 != 0);
 }
@@ -146,11 +146,11 @@ Recurrent::Recurrent(const Kernels& kernels, const ModelSettings& s, Weights& we
     : Model(kernels, s),
       embedding_scale_(static_cast<float>(std::sqrt(static_cast<double>(s.width)))) {
   const int width = s.width;
-  source_table_ = weights.matrix("source.table", s.source_vocabulary, width);
+  source_table_ = weights.weight("source.table", s.source_vocabulary, width);
   target_table_ =
-      s.tied == 2 ? source_table_ : weights.matrix("target.table", s.target_vocabulary, width);
-  const float* output =
-      s.tied == 0 ? weights.matrix("output.table", s.target_vocabulary, width) : target_table_;
+      s.tied == 2 ? source_table_ : weights.weight("target.table", s.target_vocabulary, width);
+  const Matrix output =
+      s.tied == 0 ? weights.weight("output.table", s.target_vocabulary, width) : target_table_;
   logits_ = Linear(kernels, {{output, nullptr, s.target_vocabulary}}, width, s.int8 != 0);
   for (int i = 0; i < s.encoder_layers; ++i) {
     const std::string layer = std::to_string(i);
@@ -175,10 +175,9 @@ Recurrent::Recurrent(const Kernels& kernels, const ModelSettings& s, Weights& we
 
 // ---- encoder ---------------------------------------------------------------------------------
 
-void Recurrent::embed(const float* table, int token, float* to) const {
+void Recurrent::embed(const Matrix& table, int token, float* to) const {
   const std::size_t width = static_cast<std::size_t>(settings_.width);
-  const float* from = table + static_cast<std::size_t>(token) * width;
-  for (std::size_t i = 0; i < width; ++i) to[i] = from[i] * embedding_scale_;
+  table.read_row(static_cast<std::size_t>(token), width, embedding_scale_, to);
 }
 
 // One direction of an encoder layer: x (token × width) to one half of states (token × width), and

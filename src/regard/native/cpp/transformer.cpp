@@ -79,7 +79,7 @@ class Transformer : public Model {
   Norm build_norm(Weights& weights, const std::string& name) const;
   LinearPart part(Weights& weights, const std::string& name, int outputs, int inputs) const;
 
-  void embed(const float* table, int token, const Position& position, int at, float* to) const;
+  void embed(const Matrix& table, int token, const Position& position, int at, float* to) const;
   void norm(const float* from, float* to, int rows, const Norm& norm) const;
   template <class F>
   void residual(float* x, int rows, const Norm& norm, Workspace& w, F add_sublayer) const;
@@ -93,8 +93,8 @@ class Transformer : public Model {
 
   int dim_, kv_width_, qkv_width_, inner_width_;
   float embedding_scale_, eps_;
-  const float* source_table_;
-  const float* target_table_;
+  Matrix source_table_;
+  Matrix target_table_;
   Position encoder_position_, decoder_position_;
   std::vector<Layer> encoder_, decoder_;
   Linear memory_kv_;  // keys and values of all decoder layers
@@ -106,7 +106,7 @@ class Transformer : public Model {
 
 LinearPart Transformer::part(Weights& weights, const std::string& name, int outputs,
                              int inputs) const {
-  return {weights.matrix(name + ".weight", outputs, inputs),
+  return {weights.weight(name + ".weight", outputs, inputs),
           weights.vector(name + ".bias", outputs), outputs};
 }
 
@@ -151,11 +151,11 @@ Transformer::Transformer(const Kernels& kernels, const ModelSettings& s, Weights
       inner_width_(s.ffn_width * (s.activation == 2 ? 2 : 1)),
       embedding_scale_(static_cast<float>(std::sqrt(static_cast<double>(s.width)))),
       eps_(s.rms_norm ? 1e-6f : 1e-5f) {
-  source_table_ = weights.matrix("source.table", s.source_vocabulary, s.width);
+  source_table_ = weights.weight("source.table", s.source_vocabulary, s.width);
   target_table_ =
-      s.tied == 2 ? source_table_ : weights.matrix("target.table", s.target_vocabulary, s.width);
-  const float* output =
-      s.tied == 0 ? weights.matrix("output.table", s.target_vocabulary, s.width) : target_table_;
+      s.tied == 2 ? source_table_ : weights.weight("target.table", s.target_vocabulary, s.width);
+  const Matrix output =
+      s.tied == 0 ? weights.weight("output.table", s.target_vocabulary, s.width) : target_table_;
   logits_ = Linear(kernels, {{output, nullptr, s.target_vocabulary}}, s.width, s.int8 != 0);
   encoder_position_.build(kernels, s, weights, frequencies, "source.position.table",
                           "native.encoder_bias");
@@ -192,11 +192,11 @@ void Transformer::reserve(int rows, int longest, Workspace& w) const {
   w.rows.resize(static_cast<std::size_t>(longest));
 }
 
-void Transformer::embed(const float* table, int token, const Position& position, int at,
+void Transformer::embed(const Matrix& table, int token, const Position& position, int at,
                         float* to) const {
   const int width = settings_.width;
-  const float* from = table + static_cast<std::size_t>(token) * static_cast<std::size_t>(width);
-  for (int i = 0; i < width; ++i) to[i] = from[i] * embedding_scale_;
+  table.read_row(static_cast<std::size_t>(token), static_cast<std::size_t>(width),
+                 embedding_scale_, to);
   if (position.is_added()) {
     const float* added = position.added(at);
     for (int i = 0; i < width; ++i) to[i] += added[i];

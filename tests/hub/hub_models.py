@@ -1,0 +1,38 @@
+"""Tiny random bundles for tests of exports."""
+
+from typing import Any
+
+import torch
+
+from regard.bundle import Bundle
+from regard.config import ModelSettings, parse
+from regard.models import build
+from regard.text import train_tokenizer
+
+TINY = {
+    "kind": "transformer",
+    "width": 16,
+    "heads": 2,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "ffn_width": 24,
+}
+WORDS = ["ab c", "dé f", "gh", "ijkl m"]
+CARD = {"longest": {"source": 12, "target": 9}, "samples": [["ab c", "x", "y"]], "task": "symbols"}
+
+
+def random_bundle(*, seed: int = 0, **settings: Any) -> Bundle:
+    """A model whose weights are all random, biases and position tables included."""
+    torch.manual_seed(seed)
+    source, target = train_tokenizer("characters", WORDS), train_tokenizer("words", WORDS)
+    made = parse(ModelSettings, {**TINY, **settings}, "model")
+    model = build(made, len(source), len(target)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+            elif name.endswith("bias.table"):  # relative tables start at zero
+                parameter.copy_(torch.randn_like(parameter))
+            else:
+                parameter.mul_(1.5)
+    return Bundle(model, source, target, made, CARD)
