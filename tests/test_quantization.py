@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 import regard
 from regard import bundle
-from regard.bundle.bundle import unique_parameters
+from regard.bundle.model_files import unique_parameters
 from regard.errors import RegardError
 from regard.int8 import SCALE_SUFFIX
 from regard.native import unavailable

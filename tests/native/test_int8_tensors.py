@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.bundle.bundle import quantizable, unique_parameters
+from regard.bundle.model_files import quantizable, unique_parameters
 from regard.int8 import SCALE_SUFFIX, dequantize_rows, quantize_tensors
 from regard.models import Model
 from regard.native import NativeModel, NativeOptions
