@@ -117,8 +117,8 @@ void decode(const Model& model, const DecodingOptions& options, const Constraint
   std::vector<DecoderRow> rows;
   bool more = true;
   while (true) {
-    while (more && (active.empty() || active.size() * width <= kRefillRows) &&
-           active.size() < capacity) {
+    const bool refill = active.empty() || active.size() * width <= kRefillRows;
+    while (refill && more && active.size() < capacity) {
       const std::vector<Task> tasks = queue.take(capacity - active.size());
       more = !tasks.empty();
       if (!more) break;

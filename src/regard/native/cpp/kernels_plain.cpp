@@ -53,6 +53,13 @@ static inline float largest(Vec a) {
   return x > y ? x : y;
 }
 
+static inline void store_sums(float* to, Vec a, Vec b, Vec c, Vec d) {
+  to[0] = sum(a);
+  to[1] = sum(b);
+  to[2] = sum(c);
+  to[3] = sum(d);
+}
+
 // A whole number as int; anything else (NaN, infinity) as 0, where a plain cast is undefined.
 static inline int to_int(float x) { return x > -1e6f && x < 1e6f ? static_cast<int>(x) : 0; }
 
@@ -74,6 +81,7 @@ constexpr int kF32Rows = 4;
 constexpr int kI8Panel = 8;
 constexpr int kI8Rows = 4;
 constexpr int kI8Offset = 0;
+constexpr int kAccumulators = 8;
 constexpr int pack_stride(int rows) { return rows; }
 
 template <int R, int P>
