@@ -1,18 +1,11 @@
-// The engine: a model, its threads and the C interface.
-//
-// Threads share one queue of sources, longest first. Each thread decodes its own batch and refills
-// it from the queue, so no thread ever waits for another: a busy neighbour process costs only the
-// CPU time it takes. Results do not depend on which sources are decoded together.
+// The engine: a model with its scratch memory, and the C interface.
 #include "engine.h"
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
-#include <numeric>
 #include <string>
-#include <thread>
 
-#include "search.h"
+#include "scheduler.h"
 
 #ifndef REGARD_SOURCE_DIGEST
 #define REGARD_SOURCE_DIGEST ""
@@ -20,9 +13,6 @@
 
 namespace regard {
 
-constexpr int kBatchRows = 64;      // rows of a decoder step
-constexpr int kRefillRows = 48;     // at most this many rows left: refill the batch
-constexpr int kEncoderRows = 512;   // source tokens that are encoded together
 constexpr int kMostThreads = 1024;
 
 class Engine {
@@ -31,153 +21,14 @@ class Engine {
 
   const Model& model() const { return *model_; }
 
-  // Scratch memory is reused by later searches.
-  std::unique_ptr<Workspace> borrow_workspace() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (free_.empty()) return std::make_unique<Workspace>();
-    std::unique_ptr<Workspace> workspace = std::move(free_.back());
-    free_.pop_back();
-    return workspace;
-  }
-
-  void return_workspace(std::unique_ptr<Workspace> workspace) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    free_.push_back(std::move(workspace));
-  }
+  WorkspacePool& workspaces() { return workspaces_; }
 
  private:
   std::unique_ptr<Model> model_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> free_;
+  WorkspacePool workspaces_;
 };
 
 namespace {
-
-struct Task {
-  Source source;
-  int limit;
-  const std::int64_t* seeds;
-  std::size_t index;
-};
-
-// Sources that no thread has taken yet, longest first.
-class TaskQueue {
- public:
-  TaskQueue(std::vector<Task> tasks, int threads) : tasks_(std::move(tasks)), threads_(threads) {
-    std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& a, const Task& b) {
-      return a.source.length > b.source.length;
-    });
-  }
-
-  // At most `most` tasks that fit into one encoder batch. While several threads share the queue,
-  // each takes a fraction of what is left, so that all finish at about the same time.
-  std::vector<Task> take(std::size_t most) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const std::size_t left = tasks_.size() - next_;
-    if (threads_ > 1) {
-      const std::size_t share = 2 * static_cast<std::size_t>(threads_);
-      most = std::min(most, (left + share - 1) / share);
-    }
-    std::vector<Task> taken;
-    int tokens = 0;
-    while (next_ < tasks_.size() && taken.size() < most &&
-           (taken.empty() || tokens + tasks_[next_].source.length <= kEncoderRows)) {
-      tokens += tasks_[next_].source.length;
-      taken.push_back(tasks_[next_++]);
-    }
-    return taken;
-  }
-
-  void clear() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    next_ = tasks_.size();
-  }
-
- private:
-  std::vector<Task> tasks_;
-  const int threads_;
-  std::size_t next_ = 0;
-  std::mutex mutex_;
-};
-
-using Results = std::vector<std::vector<Hypothesis>>;
-
-// One thread: decode batches until the queue is empty.
-void decode(const Model& model, const DecodingOptions& options, const Constraints& constraints,
-            TaskQueue& queue, Results& results, Workspace& workspace) {
-  struct Active {
-    std::size_t index;
-    std::unique_ptr<SourceState> state;
-    std::unique_ptr<SourceSearch> search;
-  };
-  const std::size_t width = static_cast<std::size_t>(rows_per_source(options));
-  const std::size_t capacity = std::max<std::size_t>(1, kBatchRows / width);
-  const std::size_t vocabulary = static_cast<std::size_t>(model.target_vocabulary());
-  std::vector<Active> active;
-  std::vector<DecoderRow> rows;
-  bool more = true;
-  while (true) {
-    const bool refill = active.empty() || active.size() * width <= kRefillRows;
-    while (refill && more && active.size() < capacity) {
-      const std::vector<Task> tasks = queue.take(capacity - active.size());
-      more = !tasks.empty();
-      if (!more) break;
-      std::vector<Source> sources;
-      for (const Task& task : tasks) sources.push_back(task.source);
-      auto states = model.encode(sources, static_cast<int>(width), workspace);
-      for (std::size_t i = 0; i < tasks.size(); ++i) {
-        active.push_back({tasks[i].index, std::move(states[i]),
-                          build_search(model, options, constraints, tasks[i].limit,
-                                       tasks[i].seeds)});
-      }
-    }
-    if (active.empty()) return;
-    rows.clear();
-    std::vector<std::size_t> starts;
-    for (const Active& each : active) {
-      starts.push_back(rows.size());
-      each.search->append_rows(each.state.get(), rows);
-    }
-    float* logits = workspace.logits.reserve(rows.size() * vocabulary);
-    model.step(rows, logits, workspace);
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < active.size(); ++i) {
-      if (active[i].search->advance(logits + starts[i] * vocabulary, workspace)) {
-        results[active[i].index] = active[i].search->take_results();
-      } else {
-        if (kept != i) active[kept] = std::move(active[i]);
-        ++kept;
-      }
-    }
-    active.resize(kept);
-  }
-}
-
-void decode_all(Engine& engine, const DecodingOptions& options, std::vector<Task> tasks,
-                int threads, Results& results) {
-  const Constraints constraints(options, engine.model().target_vocabulary());
-  threads = std::min<int>(threads, static_cast<int>(std::min<std::size_t>(tasks.size(), 1024)));
-  TaskQueue queue(std::move(tasks), threads);
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&]() noexcept {
-    std::unique_ptr<Workspace> workspace;
-    try {
-      workspace = engine.borrow_workspace();
-      decode(engine.model(), options, constraints, queue, results, *workspace);
-    } catch (...) {
-      queue.clear();
-      std::lock_guard<std::mutex> lock(mutex);
-      if (!failure) failure = std::current_exception();
-    }
-    if (workspace) engine.return_workspace(std::move(workspace));
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-  if (failure) std::rethrow_exception(failure);
-}
 
 std::vector<Task> make_tasks(const Model& model, const DecodingOptions& options,
                              const std::int32_t* ids, const std::int64_t* ends,
@@ -297,7 +148,8 @@ regard_results* regard_search(Engine* engine, const std::int32_t* ids, const std
     std::vector<Task> tasks =
         make_tasks(engine->model(), *options, ids, ends, limits, seeds, sources);
     Results results(static_cast<std::size_t>(sources));
-    decode_all(*engine, *options, std::move(tasks), std::clamp(threads, 1, kMostThreads), results);
+    decode_all(engine->model(), engine->workspaces(), *options, std::move(tasks),
+               std::clamp(threads, 1, kMostThreads), results);
     return pack_results(results).release();
   });
 }
