@@ -142,11 +142,17 @@ class Decoder {
       for (const Task& task : tasks) sources.push_back(task.source);
       auto states = model_.encode(sources, rows_per_source(options_), workspace_);
       for (std::size_t i = 0; i < tasks.size(); ++i) {
-        active_.push_back({tasks[i].index, std::move(states[i]),
-                           build_search(model_, options_, constraints_, tasks[i].limit,
-                                        tasks[i].seeds)});
+        active_.push_back({tasks[i].index, std::move(states[i]), start(tasks[i])});
       }
     }
+  }
+
+  std::unique_ptr<SourceSearch> start(const Task& task) const {
+    if (task.target == nullptr) {
+      return build_search(model_, options_, constraints_, task.limit, task.seeds);
+    }
+    return build_forced(model_, Tokens(task.target, task.target + task.limit),
+                        task.align ? task.source.length : 0);
   }
 
   // One decoder step of all active sources; finished ones leave the batch.

@@ -9,13 +9,16 @@
 
 namespace regard {
 
-// A source to search; `seeds` has n_best values where the options sample. Its hypotheses become
-// results[index].
+// A source to search; `seeds` has n_best values where the options sample. With a target (`limit`
+// tokens), its log-probabilities are computed instead, and its alignment if `align`. The hypotheses
+// become results[index].
 struct Task {
   Source source;
   int limit;
   const std::int64_t* seeds;
   std::size_t index;
+  const std::int32_t* target = nullptr;
+  bool align = false;
 };
 
 using Results = std::vector<std::vector<Hypothesis>>;

@@ -85,6 +85,8 @@ class Transformer : public Model {
     decoder_position_.prepare(last);
   }
 
+  bool has_cross_attention() const override { return true; }
+
   std::vector<std::unique_ptr<SourceState>> encode(const std::vector<Source>& sources, int slots,
                                                    Workspace& workspace) const override;
   void step(const std::vector<DecoderRow>& rows, float* logits,
@@ -101,7 +103,7 @@ class Transformer : public Model {
   void residual(float* x, int rows, const Norm& norm, Workspace& w, F add_sublayer) const;
   void feed_forward(const Layer& layer, const float* y, float* x, int rows, Workspace& w) const;
   void attend(const float* queries, HeadLayout layout, const Position* position, int at,
-              int first_key, int count, float* context, Workspace& w) const;
+              int first_key, int count, float* context, float* alignment, Workspace& w) const;
   void split_heads(const float* keys_values, float* to, std::size_t head_stride) const;
   void attend_source(const std::vector<Source>& sources, Workspace& w) const;
   void attend_past(int layer, const std::vector<DecoderRow>& rows, Workspace& w) const;
@@ -256,9 +258,11 @@ void Transformer::feed_forward(const Layer& layer, const float* y, float* x, int
 }
 
 // All heads of one query over the keys in w.rows[0 … count − 1], of which the first is at position
-// `first_key`. Without `position` there is no bias.
+// `first_key`. Without `position` there is no bias. The weights' share of the mean over layers and
+// heads is added to `alignment`, if not null.
 void Transformer::attend(const float* queries, HeadLayout layout, const Position* position, int at,
-                         int first_key, int count, float* context, Workspace& w) const {
+                         int first_key, int count, float* context, float* alignment,
+                         Workspace& w) const {
   const int group = settings_.heads / settings_.kv_heads;
   const bool biased = position != nullptr && position->is_bias();
   for (int head = 0; head < settings_.heads; ++head) {
@@ -268,6 +272,10 @@ void Transformer::attend(const float* queries, HeadLayout layout, const Position
     kernels_->attend({query, w.rows.data(), offset, offset + layout.value_offset, count, dim_,
                       settings_.score_scale, biased ? w.bias.data() : nullptr, w.weights.data(),
                       context + static_cast<std::size_t>(head) * dim_});
+    if (alignment != nullptr) {
+      const float share = 1.0f / static_cast<float>(settings_.heads * settings_.decoder_layers);
+      kernels_->add_scaled(alignment, w.weights.data(), share, count);
+    }
   }
 }
 
@@ -299,7 +307,7 @@ void Transformer::attend_source(const std::vector<Source>& sources, Workspace& w
             qkv + static_cast<std::size_t>(k) * stride + settings_.width;
       }
       attend(qkv + static_cast<std::size_t>(t) * stride, layout, &encoder_position_, t, first,
-             end - first, context + static_cast<std::size_t>(t) * settings_.width, w);
+             end - first, context + static_cast<std::size_t>(t) * settings_.width, nullptr, w);
     }
     qkv += static_cast<std::size_t>(source.length) * stride;
     context += static_cast<std::size_t>(source.length) * settings_.width;
@@ -322,7 +330,8 @@ void Transformer::attend_past(int layer, const std::vector<DecoderRow>& rows, Wo
           state.past_row(layer, t, t == row.time ? row.slot : row.path[t]);
     }
     const HeadLayout layout{static_cast<std::size_t>(dim_), state.past_head()};
-    attend(qkv, layout, &decoder_position_, row.time, first, row.time + 1 - first, context, w);
+    attend(qkv, layout, &decoder_position_, row.time, first, row.time + 1 - first, context,
+           nullptr, w);
     qkv += qkv_width_;
     context += settings_.width;
   }
@@ -338,7 +347,7 @@ void Transformer::attend_memory(int layer, const std::vector<DecoderRow>& rows,
       w.rows[static_cast<std::size_t>(t)] = state.memory_row(layer, t);
     }
     const HeadLayout layout{static_cast<std::size_t>(dim_), state.memory_head()};
-    attend(queries, layout, nullptr, 0, 0, state.length, context, w);
+    attend(queries, layout, nullptr, 0, 0, state.length, context, row.alignment, w);
     queries += settings_.width;
     context += settings_.width;
   }
