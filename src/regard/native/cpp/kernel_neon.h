@@ -39,6 +39,7 @@ constexpr int kF32Rows = 8;
 constexpr int kAccumulators = 8;
 
 // Packed rows are read in whole vectors of four.
+constexpr bool kPackRows = true;
 constexpr int pack_stride(int rows) { return rows == 1 ? 1 : (rows + 3) / 4 * 4; }
 
 // acc[r][j] += w[j] · x[r] for rows r, r + 1 … R − 1, which are lanes of x.
@@ -74,7 +75,7 @@ static inline void load_weights(const float* w, std::size_t panel_size,
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  int inputs, Vec (&acc)[R][P * kF32Panel / 4]) {
+                                  std::size_t, int inputs, Vec (&acc)[R][P * kF32Panel / 4]) {
   constexpr int V = P * kF32Panel / 4;
   float32x4_t weights[V];
   if constexpr (R == 1) {

@@ -7,9 +7,11 @@
 //   kF32Panel, kF32Rows, kI8Panel, kI8Rows   panel width and most rows of a tile
 //   kI8Offset                                what is added to stored int8 weights (0 or 128)
 //   kAccumulators                            sums of a tile that hide the latency of a product
-//   pack_stride(R)                           rows between packed inputs: x[input][row]
+//   kPackRows                                whether float32 rows are packed as x[input][row]
+//   pack_stride(R)                           rows between packed inputs
 //   IVec                                     Vec::width int32 sums
-//   accumulate_f32<R, P>(w, panel_size, x, inputs, acc), accumulate_i8<R, P>(...)
+//   accumulate_f32<R, P>(w, panel_size, x, x_stride, inputs, acc)   x_stride: of unpacked rows
+//   accumulate_i8<R, P>(w, panel_size, x, inputs, acc)
 //   to_float(IVec, int32 correction), store_int8(int8*, Vec)
 
 constexpr int kF32Vectors = kF32Panel / Vec::width;
@@ -60,8 +62,8 @@ static inline void write_panel(const Vec (&tile)[R][all], int p, float* y, std::
 
 // R rows × P panels, which are `spread` panels apart.
 template <int R, int P>
-static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x, float* y,
-                     std::size_t stride, bool add_to) {
+static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x,
+                     std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
   const std::size_t panel_size = static_cast<std::size_t>(m.inputs) * kF32Panel;
   Vec acc[R][P * kF32Vectors];
   REGARD_UNROLL
@@ -74,7 +76,7 @@ static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x, 
     }
   }
   accumulate_f32<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel),
-                       panel_size * static_cast<std::size_t>(spread), x, m.inputs, acc);
+                       panel_size * static_cast<std::size_t>(spread), x, x_stride, m.inputs, acc);
   REGARD_UNROLL
   for (int p = 0; p < P; ++p) {
     const int column = (panel + p * spread) * kF32Panel;
@@ -85,24 +87,26 @@ static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x, 
 // All panels from `panel` to `end` for one tile of R rows. The panels of a tile are far apart, so
 // that each is one long stream of memory, which is prefetched beyond the end of the panel.
 template <int R>
-static void f32_panels(const F32Matrix& m, int panel, int end, const float* x, float* y,
-                       std::size_t stride, bool add_to) {
+static void f32_panels(const F32Matrix& m, int panel, int end, const float* x,
+                       std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
   constexpr int P = panels_at_once(R, kF32Vectors);
   const int spread = (end - panel) / P;
-  for (int i = 0; i < spread; ++i) f32_tile<R, P>(m, panel + i, spread, x, y, stride, add_to);
+  for (int i = 0; i < spread; ++i) {
+    f32_tile<R, P>(m, panel + i, spread, x, x_stride, y, stride, add_to);
+  }
   for (panel += P * spread; panel < end; ++panel) {
-    f32_tile<R, 1>(m, panel, 1, x, y, stride, add_to);
+    f32_tile<R, 1>(m, panel, 1, x, x_stride, y, stride, add_to);
   }
 }
 
 template <int R>
-static void f32_rows(int rows, const F32Matrix& m, int panel, int end, const float* x, float* y,
-                     std::size_t stride, bool add_to) {
+static void f32_rows(int rows, const F32Matrix& m, int panel, int end, const float* x,
+                     std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
   if constexpr (R > 0) {
     if (rows == R) {
-      f32_panels<R>(m, panel, end, x, y, stride, add_to);
+      f32_panels<R>(m, panel, end, x, x_stride, y, stride, add_to);
     } else {
-      f32_rows<R - 1>(rows, m, panel, end, x, y, stride, add_to);
+      f32_rows<R - 1>(rows, m, panel, end, x, x_stride, y, stride, add_to);
     }
   }
 }
@@ -117,13 +121,6 @@ static void pack_rows(const float* x, std::size_t stride, int rows, int inputs, 
   }
 }
 
-// Rows of a product that are packed together: they stay in the cache while all panels pass.
-static int block_rows(int inputs, int tile_rows) {
-  const int fitting = 98304 / (inputs > 0 ? inputs : 1);
-  const int most = fitting < kRowBlock ? fitting : kRowBlock;
-  return most < tile_rows ? tile_rows : most / tile_rows * tile_rows;
-}
-
 // Panels that pass all tiles of a block together: all panels where there is only one tile.
 static int panel_group(int rows, int tile_rows, int panels) {
   return rows <= tile_rows ? panels : 4;
@@ -132,11 +129,11 @@ static int panel_group(int rows, int tile_rows, int panels) {
 static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch) {
   const int panels = (m.outputs + kF32Panel - 1) / kF32Panel;
   if (rows.count == 1) {
-    f32_panels<1>(m, 0, panels, rows.x, rows.y, rows.y_stride, rows.add);
+    f32_panels<1>(m, 0, panels, rows.x, rows.x_stride, rows.y, rows.y_stride, rows.add);
     return;
   }
   float* packed = static_cast<float*>(scratch);
-  const int block = block_rows(m.inputs, kF32Rows);
+  const int block = block_rows(m.inputs);
   for (int start = 0; start < rows.count; start += block) {
     const int count = rows.count - start < block ? rows.count - start : block;
     const float* x = rows.x + static_cast<std::size_t>(start) * rows.x_stride;
@@ -144,7 +141,7 @@ static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch)
     const std::size_t inputs = static_cast<std::size_t>(m.inputs);
     const int most = tile_rows(count, kF32Rows);
     const std::size_t tile = inputs * static_cast<std::size_t>(pack_stride(most));
-    for (int r = 0; r < count; r += most) {
+    for (int r = 0; kPackRows && r < count; r += most) {
       const int some = count - r < most ? count - r : most;
       pack_rows(x + static_cast<std::size_t>(r) * rows.x_stride, rows.x_stride, some, m.inputs,
                 packed + tile * static_cast<std::size_t>(r / most));
@@ -154,7 +151,9 @@ static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch)
       const int end = panel + group < panels ? panel + group : panels;
       for (int r = 0; r < count; r += most) {
         const int some = count - r < most ? count - r : most;
-        f32_rows<kF32Rows>(some, m, panel, end, packed + tile * static_cast<std::size_t>(r / most),
+        const float* from = kPackRows ? packed + tile * static_cast<std::size_t>(r / most)
+                                      : x + static_cast<std::size_t>(r) * rows.x_stride;
+        f32_rows<kF32Rows>(some, m, panel, end, from, rows.x_stride,
                            y + static_cast<std::size_t>(r) * rows.y_stride, rows.y_stride,
                            rows.add);
       }
@@ -259,7 +258,7 @@ static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
   float* scales = static_cast<float*>(scratch);
   int32_t* corrections = reinterpret_cast<int32_t*>(scales + kRowBlock);
   int8_t* packed = reinterpret_cast<int8_t*>(corrections + kRowBlock);
-  const int block = block_rows(padded / 4, kI8Rows);
+  const int block = block_rows(padded);
   for (int start = 0; start < rows.count; start += block) {
     const int count = rows.count - start < block ? rows.count - start : block;
     const int most = tile_rows(count, kI8Rows);

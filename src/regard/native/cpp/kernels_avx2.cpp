@@ -77,12 +77,13 @@ constexpr int kI8Panel = 16;
 constexpr int kI8Rows = 3;
 constexpr int kI8Offset = 0;
 constexpr int kAccumulators = 8;
+constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  int inputs, Vec (&acc)[R][P * 2]) {
-  for (int k = 0; k < inputs; ++k, w += kF32Panel, x += R) {
+                                  std::size_t x_stride, int inputs, Vec (&acc)[R][P * 2]) {
+  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
     Vec weights[P * 2];
     REGARD_UNROLL
     for (int p = 0; p < P; ++p) {
@@ -91,7 +92,7 @@ static inline void accumulate_f32(const float* w, std::size_t panel_size, const 
     }
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Vec input = {_mm256_broadcast_ss(x + r)};
+      const Vec input = {_mm256_broadcast_ss(x + r * x_stride)};
       REGARD_UNROLL
       for (int j = 0; j < P * 2; ++j) acc[r][j] = fma(acc[r][j], weights[j], input);
     }

@@ -75,6 +75,7 @@ constexpr int kAccumulators = 14;
 // Bytes to prefetch ahead of the weights of a tile: more rows take longer per byte. Every second
 // line suffices, because the CPU fetches lines in pairs.
 constexpr int prefetch_distance(int rows) { return rows <= 2 ? 1024 : rows <= 4 ? 2048 : 4096; }
+constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
 static inline void prefetch(const void* from, int distance) {
@@ -83,8 +84,8 @@ static inline void prefetch(const void* from, int distance) {
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  int inputs, Vec (&acc)[R][P * 2]) {
-  for (int k = 0; k < inputs; ++k, w += kF32Panel, x += R) {
+                                  std::size_t x_stride, int inputs, Vec (&acc)[R][P * 2]) {
+  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
     Vec weights[P * 2];
     REGARD_UNROLL
     for (int j = 0; j < P * 2; ++j) {
@@ -94,7 +95,7 @@ static inline void accumulate_f32(const float* w, std::size_t panel_size, const 
     }
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Vec input = set1(x[r]);
+      const Vec input = set1(x[r * x_stride]);
       REGARD_UNROLL
       for (int j = 0; j < P * 2; ++j) acc[r][j] = fma(acc[r][j], weights[j], input);
     }
