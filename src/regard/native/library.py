@@ -77,6 +77,7 @@ class ResultsStruct(ctypes.Structure):
         ("scores", POINTER(c_double)),
         ("ids", POINTER(c_int32)),
         ("logps", POINTER(c_float)),
+        ("alignments", POINTER(c_float)),
     )
 
 
@@ -97,7 +98,18 @@ _SIGNATURES = {
             *(c_int64, POINTER(OptionsStruct), c_int32),
         ],
     ),
+    "regard_score": (
+        POINTER(ResultsStruct),
+        [*(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p), *(c_int64, c_int32, c_int32)],
+    ),
     "regard_free_results": (None, [POINTER(ResultsStruct)]),
+    "regard_stream_open": (
+        c_void_p,
+        [c_void_p, c_void_p, c_int64, c_int32, POINTER(OptionsStruct)],
+    ),
+    "regard_stream_step": (c_int32, [c_void_p, POINTER(POINTER(c_int32)), POINTER(c_int32)]),
+    "regard_stream_results": (POINTER(ResultsStruct), [c_void_p]),
+    "regard_stream_close": (None, [c_void_p]),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,8 +97,7 @@ class NativeModel:
         if len(limits) != len(sources):
             raise NativeError(f"{len(sources)} sources need as many limits; got {len(limits)}")
         ended = [[*ids, END] for ids in sources]
-        ids = np.fromiter((token for one in ended for token in one), np.int32)
-        ends = np.cumsum([len(one) for one in ended], dtype=np.int64)
+        ids, ends = _concatenate(ended)
         most = np.array(limits, np.int32)
         seeds = np.zeros(0, np.int64)
         if options.sample:
@@ -110,6 +109,78 @@ class NativeModel:
             options.struct(),
             _threads(threads),
         )
+        return self._take_results(found)
+
+    def score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        *,
+        threads: int | None = None,
+    ) -> list[NativeHypothesis]:
+        """Given targets as hypotheses, with the log-probability of each token and of END."""
+        return [one for (one,) in self._take_results(self._score(sources, targets, threads))]
+
+    def align(self, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
+        """The alignment of a target (ids and END) with a source (ids and END).
+
+        Each row is the mean cross-attention of a decoding step over layers and heads.
+        """
+        found = self._score([source], [target], 1, align=True)
+        if not found:
+            raise last_error()
+        shape = len(target) + 1, len(source) + 1
+        try:
+            return np.ctypeslib.as_array(found.contents.alignments, shape).copy()
+        finally:
+            self._library.regard_free_results(found)
+
+    def stream(
+        self, source: Sequence[int], limit: int, options: NativeOptions | None = None
+    ) -> Iterator[tuple[list[int], bool]]:
+        """After each step, the ids that all hypotheses share, and False; finally, those of the
+        best one, and True, unless there is none. Samples are not streamed."""
+        ids, _ = _concatenate([[*source, END]])
+        stream = self._library.regard_stream_open(
+            self._engine, ids.ctypes.data, len(ids), limit, (options or NativeOptions()).struct()
+        )
+        if not stream:
+            raise last_error()
+        prefix, count = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_int32()
+        try:
+            more = 1
+            while more:
+                more = self._library.regard_stream_step(stream, prefix, count)
+                if more < 0:
+                    raise last_error()
+                yield prefix[: count.value], False
+            (found,) = self._take_results(self._library.regard_stream_results(stream))
+            if found:
+                yield found[0].ids, True
+        finally:
+            self._library.regard_stream_close(stream)
+
+    def _score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        threads: int | None,
+        *,
+        align: bool = False,
+    ) -> Any:
+        if len(targets) != len(sources):
+            raise NativeError(f"{len(sources)} sources need as many targets; got {len(targets)}")
+        arrays = *_concatenate([[*ids, END] for ids in sources]), *_concatenate(targets)
+        return self._library.regard_score(
+            self._engine,
+            *(array.ctypes.data for array in arrays),
+            len(sources),
+            align,
+            _threads(threads),
+        )
+
+    def _take_results(self, found: Any) -> list[list[NativeHypothesis]]:
+        """The results of the engine as hypotheses; frees them."""
         if not found:
             raise last_error()
         try:
@@ -120,6 +191,12 @@ class NativeModel:
     def __del__(self) -> None:
         if self._engine:
             self._library.regard_destroy(self._engine)
+
+
+def _concatenate(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """All ids, and where each sequence ends."""
+    ids = np.fromiter((token for one in sequences for token in one), np.int32)
+    return ids, np.cumsum([len(one) for one in sequences], dtype=np.int64)
 
 
 def _threads(threads: int | None) -> int:

@@ -7,7 +7,7 @@
 namespace regard {
 namespace {
 
-const float kNever = -INFINITY;
+constexpr float kNever = -INFINITY;
 
 bool contains(const Tokens& ids, const Tokens& sequence) {
   return std::search(ids.begin(), ids.end(), sequence.begin(), sequence.end()) != ids.end();

@@ -1,18 +1,11 @@
-// The engine: a model, its threads and the C interface.
-//
-// Threads share one queue of sources, longest first. Each thread decodes its own batch and refills
-// it from the queue, so no thread ever waits for another: a busy neighbour process costs only the
-// CPU time it takes. Results do not depend on which sources are decoded together.
+// The engine: a model with its scratch memory, and the C interface.
 #include "engine.h"
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
-#include <numeric>
 #include <string>
-#include <thread>
 
-#include "search.h"
+#include "scheduler.h"
 
 #ifndef REGARD_SOURCE_DIGEST
 #define REGARD_SOURCE_DIGEST ""
@@ -20,10 +13,8 @@
 
 namespace regard {
 
-constexpr int kBatchRows = 64;      // rows of a decoder step
-constexpr int kRefillRows = 48;     // at most this many rows left: refill the batch
-constexpr int kEncoderRows = 512;   // source tokens that are encoded together
 constexpr int kMostThreads = 1024;
+constexpr int kLongest = 1 << 24;  // tokens of a source or target
 
 class Engine {
  public:
@@ -31,178 +22,109 @@ class Engine {
 
   const Model& model() const { return *model_; }
 
-  // Scratch memory is reused by later searches.
-  std::unique_ptr<Workspace> borrow_workspace() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (free_.empty()) return std::make_unique<Workspace>();
-    std::unique_ptr<Workspace> workspace = std::move(free_.back());
-    free_.pop_back();
-    return workspace;
-  }
-
-  void return_workspace(std::unique_ptr<Workspace> workspace) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    free_.push_back(std::move(workspace));
-  }
+  WorkspacePool& workspaces() { return workspaces_; }
 
  private:
   std::unique_ptr<Model> model_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> free_;
+  WorkspacePool workspaces_;
+};
+
+// A search of one source that the caller steps through.
+class Stream {
+ public:
+  Stream(Engine& engine, const DecodingOptions& options, const Task& task)
+      : engine_(engine),
+        options_(options),
+        constraints_(options, engine.model().target_vocabulary()),
+        workspace_(engine.workspaces().borrow()) {
+    state_ = std::move(engine.model().encode({task.source}, rows_per_source(options_),
+                                             *workspace_)[0]);
+    search_ = build_search(engine.model(), options_, constraints_, task.limit, nullptr);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { engine_.workspaces().give_back(std::move(workspace_)); }
+
+  bool step() {
+    if (finished_) return false;
+    const Model& model = engine_.model();
+    rows_.clear();
+    search_->append_rows(state_.get(), rows_);
+    float* logits = workspace_->logits.reserve(rows_.size() *
+                                               static_cast<std::size_t>(model.target_vocabulary()));
+    model.step(rows_, logits, *workspace_);
+    finished_ = search_->advance(logits, *workspace_);
+    prefix_ = search_->committed_prefix();
+    return !finished_;
+  }
+
+  const Tokens& prefix() const { return prefix_; }
+  Results results() { return {search_->take_results()}; }
+
+ private:
+  Engine& engine_;
+  const DecodingOptions options_;
+  const Constraints constraints_;
+  std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<SourceState> state_;
+  std::unique_ptr<SourceSearch> search_;
+  std::vector<DecoderRow> rows_;
+  Tokens prefix_;
+  bool finished_ = false;
 };
 
 namespace {
 
-struct Task {
-  Source source;
-  int limit;
-  const std::int64_t* seeds;
-  std::size_t index;
-};
-
-// Sources that no thread has taken yet, longest first.
-class TaskQueue {
- public:
-  TaskQueue(std::vector<Task> tasks, int threads) : tasks_(std::move(tasks)), threads_(threads) {
-    std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& a, const Task& b) {
-      return a.source.length > b.source.length;
-    });
+// The tokens between two ends of a concatenation, checked.
+Source checked_ids(const std::int32_t* ids, std::int64_t start, std::int64_t end, int shortest,
+                   int vocabulary, const char* side) {
+  const std::int64_t length = end - start;
+  if (length < shortest || length > kLongest) {
+    throw Error(std::string("a ") + side + " must have between " + std::to_string(shortest) +
+                " and 2^24 tokens, END included");
   }
-
-  // At most `most` tasks that fit into one encoder batch. While several threads share the queue,
-  // each takes a fraction of what is left, so that all finish at about the same time.
-  std::vector<Task> take(std::size_t most) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const std::size_t left = tasks_.size() - next_;
-    if (threads_ > 1) {
-      const std::size_t share = 2 * static_cast<std::size_t>(threads_);
-      most = std::min(most, (left + share - 1) / share);
+  for (std::int64_t t = start; t < end; ++t) {
+    if (ids[t] < 0 || ids[t] >= vocabulary) {
+      throw Error("token " + std::to_string(ids[t]) + " is not in the " + side + " vocabulary");
     }
-    std::vector<Task> taken;
-    int tokens = 0;
-    while (next_ < tasks_.size() && taken.size() < most &&
-           (taken.empty() || tokens + tasks_[next_].source.length <= kEncoderRows)) {
-      tokens += tasks_[next_].source.length;
-      taken.push_back(tasks_[next_++]);
-    }
-    return taken;
   }
-
-  void clear() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    next_ = tasks_.size();
-  }
-
- private:
-  std::vector<Task> tasks_;
-  const int threads_;
-  std::size_t next_ = 0;
-  std::mutex mutex_;
-};
-
-using Results = std::vector<std::vector<Hypothesis>>;
-
-// One thread: decode batches until the queue is empty.
-void decode(const Model& model, const DecodingOptions& options, const Constraints& constraints,
-            TaskQueue& queue, Results& results, Workspace& workspace) {
-  struct Active {
-    std::size_t index;
-    std::unique_ptr<SourceState> state;
-    std::unique_ptr<SourceSearch> search;
-  };
-  const std::size_t width = static_cast<std::size_t>(rows_per_source(options));
-  const std::size_t capacity = std::max<std::size_t>(1, kBatchRows / width);
-  const std::size_t vocabulary = static_cast<std::size_t>(model.target_vocabulary());
-  std::vector<Active> active;
-  std::vector<DecoderRow> rows;
-  bool more = true;
-  while (true) {
-    while (more && (active.empty() || active.size() * width <= kRefillRows) &&
-           active.size() < capacity) {
-      const std::vector<Task> tasks = queue.take(capacity - active.size());
-      more = !tasks.empty();
-      if (!more) break;
-      std::vector<Source> sources;
-      for (const Task& task : tasks) sources.push_back(task.source);
-      auto states = model.encode(sources, static_cast<int>(width), workspace);
-      for (std::size_t i = 0; i < tasks.size(); ++i) {
-        active.push_back({tasks[i].index, std::move(states[i]),
-                          build_search(model, options, constraints, tasks[i].limit,
-                                       tasks[i].seeds)});
-      }
-    }
-    if (active.empty()) return;
-    rows.clear();
-    std::vector<std::size_t> starts;
-    for (const Active& each : active) {
-      starts.push_back(rows.size());
-      each.search->append_rows(each.state.get(), rows);
-    }
-    float* logits = workspace.logits.reserve(rows.size() * vocabulary);
-    model.step(rows, logits, workspace);
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < active.size(); ++i) {
-      if (active[i].search->advance(logits + starts[i] * vocabulary, workspace)) {
-        results[active[i].index] = active[i].search->take_results();
-      } else {
-        if (kept != i) active[kept] = std::move(active[i]);
-        ++kept;
-      }
-    }
-    active.resize(kept);
-  }
+  return {ids + start, static_cast<int>(length)};
 }
 
-void decode_all(Engine& engine, const DecodingOptions& options, std::vector<Task> tasks,
-                int threads, Results& results) {
-  const Constraints constraints(options, engine.model().target_vocabulary());
-  threads = std::min<int>(threads, static_cast<int>(std::min<std::size_t>(tasks.size(), 1024)));
-  TaskQueue queue(std::move(tasks), threads);
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&]() noexcept {
-    std::unique_ptr<Workspace> workspace;
-    try {
-      workspace = engine.borrow_workspace();
-      decode(engine.model(), options, constraints, queue, results, *workspace);
-    } catch (...) {
-      queue.clear();
-      std::lock_guard<std::mutex> lock(mutex);
-      if (!failure) failure = std::current_exception();
-    }
-    if (workspace) engine.return_workspace(std::move(workspace));
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-  if (failure) std::rethrow_exception(failure);
-}
-
-std::vector<Task> make_tasks(const Model& model, const DecodingOptions& options,
-                             const std::int32_t* ids, const std::int64_t* ends,
-                             const std::int32_t* limits, const std::int64_t* seeds,
-                             std::int64_t sources) {
+std::vector<Task> make_tasks(const Model& model, const std::int32_t* ids, const std::int64_t* ends,
+                             const std::int32_t* limits, std::int64_t sources) {
   std::vector<Task> tasks;
   std::int64_t start = 0;
   int last = 0;
-  for (std::int64_t i = 0; i < sources; ++i) {
-    const std::int64_t length = ends[i] - start;
-    if (length < 1 || length > (1 << 24) || limits[i] < 0 || limits[i] > (1 << 24)) {
-      throw Error("a source must have between 1 and 2^24 tokens, END included");
-    }
-    for (std::int64_t t = start; t < ends[i]; ++t) {
-      if (ids[t] < 0 || ids[t] >= model.source_vocabulary()) {
-        throw Error("token " + std::to_string(ids[t]) + " is not in the source vocabulary");
-      }
-    }
-    const std::int64_t* own = options.sample ? seeds + i * options.n_best : nullptr;
-    tasks.push_back({{ids + start, static_cast<int>(length)}, limits[i], own,
-                     static_cast<std::size_t>(i)});
-    last = std::max({last, static_cast<int>(length) - 1, limits[i]});
-    start = ends[i];
+  for (std::int64_t i = 0; i < sources; start = ends[i++]) {
+    const Source source =
+        checked_ids(ids, start, ends[i], 1, model.source_vocabulary(), "source");
+    if (limits[i] < 0 || limits[i] > kLongest) throw Error("a limit is not between 0 and 2^24");
+    tasks.push_back({source, limits[i], nullptr, static_cast<std::size_t>(i)});
+    last = std::max({last, source.length - 1, limits[i]});
   }
   model.prepare_position(last);
+  return tasks;
+}
+
+std::vector<Task> make_forced_tasks(const Model& model, const std::int32_t* ids,
+                                    const std::int64_t* ends, const std::int32_t* targets,
+                                    const std::int64_t* target_ends, std::int64_t sources,
+                                    bool align) {
+  std::vector<std::int32_t> lengths;
+  std::vector<const std::int32_t*> begins;
+  std::int64_t start = 0;
+  for (std::int64_t i = 0; i < sources; start = target_ends[i++]) {
+    const Source target =
+        checked_ids(targets, start, target_ends[i], 0, model.target_vocabulary(), "target");
+    lengths.push_back(target.length);
+    begins.push_back(target.ids);
+  }
+  std::vector<Task> tasks = make_tasks(model, ids, ends, lengths.data(), sources);
+  for (Task& task : tasks) {
+    task.target = begins[task.index];
+    task.align = align;
+  }
   return tasks;
 }
 
@@ -210,7 +132,7 @@ std::vector<Task> make_tasks(const Model& model, const DecodingOptions& options,
 struct OwnedResults : regard_results {
   std::vector<std::int32_t> all_counts, all_lengths, all_ids;
   std::vector<double> all_scores;
-  std::vector<float> all_logps;
+  std::vector<float> all_logps, all_alignments;
 };
 
 std::unique_ptr<OwnedResults> pack_results(const Results& results) {
@@ -222,6 +144,8 @@ std::unique_ptr<OwnedResults> pack_results(const Results& results) {
       packed->all_scores.push_back(one.score);
       packed->all_ids.insert(packed->all_ids.end(), one.ids.begin(), one.ids.end());
       packed->all_logps.insert(packed->all_logps.end(), one.logps.begin(), one.logps.end());
+      packed->all_alignments.insert(packed->all_alignments.end(), one.alignment.begin(),
+                                    one.alignment.end());
     }
   }
   packed->sources = static_cast<std::int64_t>(results.size());
@@ -231,14 +155,24 @@ std::unique_ptr<OwnedResults> pack_results(const Results& results) {
   packed->scores = packed->all_scores.data();
   packed->ids = packed->all_ids.data();
   packed->logps = packed->all_logps.data();
+  packed->alignments = packed->all_alignments.data();
   return packed;
+}
+
+// Options of teacher forcing.
+DecodingOptions plain_options() {
+  DecodingOptions options{};
+  options.beam = options.n_best = 1;
+  options.max_length = -1;
+  options.repetition_penalty = options.temperature = options.top_p = 1.0;
+  return options;
 }
 
 thread_local std::string last_error;
 
-// Run a function of the C interface; failures are recorded and become null.
+// Run a function of the C interface; failures are recorded and become null or `failed`.
 template <class F>
-auto guarded(F function) noexcept -> decltype(function()) {
+auto guarded(F function, decltype(function()) failed = {}) noexcept -> decltype(function()) {
   try {
     return function();
   } catch (const std::exception& error) {
@@ -246,7 +180,7 @@ auto guarded(F function) noexcept -> decltype(function()) {
   } catch (...) {
     last_error = "unknown failure";
   }
-  return nullptr;
+  return failed;
 }
 
 }  // namespace
@@ -295,12 +229,59 @@ regard_results* regard_search(Engine* engine, const std::int32_t* ids, const std
                               std::int32_t threads) {
   return guarded([&]() -> regard_results* {
     check_options(*options);
-    std::vector<Task> tasks =
-        make_tasks(engine->model(), *options, ids, ends, limits, seeds, sources);
+    std::vector<Task> tasks = make_tasks(engine->model(), ids, ends, limits, sources);
+    for (Task& task : tasks) {
+      if (options->sample) task.seeds = seeds + task.index * static_cast<std::size_t>(options->n_best);
+    }
     Results results(static_cast<std::size_t>(sources));
-    decode_all(*engine, *options, std::move(tasks), std::clamp(threads, 1, kMostThreads), results);
+    decode_all(engine->model(), engine->workspaces(), *options, std::move(tasks),
+               std::clamp(threads, 1, kMostThreads), results);
     return pack_results(results).release();
   });
 }
 
 void regard_free_results(regard_results* results) { delete static_cast<OwnedResults*>(results); }
+
+regard_results* regard_score(Engine* engine, const std::int32_t* ids, const std::int64_t* ends,
+                             const std::int32_t* targets, const std::int64_t* target_ends,
+                             std::int64_t sources, std::int32_t align, std::int32_t threads) {
+  return guarded([&]() -> regard_results* {
+    const Model& model = engine->model();
+    if (align && !model.has_cross_attention()) {
+      throw Error("this model has no cross-attention to align with (model.attention = none)");
+    }
+    std::vector<Task> tasks =
+        make_forced_tasks(model, ids, ends, targets, target_ends, sources, align != 0);
+    Results results(static_cast<std::size_t>(sources));
+    decode_all(model, engine->workspaces(), plain_options(), std::move(tasks),
+               std::clamp(threads, 1, kMostThreads), results);
+    return pack_results(results).release();
+  });
+}
+
+Stream* regard_stream_open(Engine* engine, const std::int32_t* ids, std::int64_t length,
+                           std::int32_t limit, const DecodingOptions* options) {
+  return guarded([&] {
+    check_options(*options);
+    if (options->sample) throw Error("samples are not streamed; use greedy or beam search");
+    const std::vector<Task> tasks = make_tasks(engine->model(), ids, &length, &limit, 1);
+    return std::make_unique<Stream>(*engine, *options, tasks[0]).release();
+  });
+}
+
+std::int32_t regard_stream_step(Stream* stream, const std::int32_t** prefix, std::int32_t* count) {
+  return guarded(
+      [&]() -> std::int32_t {
+        const bool more = stream->step();
+        *prefix = stream->prefix().data();
+        *count = static_cast<std::int32_t>(stream->prefix().size());
+        return more ? 1 : 0;
+      },
+      -1);
+}
+
+regard_results* regard_stream_results(Stream* stream) {
+  return guarded([&]() -> regard_results* { return pack_results(stream->results()).release(); });
+}
+
+void regard_stream_close(Stream* stream) { delete stream; }

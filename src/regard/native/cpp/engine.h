@@ -14,6 +14,7 @@ namespace regard {
 struct ModelSettings;
 struct DecodingOptions;
 class Engine;
+class Stream;
 }  // namespace regard
 
 // A named tensor of at most two axes: float32, or an int8 matrix with a scale per row. The caller
@@ -35,6 +36,7 @@ struct regard_results {
   const double* scores;         // score of each hypothesis
   const std::int32_t* ids;
   const float* logps;
+  const float* alignments;  // of regard_score: [id or END][source token] of each hypothesis
 };
 
 REGARD_EXPORT const char* regard_error();
@@ -65,4 +67,27 @@ REGARD_EXPORT regard_results* regard_search(regard::Engine* engine, const std::i
                                             const regard::DecodingOptions* options,
                                             std::int32_t threads);
 
+// Teacher forcing: the log-probabilities of given targets, which have the ids up to target_ends[i],
+// and, if `align`, the mean cross-attention of each step over layers and heads.
+REGARD_EXPORT regard_results* regard_score(regard::Engine* engine, const std::int32_t* ids,
+                                           const std::int64_t* ends, const std::int32_t* targets,
+                                           const std::int64_t* target_ends, std::int64_t sources,
+                                           std::int32_t align, std::int32_t threads);
+
 REGARD_EXPORT void regard_free_results(regard_results* results);
+
+// Search one source step by step, without sampling. A stream must be closed before its engine is
+// destroyed.
+REGARD_EXPORT regard::Stream* regard_stream_open(regard::Engine* engine, const std::int32_t* ids,
+                                                 std::int64_t length, std::int32_t limit,
+                                                 const regard::DecodingOptions* options);
+
+// Take one step; returns 1 if more follow, 0 after the last one, −1 on failure. `prefix` receives
+// the ids that all hypotheses share, valid until the next call.
+REGARD_EXPORT std::int32_t regard_stream_step(regard::Stream* stream, const std::int32_t** prefix,
+                                              std::int32_t* count);
+
+// The hypotheses, after the last step.
+REGARD_EXPORT regard_results* regard_stream_results(regard::Stream* stream);
+
+REGARD_EXPORT void regard_stream_close(regard::Stream* stream);

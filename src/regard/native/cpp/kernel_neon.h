@@ -19,6 +19,10 @@ static inline Vec round_even(Vec a) { return {vrndnq_f32(a.v)}; }
 static inline float sum(Vec a) { return vaddvq_f32(a.v); }
 static inline float largest(Vec a) { return vmaxvq_f32(a.v); }
 
+static inline void store_sums(float* to, Vec a, Vec b, Vec c, Vec d) {
+  vst1q_f32(to, vpaddq_f32(vpaddq_f32(a.v, b.v), vpaddq_f32(c.v, d.v)));
+}
+
 static inline Vec pow2(Vec n) {
   const int32x4_t exponent = vaddq_s32(vcvtq_s32_f32(n.v), vdupq_n_s32(127));
   return {vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23))};
@@ -32,8 +36,10 @@ static inline void store_int8(int8_t* to, Vec a) {
 
 constexpr int kF32Panel = 12;  // 8 rows × 12 outputs: 24 accumulators of 32 registers
 constexpr int kF32Rows = 8;
+constexpr int kAccumulators = 8;
 
 // Packed rows are read in whole vectors of four.
+constexpr bool kPackRows = true;
 constexpr int pack_stride(int rows) { return rows == 1 ? 1 : (rows + 3) / 4 * 4; }
 
 // acc[r][j] += w[j] · x[r] for rows r, r + 1 … R − 1, which are lanes of x.
@@ -69,7 +75,7 @@ static inline void load_weights(const float* w, std::size_t panel_size,
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  int inputs, Vec (&acc)[R][P * kF32Panel / 4]) {
+                                  std::size_t, int inputs, Vec (&acc)[R][P * kF32Panel / 4]) {
   constexpr int V = P * kF32Panel / 4;
   float32x4_t weights[V];
   if constexpr (R == 1) {

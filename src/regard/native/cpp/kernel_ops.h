@@ -6,13 +6,16 @@
 // kernel files use no templates or inline functions of the standard library.
 //
 // Vec functions: load, store, set1, add, sub, mul, div, fma(a, b, c) = a + b · c, vmax, vmin,
-// round_even, pow2 (of whole numbers), sum, largest. Vec::width floats each.
+// round_even, pow2 (of whole numbers), sum, largest, store_sums (the sums of four vectors).
+// Vec::width floats each.
 
 // ---- loads and stores of fewer than a whole vector -------------------------------------------
 
-static inline Vec load_some(const float* p, int count) {
-  alignas(64) float buffer[Vec::width] = {};
-  for (int i = 0; i < count; ++i) buffer[i] = p[i];
+#if !defined(REGARD_MASKED)  // kernel files whose instruction set has masks define these
+// The first `count` values; the others are `rest`.
+static inline Vec load_some(const float* p, int count, float rest = 0.0f) {
+  alignas(64) float buffer[Vec::width];
+  for (int i = 0; i < Vec::width; ++i) buffer[i] = i < count ? p[i] : rest;
   return load(buffer);
 }
 
@@ -21,6 +24,7 @@ static inline void store_some(float* p, Vec v, int count) {
   store(buffer, v);
   for (int i = 0; i < count; ++i) p[i] = buffer[i];
 }
+#endif
 
 // Replace each value x of an array by f(x).
 template <class F>
@@ -178,33 +182,65 @@ static void op_norm(const float* from, float* to, int rows, int width, const flo
 
 // ---- softmax and attention -------------------------------------------------------------------
 
-static void op_softmax(float* scores, int count) {
-  const int padded = (count + Vec::width - 1) / Vec::width * Vec::width;
-  for (int i = count; i < padded; ++i) scores[i] = -__builtin_inff();
-  Vec top = load(scores);
-  for (int i = Vec::width; i < padded; i += Vec::width) top = vmax(top, load(scores + i));
+// softmax(scale · scores + bias) in place. Values beyond `count` become tiny, not zero.
+static inline void softmax(float* scores, int count, float scale, const float* bias) {
+  const Vec factor = set1(scale);
+  Vec top = set1(-__builtin_inff());
+  for (int i = 0; i < count; i += Vec::width) {
+    const int left = count - i;
+    Vec v = left >= Vec::width ? load(scores + i) : load_some(scores + i, left);
+    v = mul(v, factor);
+    if (bias != nullptr) {
+      v = add(v, left >= Vec::width ? load(bias + i) : load_some(bias + i, left));
+    }
+    store(scores + i, v);
+    if (left < Vec::width) v = load_some(scores + i, left, -__builtin_inff());
+    top = vmax(v, top);  // NaN stays
+  }
   const Vec shift = set1(largest(top));
-  for (int i = 0; i < padded; i += Vec::width) store(scores + i, vexp(sub(load(scores + i), shift)));
-  for (int i = count; i < padded; ++i) scores[i] = 0.0f;
   Vec total = set1(0.0f);
-  for (int i = 0; i < padded; i += Vec::width) total = add(total, load(scores + i));
+  for (int i = 0; i < count; i += Vec::width) {
+    const int left = count - i;
+    const Vec v = left >= Vec::width ? load(scores + i)
+                                     : load_some(scores + i, left, -__builtin_inff());
+    const Vec e = vexp(sub(v, shift));
+    total = add(total, e);
+    store(scores + i, e);
+  }
   const Vec inverse = set1(1.0f / sum(total));
-  for (int i = 0; i < padded; i += Vec::width) store(scores + i, mul(load(scores + i), inverse));
+  for (int i = 0; i < count; i += Vec::width) store(scores + i, mul(load(scores + i), inverse));
 }
 
-// Σ weights[t] · value[t] for `parts` vectors of the context from `at` on.
+static void op_softmax(float* scores, int count) { softmax(scores, count, 1.0f, nullptr); }
+
+// Σ weights[t] · value[t] for `parts` vectors of the context from `at` on. Even and odd keys are
+// summed separately, which hides the latency of the sums.
 template <int parts>
 static inline void weigh_values(const Query& q, int at) {
-  Vec total[parts];
-  for (int j = 0; j < parts; ++j) total[j] = set1(0.0f);
-  for (int t = 0; t < q.count; ++t) {
-    const float* value = q.rows[t] + q.value_offset + at;
-    const Vec weight = set1(q.weights[t]);
+  Vec even[parts], odd[parts];
+  REGARD_UNROLL
+  for (int j = 0; j < parts; ++j) even[j] = odd[j] = set1(0.0f);
+  const std::size_t offset = q.value_offset + static_cast<std::size_t>(at);
+  int t = 0;
+  for (; t + 2 <= q.count; t += 2) {
+    const float* first = q.rows[t] + offset;
+    const float* second = q.rows[t + 1] + offset;
+    const Vec w1 = set1(q.weights[t]), w2 = set1(q.weights[t + 1]);
+    REGARD_UNROLL
     for (int j = 0; j < parts; ++j) {
-      total[j] = fma(total[j], load(value + j * Vec::width), weight);
+      even[j] = fma(even[j], load(first + j * Vec::width), w1);
+      odd[j] = fma(odd[j], load(second + j * Vec::width), w2);
     }
   }
-  for (int j = 0; j < parts; ++j) store(q.context + at + j * Vec::width, total[j]);
+  if (t < q.count) {
+    const Vec weight = set1(q.weights[t]);
+    REGARD_UNROLL
+    for (int j = 0; j < parts; ++j) {
+      even[j] = fma(even[j], load(q.rows[t] + offset + j * Vec::width), weight);
+    }
+  }
+  REGARD_UNROLL
+  for (int j = 0; j < parts; ++j) store(q.context + at + j * Vec::width, add(even[j], odd[j]));
 }
 
 static void op_attend(const Query& q) {
@@ -223,20 +259,15 @@ static void op_attend(const Query& q) {
       s2 = fma(s2, x, load(k2 + i));
       s3 = fma(s3, x, load(k3 + i));
     }
-    q.weights[t] = sum(s0) * q.scale;
-    q.weights[t + 1] = sum(s1) * q.scale;
-    q.weights[t + 2] = sum(s2) * q.scale;
-    q.weights[t + 3] = sum(s3) * q.scale;
+    store_sums(q.weights + t, s0, s1, s2, s3);
   }
   for (; t < q.count; ++t) {
-    q.weights[t] = sum(vdot(q.query, q.rows[t] + q.key_offset, q.dim)) * q.scale;
+    q.weights[t] = sum(vdot(q.query, q.rows[t] + q.key_offset, q.dim));
   }
-  if (q.bias != nullptr) {
-    for (int i = 0; i < q.count; ++i) q.weights[i] += q.bias[i];
-  }
-  op_softmax(q.weights, q.count);
+  softmax(q.weights, q.count, q.scale, q.bias);
   int at = 0;
   for (; at + 4 * Vec::width <= q.dim; at += 4 * Vec::width) weigh_values<4>(q, at);
+  for (; at + 2 * Vec::width <= q.dim; at += 2 * Vec::width) weigh_values<2>(q, at);
   for (; at + Vec::width <= q.dim; at += Vec::width) weigh_values<1>(q, at);
   for (; at < q.dim; ++at) {
     float total = 0.0f;

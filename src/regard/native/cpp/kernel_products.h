@@ -6,36 +6,45 @@
 // A kernel file defines beforehand:
 //   kF32Panel, kF32Rows, kI8Panel, kI8Rows   panel width and most rows of a tile
 //   kI8Offset                                what is added to stored int8 weights (0 or 128)
-//   pack_stride(R)                           rows between packed inputs: x[input][row]
+//   kAccumulators                            sums of a tile that hide the latency of a product
+//   kPackRows                                whether float32 rows are packed as x[input][row]
+//   pack_stride(R)                           rows between packed inputs
 //   IVec                                     Vec::width int32 sums
-//   accumulate_f32<R, P>(w, panel_size, x, inputs, acc), accumulate_i8<R, P>(...)
+//   accumulate_f32<R, P>(w, panel_size, x, x_stride, inputs, acc)   x_stride: of unpacked rows
+//   accumulate_i8<R, P>(w, panel_size, x, inputs, acc)
 //   to_float(IVec, int32 correction), store_int8(int8*, Vec)
 
 constexpr int kF32Vectors = kF32Panel / Vec::width;
 constexpr int kI8Vectors = kI8Panel / Vec::width;
 
-// Panels per tile: at least eight independent accumulators hide the latency of a product.
+// Panels per tile: independent accumulators hide the latency of a product.
 constexpr int panels_at_once(int rows, int vectors) {
-  const int wanted = (8 + rows * vectors - 1) / (rows * vectors);
+  const int wanted = (kAccumulators + rows * vectors - 1) / (rows * vectors);
   return wanted > 4 ? 4 : wanted;
 }
 
-// Write a tile of results where `left` columns remain; with `add_to`, add to what is there.
-template <int R, int V>
-static inline void write_tile(const Vec (&tile)[R][V], float* y, std::size_t stride, int left,
-                              bool add_to) {
+// The next rows of a product: tiles of about equal size, so that none is small and slow.
+static int tile_rows(int left, int most) {
+  const int tiles = (left + most - 1) / most;
+  return (left + tiles - 1) / tiles;
+}
+
+// Write panel p of a tile where `left` columns remain; with `add_to`, add to what is there.
+template <int V, int R, int all>
+static inline void write_panel(const Vec (&tile)[R][all], int p, float* y, std::size_t stride,
+                               int left, bool add_to) {
   if (left >= V * Vec::width && !add_to) {
     REGARD_UNROLL
     for (int r = 0; r < R; ++r, y += stride) {
       REGARD_UNROLL
-      for (int j = 0; j < V; ++j) store(y + j * Vec::width, tile[r][j]);
+      for (int j = 0; j < V; ++j) store(y + j * Vec::width, tile[r][p * V + j]);
     }
   } else if (left >= V * Vec::width) {
     REGARD_UNROLL
     for (int r = 0; r < R; ++r, y += stride) {
       REGARD_UNROLL
       for (int j = 0; j < V; ++j) {
-        store(y + j * Vec::width, add(load(y + j * Vec::width), tile[r][j]));
+        store(y + j * Vec::width, add(load(y + j * Vec::width), tile[r][p * V + j]));
       }
     }
   } else {
@@ -43,7 +52,7 @@ static inline void write_tile(const Vec (&tile)[R][V], float* y, std::size_t str
     REGARD_UNROLL
     for (int r = 0; r < R; ++r, y += stride) {
       REGARD_UNROLL
-      for (int j = 0; j < V; ++j) store(row + j * Vec::width, tile[r][j]);
+      for (int j = 0; j < V; ++j) store(row + j * Vec::width, tile[r][p * V + j]);
       for (int i = 0; i < left; ++i) y[i] = add_to ? y[i] + row[i] : row[i];
     }
   }
@@ -51,39 +60,53 @@ static inline void write_tile(const Vec (&tile)[R][V], float* y, std::size_t str
 
 // ---- float32 ---------------------------------------------------------------------------------
 
+// R rows × P panels, which are `spread` panels apart.
 template <int R, int P>
-static void f32_tile(const F32Matrix& m, int panel, const float* x, float* y, std::size_t stride,
-                     bool add_to) {
+static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x,
+                     std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
   const std::size_t panel_size = static_cast<std::size_t>(m.inputs) * kF32Panel;
-  const int column = panel * kF32Panel;
   Vec acc[R][P * kF32Vectors];
   REGARD_UNROLL
-  for (int r = 0; r < R; ++r) {
+  for (int p = 0; p < P; ++p) {
+    const float* bias = m.bias + (panel + p * spread) * kF32Panel;
     REGARD_UNROLL
-    for (int j = 0; j < P * kF32Vectors; ++j) acc[r][j] = load(m.bias + column + j * Vec::width);
+    for (int j = 0; j < kF32Vectors; ++j) {
+      REGARD_UNROLL
+      for (int r = 0; r < R; ++r) acc[r][p * kF32Vectors + j] = load(bias + j * Vec::width);
+    }
   }
-  accumulate_f32<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel), panel_size, x,
-                       m.inputs, acc);
-  write_tile(acc, y + column, stride, m.outputs - column, add_to);
+  accumulate_f32<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel),
+                       panel_size * static_cast<std::size_t>(spread), x, x_stride, m.inputs, acc);
+  REGARD_UNROLL
+  for (int p = 0; p < P; ++p) {
+    const int column = (panel + p * spread) * kF32Panel;
+    write_panel<kF32Vectors>(acc, p, y + column, stride, m.outputs - column, add_to);
+  }
 }
 
-// All panels from `panel` to `end` for one tile of R rows.
+// All panels from `panel` to `end` for one tile of R rows. The panels of a tile are far apart, so
+// that each is one long stream of memory, which is prefetched beyond the end of the panel.
 template <int R>
-static void f32_panels(const F32Matrix& m, int panel, int end, const float* x, float* y,
-                       std::size_t stride, bool add_to) {
+static void f32_panels(const F32Matrix& m, int panel, int end, const float* x,
+                       std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
   constexpr int P = panels_at_once(R, kF32Vectors);
-  for (; panel + P <= end; panel += P) f32_tile<R, P>(m, panel, x, y, stride, add_to);
-  for (; panel < end; ++panel) f32_tile<R, 1>(m, panel, x, y, stride, add_to);
+  const int spread = (end - panel) / P;
+  for (int i = 0; i < spread; ++i) {
+    f32_tile<R, P>(m, panel + i, spread, x, x_stride, y, stride, add_to);
+  }
+  for (panel += P * spread; panel < end; ++panel) {
+    f32_tile<R, 1>(m, panel, 1, x, x_stride, y, stride, add_to);
+  }
 }
 
 template <int R>
-static void f32_rows(int rows, const F32Matrix& m, int panel, int end, const float* x, float* y,
-                     std::size_t stride, bool add_to) {
+static void f32_rows(int rows, const F32Matrix& m, int panel, int end, const float* x,
+                     std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
   if constexpr (R > 0) {
     if (rows == R) {
-      f32_panels<R>(m, panel, end, x, y, stride, add_to);
+      f32_panels<R>(m, panel, end, x, x_stride, y, stride, add_to);
     } else {
-      f32_rows<R - 1>(rows, m, panel, end, x, y, stride, add_to);
+      f32_rows<R - 1>(rows, m, panel, end, x, x_stride, y, stride, add_to);
     }
   }
 }
@@ -98,38 +121,39 @@ static void pack_rows(const float* x, std::size_t stride, int rows, int inputs, 
   }
 }
 
-// Rows of a product that are packed together: they stay in the cache while all panels pass.
-static int block_rows(int inputs, int tile_rows) {
-  const int fitting = 98304 / (inputs > 0 ? inputs : 1);
-  const int most = fitting < kRowBlock ? fitting : kRowBlock;
-  return most < tile_rows ? tile_rows : most / tile_rows * tile_rows;
+// Panels that pass all tiles of a block together: all panels where there is only one tile.
+static int panel_group(int rows, int tile_rows, int panels) {
+  return rows <= tile_rows ? panels : 4;
 }
 
 static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch) {
   const int panels = (m.outputs + kF32Panel - 1) / kF32Panel;
   if (rows.count == 1) {
-    f32_panels<1>(m, 0, panels, rows.x, rows.y, rows.y_stride, rows.add);
+    f32_panels<1>(m, 0, panels, rows.x, rows.x_stride, rows.y, rows.y_stride, rows.add);
     return;
   }
   float* packed = static_cast<float*>(scratch);
-  const int block = block_rows(m.inputs, kF32Rows);
-  const int group = panels_at_once(2, kF32Vectors);  // panels that pass all tiles together
+  const int block = block_rows(m.inputs);
   for (int start = 0; start < rows.count; start += block) {
     const int count = rows.count - start < block ? rows.count - start : block;
     const float* x = rows.x + static_cast<std::size_t>(start) * rows.x_stride;
     float* y = rows.y + static_cast<std::size_t>(start) * rows.y_stride;
-    const std::size_t tile = static_cast<std::size_t>(m.inputs) * kF32Rows;
-    for (int r = 0; r < count; r += kF32Rows) {
-      const int some = count - r < kF32Rows ? count - r : kF32Rows;
+    const std::size_t inputs = static_cast<std::size_t>(m.inputs);
+    const int most = tile_rows(count, kF32Rows);
+    const std::size_t tile = inputs * static_cast<std::size_t>(pack_stride(most));
+    for (int r = 0; kPackRows && r < count; r += most) {
+      const int some = count - r < most ? count - r : most;
       pack_rows(x + static_cast<std::size_t>(r) * rows.x_stride, rows.x_stride, some, m.inputs,
-                packed + tile * static_cast<std::size_t>(r / kF32Rows));
+                packed + tile * static_cast<std::size_t>(r / most));
     }
+    const int group = panel_group(count, kF32Rows, panels);
     for (int panel = 0; panel < panels; panel += group) {
       const int end = panel + group < panels ? panel + group : panels;
-      for (int r = 0; r < count; r += kF32Rows) {
-        const int some = count - r < kF32Rows ? count - r : kF32Rows;
-        f32_rows<kF32Rows>(some, m, panel, end,
-                           packed + tile * static_cast<std::size_t>(r / kF32Rows),
+      for (int r = 0; r < count; r += most) {
+        const int some = count - r < most ? count - r : most;
+        const float* from = kPackRows ? packed + tile * static_cast<std::size_t>(r / most)
+                                      : x + static_cast<std::size_t>(r) * rows.x_stride;
+        f32_rows<kF32Rows>(some, m, panel, end, from, rows.x_stride,
                            y + static_cast<std::size_t>(r) * rows.y_stride, rows.y_stride,
                            rows.add);
       }
@@ -148,33 +172,39 @@ struct QuantisedTile {
 };
 
 template <int R, int P>
-static void i8_tile(const I8Matrix& m, int panel, const QuantisedTile& tile, float* y,
+static void i8_tile(const I8Matrix& m, int panel, int spread, const QuantisedTile& tile, float* y,
                     std::size_t stride, bool add_to) {
   const std::size_t panel_size = static_cast<std::size_t>(m.padded_inputs) * kI8Panel;
-  const int column = panel * kI8Panel;
   IVec acc[R][P * kI8Vectors];
-  accumulate_i8<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel), panel_size, tile.x,
-                      m.padded_inputs, acc);
-  Vec values[R][P * kI8Vectors];
+  accumulate_i8<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel),
+                      panel_size * static_cast<std::size_t>(spread), tile.x, m.padded_inputs, acc);
   REGARD_UNROLL
-  for (int j = 0; j < P * kI8Vectors; ++j) {
-    const Vec bias = load(m.bias + column + j * Vec::width);
-    const Vec scales = load(m.scales + column + j * Vec::width);
+  for (int p = 0; p < P; ++p) {
+    const int column = (panel + p * spread) * kI8Panel;
+    Vec values[R][kI8Vectors];
     REGARD_UNROLL
-    for (int r = 0; r < R; ++r) {
-      values[r][j] = fma(bias, to_float(acc[r][j], tile.corrections[r]),
-                         mul(scales, set1(tile.scales[r])));
+    for (int j = 0; j < kI8Vectors; ++j) {
+      const Vec bias = load(m.bias + column + j * Vec::width);
+      const Vec scales = load(m.scales + column + j * Vec::width);
+      REGARD_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const Vec total = to_float(acc[r][p * kI8Vectors + j], tile.corrections[r]);
+        values[r][j] = fma(bias, total, mul(scales, set1(tile.scales[r])));
+      }
     }
+    write_panel<kI8Vectors>(values, 0, y + column, stride, m.outputs - column, add_to);
   }
-  write_tile(values, y + column, stride, m.outputs - column, add_to);
 }
 
 template <int R>
 static void i8_panels(const I8Matrix& m, int panel, int end, const QuantisedTile& tile, float* y,
                       std::size_t stride, bool add_to) {
   constexpr int P = panels_at_once(R, kI8Vectors);
-  for (; panel + P <= end; panel += P) i8_tile<R, P>(m, panel, tile, y, stride, add_to);
-  for (; panel < end; ++panel) i8_tile<R, 1>(m, panel, tile, y, stride, add_to);
+  const int spread = (end - panel) / P;
+  for (int i = 0; i < spread; ++i) i8_tile<R, P>(m, panel + i, spread, tile, y, stride, add_to);
+  for (panel += P * spread; panel < end; ++panel) {
+    i8_tile<R, 1>(m, panel, 1, tile, y, stride, add_to);
+  }
 }
 
 template <int R>
@@ -228,26 +258,26 @@ static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
   float* scales = static_cast<float*>(scratch);
   int32_t* corrections = reinterpret_cast<int32_t*>(scales + kRowBlock);
   int8_t* packed = reinterpret_cast<int8_t*>(corrections + kRowBlock);
-  const int block = block_rows(padded / 4, kI8Rows);
-  const int group = panels_at_once(2, kI8Vectors);
+  const int block = block_rows(padded);
   for (int start = 0; start < rows.count; start += block) {
     const int count = rows.count - start < block ? rows.count - start : block;
-    const std::size_t tile_bytes = static_cast<std::size_t>(padded) * pack_stride(kI8Rows);
+    const int most = tile_rows(count, kI8Rows);
+    const std::size_t tile_bytes = static_cast<std::size_t>(padded) * pack_stride(most);
     for (int r = 0; r < count; ++r) {
       const float* x = rows.x + static_cast<std::size_t>(start + r) * rows.x_stride;
-      const int first = r / kI8Rows * kI8Rows;
-      const int some = count - first < kI8Rows ? count - first : kI8Rows;
-      int8_t* tile = packed + tile_bytes * static_cast<std::size_t>(r / kI8Rows);
+      const int first = r / most * most;
+      const int some = count - first < most ? count - first : most;
+      int8_t* tile = packed + tile_bytes * static_cast<std::size_t>(r / most);
       scales[r] = quantise_row(x, m.inputs, padded, tile + 4 * (r - first), 4 * pack_stride(some),
                                corrections + r);
     }
     float* y = rows.y + static_cast<std::size_t>(start) * rows.y_stride;
-    const int step = count == 1 ? panels : group;
-    for (int panel = 0; panel < panels; panel += step) {
-      const int end = panel + step < panels ? panel + step : panels;
-      for (int r = 0; r < count; r += kI8Rows) {
-        const int some = count - r < kI8Rows ? count - r : kI8Rows;
-        const QuantisedTile tile = {packed + tile_bytes * static_cast<std::size_t>(r / kI8Rows),
+    const int group = panel_group(count, kI8Rows, panels);
+    for (int panel = 0; panel < panels; panel += group) {
+      const int end = panel + group < panels ? panel + group : panels;
+      for (int r = 0; r < count; r += most) {
+        const int some = count - r < most ? count - r : most;
+        const QuantisedTile tile = {packed + tile_bytes * static_cast<std::size_t>(r / most),
                                     scales + r, corrections + r};
         i8_rows<kI8Rows>(some, m, panel, end, tile,
                          y + static_cast<std::size_t>(r) * rows.y_stride, rows.y_stride, rows.add);

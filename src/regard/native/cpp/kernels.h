@@ -19,8 +19,12 @@
 
 namespace regard {
 
-// Rows of a matrix product are packed and multiplied in blocks of at most this many.
-constexpr int kRowBlock = 96;
+// Rows of a matrix product are multiplied in blocks of at most this many …
+constexpr int kRowBlock = 192;
+// … and of at most this many values, which stay in the cache while all weights pass.
+constexpr int kBlockValues = 131072;
+// Most rows of a tile of any instruction set.
+constexpr int kMostTileRows = 12;
 
 // Inputs of an int8 product are padded to a multiple of this, so that inner loops need no tail.
 constexpr int kInt8Depth = 16;
@@ -104,10 +108,18 @@ struct Kernels {
   void (*log_sum_exp)(const float* x, int count, float* maximum, float* log_sum);
 };
 
-// Bytes of scratch memory that a product with this many inputs needs.
-inline std::size_t scratch_bytes(int inputs) {
-  std::size_t padded = (static_cast<std::size_t>(inputs) + 63) / 64 * 64;
-  return kRowBlock * (padded + 64) * sizeof(float);
+// Rows of a block of a product with this many inputs.
+static constexpr int block_rows(int inputs) {
+  const int fitting = kBlockValues / (inputs > 0 ? inputs : 1);
+  return fitting > kRowBlock ? kRowBlock : fitting < kMostTileRows ? kMostTileRows : fitting;
+}
+
+// Bytes of scratch memory that a product with this many inputs needs: the packed rows of a block,
+// whose tiles are rounded up by at most 16 rows in all, and two numbers per row.
+static constexpr std::size_t scratch_bytes(int inputs) {
+  const std::size_t padded = (static_cast<std::size_t>(inputs) + 63) / 64 * 64;
+  const std::size_t rows = static_cast<std::size_t>(block_rows(inputs)) + 16;
+  return (rows * padded + 2 * kRowBlock) * sizeof(float);
 }
 
 // The tables of all instruction sets that were compiled in; null where the CPU lacks one.

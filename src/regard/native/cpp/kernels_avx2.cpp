@@ -15,6 +15,20 @@ struct Vec {
 
 static inline Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
 static inline void store(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
+
+#define REGARD_MASKED
+static inline __m256i first_lanes(int count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline Vec load_some(const float* p, int count, float rest = 0.0f) {
+  const __m256i mask = first_lanes(count);
+  return {_mm256_blendv_ps(_mm256_set1_ps(rest), _mm256_maskload_ps(p, mask),
+                           _mm256_castsi256_ps(mask))};
+}
+static inline void store_some(float* p, Vec a, int count) {
+  _mm256_maskstore_ps(p, first_lanes(count), a.v);
+}
+
 static inline Vec set1(float x) { return {_mm256_set1_ps(x)}; }
 static inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 static inline Vec sub(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
@@ -45,6 +59,11 @@ static inline float largest(Vec a) {
   return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
 
+static inline void store_sums(float* to, Vec a, Vec b, Vec c, Vec d) {
+  const __m256 four = _mm256_hadd_ps(_mm256_hadd_ps(a.v, b.v), _mm256_hadd_ps(c.v, d.v));
+  _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps(four, 1)));
+}
+
 static inline void store_int8(int8_t* to, Vec a) {
   const __m256i wide = _mm256_cvtps_epi32(a.v);
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(wide),
@@ -57,12 +76,14 @@ constexpr int kF32Rows = 6;
 constexpr int kI8Panel = 16;
 constexpr int kI8Rows = 3;
 constexpr int kI8Offset = 0;
+constexpr int kAccumulators = 8;
+constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  int inputs, Vec (&acc)[R][P * 2]) {
-  for (int k = 0; k < inputs; ++k, w += kF32Panel, x += R) {
+                                  std::size_t x_stride, int inputs, Vec (&acc)[R][P * 2]) {
+  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
     Vec weights[P * 2];
     REGARD_UNROLL
     for (int p = 0; p < P; ++p) {
@@ -71,7 +92,7 @@ static inline void accumulate_f32(const float* w, std::size_t panel_size, const 
     }
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Vec input = {_mm256_broadcast_ss(x + r)};
+      const Vec input = {_mm256_broadcast_ss(x + r * x_stride)};
       REGARD_UNROLL
       for (int j = 0; j < P * 2; ++j) acc[r][j] = fma(acc[r][j], weights[j], input);
     }

@@ -21,6 +21,16 @@ struct Vec {
 
 static inline Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 static inline void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
+
+#define REGARD_MASKED
+static inline Vec load_some(const float* p, int count, float rest = 0.0f) {
+  const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+  return {_mm512_mask_loadu_ps(_mm512_set1_ps(rest), mask, p)};
+}
+static inline void store_some(float* p, Vec a, int count) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), a.v);
+}
+
 static inline Vec set1(float x) { return {_mm512_set1_ps(x)}; }
 static inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 static inline Vec sub(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -42,6 +52,14 @@ static inline Vec pow2(Vec n) {
 static inline float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }
 static inline float largest(Vec a) { return _mm512_reduce_max_ps(a.v); }
 
+static inline void store_sums(float* to, Vec a, Vec b, Vec c, Vec d) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a.v, b.v), _mm512_unpackhi_ps(a.v, b.v));
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c.v, d.v), _mm512_unpackhi_ps(c.v, d.v));
+  const __m512 four = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
+  const __m256 halves = _mm256_add_ps(_mm512_castps512_ps256(four), _mm512_extractf32x8_ps(four, 1));
+  _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
+}
+
 static inline void store_int8(int8_t* to, Vec a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                    _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a.v)));
@@ -52,21 +70,32 @@ constexpr int kF32Rows = 12;
 constexpr int kI8Panel = 32;
 constexpr int kI8Rows = 12;
 constexpr int kI8Offset = 128;
+constexpr int kAccumulators = 14;
+
+// Bytes to prefetch ahead of the weights of a tile: more rows take longer per byte. Every second
+// line suffices, because the CPU fetches lines in pairs.
+constexpr int prefetch_distance(int rows) { return rows <= 2 ? 1024 : rows <= 4 ? 2048 : 4096; }
+constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
+
+static inline void prefetch(const void* from, int distance) {
+  _mm_prefetch(static_cast<const char*>(from) + distance, _MM_HINT_T0);
+}
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  int inputs, Vec (&acc)[R][P * 2]) {
-  for (int k = 0; k < inputs; ++k, w += kF32Panel, x += R) {
+                                  std::size_t x_stride, int inputs, Vec (&acc)[R][P * 2]) {
+  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
     Vec weights[P * 2];
     REGARD_UNROLL
-    for (int p = 0; p < P; ++p) {
-      weights[2 * p] = load(w + p * panel_size);
-      weights[2 * p + 1] = load(w + p * panel_size + 16);
+    for (int j = 0; j < P * 2; ++j) {
+      const float* from = w + j / 2 * panel_size + j % 2 * 16;
+      if (j % 2 == 0) prefetch(from, prefetch_distance(R));
+      weights[j] = load(from);
     }
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Vec input = set1(x[r]);
+      const Vec input = set1(x[r * x_stride]);
       REGARD_UNROLL
       for (int j = 0; j < P * 2; ++j) acc[r][j] = fma(acc[r][j], weights[j], input);
     }
@@ -81,6 +110,16 @@ static inline Vec to_float(IVec a, int32_t correction) {
   return {_mm512_cvtepi32_ps(_mm512_sub_epi32(a.v, _mm512_set1_epi32(correction)))};
 }
 
+// acc += the dot products of groups of four bytes. As an intrinsic, GCC 12 copies and spills the
+// accumulators in every iteration, which makes the product three times as slow.
+static inline void add_dot_products(__m512i& acc, __m512i weights, __m512i input) {
+#if defined(__GNUC__)
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(weights), "v"(input));
+#else
+  acc = _mm512_dpbusd_epi32(acc, weights, input);
+#endif
+}
+
 template <int R, int P>
 static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const int8_t* x,
                                  int inputs, IVec (&acc)[R][P * 2]) {
@@ -93,7 +132,9 @@ static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const 
     __m512i weights[P * 2];
     REGARD_UNROLL
     for (int j = 0; j < P * 2; ++j) {
-      weights[j] = _mm512_loadu_si512(w + j / 2 * panel_size + j % 2 * 64);
+      const int8_t* from = w + j / 2 * panel_size + j % 2 * 64;
+      if (j % 2 == 0) prefetch(from, prefetch_distance(R));
+      weights[j] = _mm512_loadu_si512(from);
     }
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -102,7 +143,7 @@ static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const 
       const __m512i input = _mm512_set1_epi32(four);
       REGARD_UNROLL
       for (int j = 0; j < P * 2; ++j) {
-        acc[r][j].v = _mm512_dpbusd_epi32(acc[r][j].v, weights[j], input);
+        add_dot_products(acc[r][j].v, weights[j], input);
       }
     }
   }

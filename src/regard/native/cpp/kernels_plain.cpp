@@ -53,6 +53,13 @@ static inline float largest(Vec a) {
   return x > y ? x : y;
 }
 
+static inline void store_sums(float* to, Vec a, Vec b, Vec c, Vec d) {
+  to[0] = sum(a);
+  to[1] = sum(b);
+  to[2] = sum(c);
+  to[3] = sum(d);
+}
+
 // A whole number as int; anything else (NaN, infinity) as 0, where a plain cast is undefined.
 static inline int to_int(float x) { return x > -1e6f && x < 1e6f ? static_cast<int>(x) : 0; }
 
@@ -74,16 +81,19 @@ constexpr int kF32Rows = 4;
 constexpr int kI8Panel = 8;
 constexpr int kI8Rows = 4;
 constexpr int kI8Offset = 0;
+constexpr int kAccumulators = 8;
+constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  int inputs, Vec (&acc)[R][P * kF32Panel / 4]) {
+                                  std::size_t x_stride, int inputs,
+                                  Vec (&acc)[R][P * kF32Panel / 4]) {
   constexpr int per_panel = kF32Panel / 4;
-  for (int k = 0; k < inputs; ++k, w += kF32Panel, x += R) {
+  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
     for (int j = 0; j < P * per_panel; ++j) {
       const Vec weights = load(w + j / per_panel * panel_size + j % per_panel * 4);
-      for (int r = 0; r < R; ++r) acc[r][j] = fma(acc[r][j], weights, set1(x[r]));
+      for (int r = 0; r < R; ++r) acc[r][j] = fma(acc[r][j], weights, set1(x[r * x_stride]));
     }
   }
 }

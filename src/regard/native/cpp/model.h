@@ -53,13 +53,15 @@ class SourceState {
 };
 
 // One row of a decoder step: `token` is at position `time` in beam slot `slot`. The token at an
-// earlier position t was written by slot path[t].
+// earlier position t was written by slot path[t]. If not null, `alignment` (one value per source
+// token) receives the mean of the cross-attention weights over layers and heads.
 struct DecoderRow {
   SourceState* source;
   const int* path;
   int time;
   int slot;
   int token;
+  float* alignment = nullptr;
 };
 
 class Model {
@@ -77,6 +79,9 @@ class Model {
   // Logits (row × target vocabulary) of the token after each row's.
   virtual void step(const std::vector<DecoderRow>& rows, float* logits,
                     Workspace& workspace) const = 0;
+
+  // Whether the decoder attends to the source, so that outputs can be aligned with it.
+  virtual bool has_cross_attention() const = 0;
 
   const Kernels& kernels() const { return *kernels_; }
   int source_vocabulary() const { return settings_.source_vocabulary; }

@@ -91,6 +91,7 @@ class Recurrent : public Model {
   Recurrent(const Kernels& kernels, const ModelSettings& settings, Weights& weights);
 
   void prepare_position(int) const override {}
+  bool has_cross_attention() const override { return attends(); }
   std::vector<std::unique_ptr<SourceState>> encode(const std::vector<Source>& sources, int slots,
                                                    Workspace& workspace) const override;
   void step(const std::vector<DecoderRow>& rows, float* logits,
@@ -293,6 +294,7 @@ void Recurrent::attend(const std::vector<DecoderRow>& rows, const float* states,
                        : kernels_->dot(query, key, width) * settings_.score_scale;
     }
     kernels_->softmax(weights, state.length);
+    if (rows[r].alignment != nullptr) std::copy_n(weights, state.length, rows[r].alignment);
     for (int t = 0; t < state.length; ++t) {
       kernels_->add_scaled(contexts + r * size,
                            state.values.data() + static_cast<std::size_t>(t) * size, weights[t],

@@ -1,51 +1,14 @@
-// Greedy search, sampling and beam search.
+// Greedy search, sampling and teacher forcing.
 #include "search.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "log_softmax.h"
+
 namespace regard {
 namespace {
-
-const float kNever = -INFINITY;
-const char* const kNotFinite =
-    "the model's outputs are not finite (NaN); it cannot be used";
-const char* const kUnsatisfiable =
-    "no output satisfies all constraints; relax one (--max-length, --ban, ...)";
-
-// log softmax of a row of logits: (x − maximum) − log Σ exp(x − maximum).
-struct LogSoftmax {
-  LogSoftmax(const Kernels& kernels, const float* logits, int count) : logits(logits) {
-    kernels.log_sum_exp(logits, count, &maximum, &log_sum);
-    if (!std::isfinite(maximum) || !std::isfinite(log_sum)) throw Error(kNotFinite);
-  }
-
-  float operator[](int token) const { return (logits[token] - maximum) - log_sum; }
-
-  // All log-probabilities under the constraints; at its limit an output may only end.
-  void allowed(const Constraints& constraints, const Tokens& so_far, bool at_limit, int count,
-               float* to) const {
-    for (int token = 0; token < count; ++token) to[token] = (*this)[token];
-    constraints.apply(so_far, to);
-    if (!at_limit) return;
-    for (int token = 0; token < count; ++token) {
-      if (token != kEnd) to[token] = kNever;
-    }
-  }
-
-  const float* logits;
-  float maximum = 0.0f;
-  float log_sum = 0.0f;
-};
-
-int argmax(const float* values, int count) {
-  int best = 0;
-  for (int i = 1; i < count; ++i) {
-    if (values[i] > values[best]) best = i;
-  }
-  return best;
-}
 
 // ---- sampling --------------------------------------------------------------------------------
 
@@ -119,13 +82,13 @@ class AutoregressiveSearch : public SourceSearch {
     }
   }
 
-  void append_rows(SourceState* state, std::vector<DecoderRow>& rows) const override {
+  void append_rows(SourceState* state, std::vector<DecoderRow>& rows) override {
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const Output& output = outputs_[i];
       if (output.finished) continue;
       const int token = output.ids.empty() ? kBegin : output.ids.back();
       rows.push_back({state, output.path.data(), static_cast<int>(output.ids.size()),
-                      static_cast<int>(i), token});
+                      static_cast<int>(i), token, nullptr});
     }
   }
 
@@ -153,10 +116,12 @@ class AutoregressiveSearch : public SourceSearch {
     for (Output& output : outputs_) {
       double score = 0.0;
       for (float logp : output.logps) score += logp;
-      found.push_back({std::move(output.ids), std::move(output.logps), score});
+      found.push_back({std::move(output.ids), std::move(output.logps), score, {}});
     }
     return found;
   }
+
+  Tokens committed_prefix() const override { return outputs_.front().ids; }
 
  private:
   struct Output {
@@ -190,226 +155,54 @@ class AutoregressiveSearch : public SourceSearch {
   std::vector<Output> outputs_;
 };
 
-// ---- beam search -----------------------------------------------------------------------------
+// ---- teacher forcing -------------------------------------------------------------------------
 
-// A continuation of a beam: its total log-probability, and its place in (beam × vocabulary).
-struct Candidate {
-  double total;
-  int place;
-  float logp;
-};
-
-// Best first; of equal totals, the first place.
-bool is_better(const Candidate& a, const Candidate& b) {
-  return a.total > b.total || (a.total == b.total && a.place < b.place);
-}
-
-// The best `count` candidates seen so far, as a heap with the worst on top.
-class TopCandidates {
+class ForcedSearch : public SourceSearch {
  public:
-  explicit TopCandidates(std::size_t count) : count_(count) {}
+  ForcedSearch(const Model& model, Tokens target, int source_length)
+      : model_(model),
+        target_(std::move(target)),
+        source_length_(static_cast<std::size_t>(source_length)),
+        path_(target_.size() + 1, 0),
+        alignment_((target_.size() + 1) * source_length_, 0.0f) {}
 
-  bool accepts(double total) const {
-    return kept_.size() < count_ || total > kept_.front().total;
+  void append_rows(SourceState* state, std::vector<DecoderRow>& rows) override {
+    const std::size_t step = logps_.size();
+    float* alignment = source_length_ == 0 ? nullptr : &alignment_[step * source_length_];
+    rows.push_back({state, path_.data(), static_cast<int>(step), 0,
+                    step == 0 ? kBegin : target_[step - 1], alignment});
   }
 
-  void offer(const Candidate& candidate) {
-    if (kept_.size() == count_) {
-      if (!is_better(candidate, kept_.front())) return;
-      std::pop_heap(kept_.begin(), kept_.end(), is_better);
-      kept_.pop_back();
-    }
-    kept_.push_back(candidate);
-    std::push_heap(kept_.begin(), kept_.end(), is_better);
+  bool advance(const float* logits, Workspace&) override {
+    const LogSoftmax logps(model_.kernels(), logits, model_.target_vocabulary());
+    const std::size_t step = logps_.size();
+    logps_.push_back(logps[step < target_.size() ? target_[step] : kEnd]);
+    return step == target_.size();
   }
 
-  std::vector<Candidate> sorted() {
-    std::sort(kept_.begin(), kept_.end(), is_better);
-    return std::move(kept_);
+  std::vector<Hypothesis> take_results() override {
+    const double score = std::accumulate(logps_.begin(), logps_.end(), 0.0);
+    std::vector<Hypothesis> found;
+    found.push_back({std::move(target_), std::move(logps_), score, std::move(alignment_)});
+    return found;
   }
+
+  Tokens committed_prefix() const override { return target_; }
 
  private:
-  std::size_t count_;
-  std::vector<Candidate> kept_;
-};
-
-class BeamSearch : public SourceSearch {
- public:
-  BeamSearch(const Model& model, const DecodingOptions& options, const Constraints& constraints,
-             int limit)
-      : model_(model), options_(options), constraints_(constraints), limit_(limit) {
-    beams_.push_back({});
-  }
-
-  void append_rows(SourceState* state, std::vector<DecoderRow>& rows) const override {
-    for (std::size_t i = 0; i < beams_.size(); ++i) {
-      const Beam& beam = beams_[i];
-      const int token = beam.ids.empty() ? kBegin : beam.ids.back();
-      rows.push_back({state, beam.path.data(), static_cast<int>(beam.ids.size()),
-                      static_cast<int>(i), token});
-    }
-  }
-
-  bool advance(const float* logits, Workspace& workspace) override {
-    const int vocabulary = model_.target_vocabulary();
-    const int step = static_cast<int>(beams_.front().ids.size());
-    const std::size_t size = static_cast<std::size_t>(options_.beam);
-    std::vector<Candidate> candidates = find_candidates(logits, workspace);
-    std::vector<Candidate> extended;
-    for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
-      const Candidate& candidate = candidates[rank];
-      if (candidate.place % vocabulary == kEnd) {
-        if (rank < size) finish(candidate, step);
-      } else if (extended.size() < size) {
-        extended.push_back(candidate);
-      }
-    }
-    if (extended.empty() || limit_ <= step) return true;
-    // A sum only decreases; its largest possible divisor is that of the shortest or longest end.
-    const double reach =
-        extended.front().total / std::max(divisor(limit_ + 1), divisor(step + 2));
-    if (!(reach > worst_)) return true;
-    extend(extended);
-    return false;
-  }
-
-  std::vector<Hypothesis> take_results() override { return std::move(finished_); }
-
- private:
-  struct Beam {
-    Tokens ids;
-    std::vector<float> logps;
-    std::vector<int> path;
-    double score = 0.0;
-  };
-
-  double divisor(int length) const {
-    const double base = options_.gnmt ? (5.0 + length) / 6.0 : length;
-    return std::pow(base, options_.length_alpha);
-  }
-
-  // The best continuations of all beams, best first; none that is forbidden.
-  std::vector<Candidate> find_candidates(const float* logits, Workspace& workspace) const {
-    const int vocabulary = model_.target_vocabulary();
-    const std::size_t size = static_cast<std::size_t>(options_.beam);
-    const bool at_limit = limit_ <= static_cast<int>(beams_.front().ids.size());
-    const LexicalConstraints& required = constraints_.required();
-    TopCandidates top(2 * size);  // each beam ends at most once, so `size` are left to extend
-    std::vector<Candidate> wanted;
-    for (std::size_t i = 0; i < beams_.size(); ++i, logits += vocabulary) {
-      const LogSoftmax logps(model_.kernels(), logits, vocabulary);
-      const int first = static_cast<int>(i) * vocabulary;
-      const double score = beams_[i].score;
-      if (!constraints_.any()) {
-        if (at_limit) {
-          top.offer({score + logps[kEnd], first + kEnd, logps[kEnd]});
-          continue;
-        }
-        for (int token = 0; token < vocabulary; ++token) {
-          const float logp = logps[token];
-          if (top.accepts(score + logp)) top.offer({score + logp, first + token, logp});
-        }
-        continue;
-      }
-      float* allowed = workspace.allowed.reserve(static_cast<std::size_t>(vocabulary));
-      logps.allowed(constraints_, beams_[i].ids, at_limit, vocabulary, allowed);
-      const auto candidate = [&](int token) {
-        return Candidate{score + allowed[token], first + token, logps[token]};
-      };
-      for (int token = 0; token < vocabulary; ++token) {
-        if (allowed[token] > kNever) top.offer(candidate(token));
-      }
-      if (required.empty()) continue;
-      Tokens tokens = required.needed(beams_[i].ids);
-      tokens.push_back(argmax(allowed, vocabulary));  // so that complete hypotheses can end
-      for (int token : tokens) {
-        if (allowed[token] > kNever) wanted.push_back(candidate(token));
-      }
-    }
-    return required.empty() ? top.sorted() : pick_by_bank(top.sorted(), std::move(wanted));
-  }
-
-  // With required tokens: candidates that end, then the best others in turn from each bank. A
-  // bank holds the candidates with the same number of required tokens; the fullest comes first.
-  std::vector<Candidate> pick_by_bank(std::vector<Candidate> top,
-                                      std::vector<Candidate> wanted) const {
-    const int vocabulary = model_.target_vocabulary();
-    const std::size_t size = static_cast<std::size_t>(options_.beam);
-    const auto by_total = [](const Candidate& a, const Candidate& b) {
-      return a.total > b.total || (a.total == b.total && a.place > b.place);
-    };
-    top.insert(top.end(), wanted.begin(), wanted.end());
-    std::sort(top.begin(), top.end(), by_total);
-    top.erase(std::unique(top.begin(), top.end(),
-                          [](const Candidate& a, const Candidate& b) { return a.place == b.place; }),
-              top.end());
-    std::vector<Candidate> ends, kept;
-    std::vector<std::vector<Candidate>> banks(
-        static_cast<std::size_t>(constraints_.required().total()) + 1);
-    for (const Candidate& candidate : top) {
-      if (candidate.place % vocabulary == kEnd) {
-        if (ends.size() < size) ends.push_back(candidate);
-        continue;
-      }
-      Tokens ids = beams_[static_cast<std::size_t>(candidate.place / vocabulary)].ids;
-      ids.push_back(candidate.place % vocabulary);
-      banks[static_cast<std::size_t>(constraints_.required().met(ids))].push_back(candidate);
-    }
-    bool more = true;
-    for (std::size_t turn = 0; more && kept.size() < size; ++turn) {
-      more = false;
-      for (auto bank = banks.rbegin(); bank != banks.rend(); ++bank) {
-        if (turn >= bank->size()) continue;
-        more = true;
-        kept.push_back((*bank)[turn]);
-      }
-    }
-    if (kept.size() > size) kept.resize(size);
-    std::sort(kept.begin(), kept.end(), by_total);
-    ends.insert(ends.end(), kept.begin(), kept.end());
-    return ends;
-  }
-
-  // Keep a hypothesis that ends, if it is among the n_best.
-  void finish(const Candidate& candidate, int step) {
-    const Beam& beam = beams_[static_cast<std::size_t>(candidate.place) /
-                              static_cast<std::size_t>(model_.target_vocabulary())];
-    Hypothesis found{beam.ids, beam.logps, candidate.total / divisor(step + 1)};
-    found.logps.push_back(candidate.logp);
-    const auto place = std::upper_bound(
-        finished_.begin(), finished_.end(), found,
-        [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
-    finished_.insert(place, std::move(found));
-    const std::size_t most = static_cast<std::size_t>(options_.n_best);
-    if (finished_.size() > most) finished_.pop_back();
-    if (finished_.size() == most) worst_ = finished_.back().score;
-  }
-
-  void extend(const std::vector<Candidate>& extended) {
-    const int vocabulary = model_.target_vocabulary();
-    std::vector<Beam> next;
-    for (const Candidate& candidate : extended) {
-      const int parent = candidate.place / vocabulary;
-      Beam beam = beams_[static_cast<std::size_t>(parent)];
-      beam.ids.push_back(candidate.place % vocabulary);
-      beam.logps.push_back(candidate.logp);
-      beam.path.push_back(parent);
-      beam.score = candidate.total;
-      next.push_back(std::move(beam));
-    }
-    beams_ = std::move(next);
-  }
-
   const Model& model_;
-  const DecodingOptions& options_;
-  const Constraints& constraints_;
-  const int limit_;
-  double worst_ = -INFINITY;  // score of the n_best-th hypothesis; −∞ until there are that many
-  std::vector<Beam> beams_;
-  std::vector<Hypothesis> finished_;
+  Tokens target_;
+  const std::size_t source_length_;
+  const std::vector<int> path_;  // all tokens are in slot 0
+  std::vector<float> logps_;
+  std::vector<float> alignment_;
 };
 
 }  // namespace
+
+std::unique_ptr<SourceSearch> build_forced(const Model& model, Tokens target, int source_length) {
+  return std::make_unique<ForcedSearch>(model, std::move(target), source_length);
+}
 
 std::unique_ptr<SourceSearch> build_search(const Model& model, const DecodingOptions& options,
                                            const Constraints& constraints, int limit,
@@ -418,7 +211,7 @@ std::unique_ptr<SourceSearch> build_search(const Model& model, const DecodingOpt
   if (options.sample || (single && options.length_alpha == 0.0)) {
     return std::make_unique<AutoregressiveSearch>(model, options, constraints, limit, seeds);
   }
-  return std::make_unique<BeamSearch>(model, options, constraints, limit);
+  return build_beam_search(model, options, constraints, limit);
 }
 
 int rows_per_source(const DecodingOptions& options) {

@@ -13,40 +13,56 @@ namespace {
 
 constexpr int kBlockSteps = 16;  // positions per allocation of the KV cache
 
-// Keys and values of one source: of its tokens (memory), and of the decoder's past positions.
+// Keys and values of one source: of its tokens (memory), and of the decoder's past positions. Each
+// head's are contiguous, in the order in which attention reads them.
 class TransformerState : public SourceState {
  public:
-  TransformerState(int length, int layers, int slots, int pair_width)
+  TransformerState(int length, int layers, int slots, int heads, int dim)
       : length(length),
-        memory(static_cast<std::size_t>(length) * layers * pair_width),
+        memory(static_cast<std::size_t>(length) * layers * heads * 2 * dim),
         layers_(layers),
         slots_(slots),
-        pair_width_(pair_width) {}
+        heads_(heads),
+        pair_(2 * static_cast<std::size_t>(dim)) {}
 
-  // Key and value of the position `time` of a beam slot.
-  float* past(int layer, int time, int slot) const {
-    const std::size_t in_block = (static_cast<std::size_t>(layer) * kBlockSteps +
-                                  static_cast<std::size_t>(time % kBlockSteps)) *
-                                     static_cast<std::size_t>(slots_) +
-                                 static_cast<std::size_t>(slot);
-    return blocks_[static_cast<std::size_t>(time / kBlockSteps)].data() +
-           in_block * static_cast<std::size_t>(pair_width_);
+  // Key and value of the first head; those of the next head are memory_head() floats further.
+  float* memory_row(int layer, int token) const {
+    const std::size_t row = static_cast<std::size_t>(layer) * heads_ * length + token;
+    return memory.data() + row * pair_;
   }
+  std::size_t memory_head() const { return static_cast<std::size_t>(length) * pair_; }
+
+  // The same for the position `time` of a beam slot.
+  float* past_row(int layer, int time, int slot) const {
+    const std::size_t row = static_cast<std::size_t>(layer) * heads_ * kBlockSteps * slots_ +
+                            static_cast<std::size_t>(time % kBlockSteps) * slots_ + slot;
+    return blocks_[static_cast<std::size_t>(time / kBlockSteps)].data() + row * pair_;
+  }
+  std::size_t past_head() const { return static_cast<std::size_t>(kBlockSteps) * slots_ * pair_; }
 
   void grow(int time) {
     while (static_cast<int>(blocks_.size()) * kBlockSteps <= time) {
-      blocks_.emplace_back(static_cast<std::size_t>(layers_) * kBlockSteps * slots_ * pair_width_);
+      blocks_.emplace_back(static_cast<std::size_t>(layers_) * heads_ * kBlockSteps * slots_ *
+                           pair_);
     }
   }
 
   const int length;
-  Buffer<float> memory;  // [token][layer][key, value]
+  Buffer<float> memory;  // [layer][head][token][key, value]
 
  private:
   const int layers_;
   const int slots_;
-  const int pair_width_;
-  std::vector<Buffer<float>> blocks_;  // [layer][time][slot][key, value]
+  const int heads_;
+  const std::size_t pair_;
+  std::vector<Buffer<float>> blocks_;  // [layer][head][time][slot][key, value]
+};
+
+// Where attention finds the keys and values of a head: floats from a row's start to those of the
+// first head, and from one head to the next.
+struct HeadLayout {
+  std::size_t value_offset;
+  std::size_t head_stride;
 };
 
 struct Norm {
@@ -69,6 +85,8 @@ class Transformer : public Model {
     decoder_position_.prepare(last);
   }
 
+  bool has_cross_attention() const override { return true; }
+
   std::vector<std::unique_ptr<SourceState>> encode(const std::vector<Source>& sources, int slots,
                                                    Workspace& workspace) const override;
   void step(const std::vector<DecoderRow>& rows, float* logits,
@@ -84,8 +102,9 @@ class Transformer : public Model {
   template <class F>
   void residual(float* x, int rows, const Norm& norm, Workspace& w, F add_sublayer) const;
   void feed_forward(const Layer& layer, const float* y, float* x, int rows, Workspace& w) const;
-  void attend(const float* queries, const Position* position, int at, int first_key, int count,
-              float* context, Workspace& w) const;
+  void attend(const float* queries, HeadLayout layout, const Position* position, int at,
+              int first_key, int count, float* context, float* alignment, Workspace& w) const;
+  void split_heads(const float* keys_values, float* to, std::size_t head_stride) const;
   void attend_source(const std::vector<Source>& sources, Workspace& w) const;
   void attend_past(int layer, const std::vector<DecoderRow>& rows, Workspace& w) const;
   void attend_memory(int layer, const std::vector<DecoderRow>& rows, Workspace& w) const;
@@ -239,23 +258,39 @@ void Transformer::feed_forward(const Layer& layer, const float* y, float* x, int
 }
 
 // All heads of one query over the keys in w.rows[0 … count − 1], of which the first is at position
-// `first_key`. Without `position` there is no bias.
-void Transformer::attend(const float* queries, const Position* position, int at, int first_key,
-                         int count, float* context, Workspace& w) const {
+// `first_key`. Without `position` there is no bias. The weights' share of the mean over layers and
+// heads is added to `alignment`, if not null.
+void Transformer::attend(const float* queries, HeadLayout layout, const Position* position, int at,
+                         int first_key, int count, float* context, float* alignment,
+                         Workspace& w) const {
   const int group = settings_.heads / settings_.kv_heads;
   const bool biased = position != nullptr && position->is_bias();
   for (int head = 0; head < settings_.heads; ++head) {
-    const std::size_t offset = static_cast<std::size_t>(head / group) * dim_;
+    const std::size_t offset = static_cast<std::size_t>(head / group) * layout.head_stride;
     const float* query = queries + static_cast<std::size_t>(head) * dim_;
     if (biased) position->bias(head, query, at, first_key, count, w.bias.data());
-    kernels_->attend({query, w.rows.data(), offset, offset + kv_width_, count, dim_,
+    kernels_->attend({query, w.rows.data(), offset, offset + layout.value_offset, count, dim_,
                       settings_.score_scale, biased ? w.bias.data() : nullptr, w.weights.data(),
                       context + static_cast<std::size_t>(head) * dim_});
+    if (alignment != nullptr) {
+      const float share = 1.0f / static_cast<float>(settings_.heads * settings_.decoder_layers);
+      kernels_->add_scaled(alignment, w.weights.data(), share, count);
+    }
+  }
+}
+
+// Copy a token's keys of all heads, then values of all heads, to one pair per head.
+void Transformer::split_heads(const float* keys_values, float* to, std::size_t head_stride) const {
+  const std::size_t dim = static_cast<std::size_t>(dim_);
+  for (int head = 0; head < settings_.kv_heads; ++head, keys_values += dim, to += head_stride) {
+    std::memcpy(to, keys_values, dim * sizeof(float));
+    std::memcpy(to + dim, keys_values + kv_width_, dim * sizeof(float));
   }
 }
 
 void Transformer::attend_source(const std::vector<Source>& sources, Workspace& w) const {
   const std::size_t stride = static_cast<std::size_t>(qkv_width_);
+  const HeadLayout layout{static_cast<std::size_t>(kv_width_), static_cast<std::size_t>(dim_)};
   float* qkv = w.qkv.data();
   float* context = w.context.data();
   for (const Source& source : sources) {
@@ -271,8 +306,8 @@ void Transformer::attend_source(const std::vector<Source>& sources, Workspace& w
         w.rows[static_cast<std::size_t>(k - first)] =
             qkv + static_cast<std::size_t>(k) * stride + settings_.width;
       }
-      attend(qkv + static_cast<std::size_t>(t) * stride, &encoder_position_, t, first, end - first,
-             context + static_cast<std::size_t>(t) * settings_.width, w);
+      attend(qkv + static_cast<std::size_t>(t) * stride, layout, &encoder_position_, t, first,
+             end - first, context + static_cast<std::size_t>(t) * settings_.width, nullptr, w);
     }
     qkv += static_cast<std::size_t>(source.length) * stride;
     context += static_cast<std::size_t>(source.length) * settings_.width;
@@ -287,14 +322,16 @@ void Transformer::attend_past(int layer, const std::vector<DecoderRow>& rows, Wo
     if (decoder_position_.is_rotary()) {
       decoder_position_.rotate(qkv, settings_.heads + settings_.kv_heads, row.time);
     }
-    std::memcpy(state.past(layer, row.time, row.slot), qkv + settings_.width,
-                2 * sizeof(float) * static_cast<std::size_t>(kv_width_));
+    split_heads(qkv + settings_.width, state.past_row(layer, row.time, row.slot),
+                state.past_head());
     const int first = settings_.window > 0 ? std::max(0, row.time - settings_.window + 1) : 0;
     for (int t = first; t <= row.time; ++t) {
       w.rows[static_cast<std::size_t>(t - first)] =
-          state.past(layer, t, t == row.time ? row.slot : row.path[t]);
+          state.past_row(layer, t, t == row.time ? row.slot : row.path[t]);
     }
-    attend(qkv, &decoder_position_, row.time, first, row.time + 1 - first, context, w);
+    const HeadLayout layout{static_cast<std::size_t>(dim_), state.past_head()};
+    attend(qkv, layout, &decoder_position_, row.time, first, row.time + 1 - first, context,
+           nullptr, w);
     qkv += qkv_width_;
     context += settings_.width;
   }
@@ -302,17 +339,15 @@ void Transformer::attend_past(int layer, const std::vector<DecoderRow>& rows, Wo
 
 void Transformer::attend_memory(int layer, const std::vector<DecoderRow>& rows,
                                 Workspace& w) const {
-  const std::size_t pair = 2 * static_cast<std::size_t>(kv_width_);
-  const std::size_t stride = pair * decoder_.size();
   const float* queries = w.qkv.data();
   float* context = w.context.data();
   for (const DecoderRow& row : rows) {
     const auto& state = static_cast<const TransformerState&>(*row.source);
-    const float* memory = state.memory.data() + pair * static_cast<std::size_t>(layer);
     for (int t = 0; t < state.length; ++t) {
-      w.rows[static_cast<std::size_t>(t)] = memory + static_cast<std::size_t>(t) * stride;
+      w.rows[static_cast<std::size_t>(t)] = state.memory_row(layer, t);
     }
-    attend(queries, nullptr, 0, 0, state.length, context, w);
+    const HeadLayout layout{static_cast<std::size_t>(dim_), state.memory_head()};
+    attend(queries, layout, nullptr, 0, 0, state.length, context, row.alignment, w);
     queries += settings_.width;
     context += settings_.width;
   }
@@ -352,10 +387,12 @@ std::vector<std::unique_ptr<SourceState>> Transformer::encode(const std::vector<
   memory_kv_.apply(x, width, rows, memory, outputs, w);
   for (const Source& source : sources) {
     auto state = std::make_unique<TransformerState>(source.length, settings_.decoder_layers, slots,
-                                                    2 * kv_width_);
-    const std::size_t size = static_cast<std::size_t>(source.length) * outputs;
-    std::memcpy(state->memory.data(), memory, size * sizeof(float));
-    memory += size;
+                                                    settings_.kv_heads, dim_);
+    for (int t = 0; t < source.length; ++t) {
+      for (int layer = 0; layer < settings_.decoder_layers; ++layer, memory += 2 * kv_width_) {
+        split_heads(memory, state->memory_row(layer, t), state->memory_head());
+      }
+    }
     states.push_back(std::move(state));
   }
   return states;
