@@ -2,12 +2,13 @@
 
 import fcntl
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from regard.native import unavailable
-from regard.native.compiler import compile_engine, find_compiler
+from regard.native.compiler import LIBRARY, compile_engine, find_compiler
 
 
 def require_native_engine() -> None:
@@ -17,7 +18,8 @@ def require_native_engine() -> None:
     """
     if find_compiler() is None:
         pytest.skip("no C++ compiler was found, so the native engine cannot be tested")
-    with open(Path(tempfile.gettempdir()) / "regard-native-tests.lock", "w") as lock:
+    checkout = sha256(str(LIBRARY).encode()).hexdigest()[:12]
+    with open(Path(tempfile.gettempdir(), f"regard-native-{checkout}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if unavailable() is not None:
             compile_engine()
