@@ -136,7 +136,9 @@ def test_an_int8_bundle_runs_in_int8_or_warns(tmp_path: Path, request):
     stored = bundle.load(MODELS / "spelling")
     stored.card["precision"] = "int8"
     bundle.save(tmp_path / "int8", stored)
-    assert load(tmp_path / "int8")("attention").logps == load(precision="int8")("attention").logps
+    ours, theirs = (one("attention").logps for one in (load(tmp_path / "int8"), load()))
+    assert ours != theirs
+    assert ours == pytest.approx(theirs, abs=0.1)
     request.getfixturevalue("missing")
     with pytest.warns(UserWarning, match="float32 instead of int8: the native engine is missing"):
         pipeline = load(tmp_path / "int8")

@@ -57,7 +57,7 @@ def test_torch_loads_dequantised_weights(run, quantised):
         if name + SCALE_SUFFIX in stored:
             expected = stored[name].astype(np.float32) * stored[name + SCALE_SUFFIX][:, None]
             assert torch.equal(weight, torch.from_numpy(expected))
-    pipeline = regard.load(run / "bundle-int8")
+    pipeline = regard.load(run / "bundle-int8", engine="torch", precision="float32")
     assert pipeline("abcd").text
     assert pipeline.score("abcd", "dcba").logp < 0
 
@@ -86,6 +86,18 @@ def regard_source(row: str) -> str:
     import json
 
     return json.loads(row)["source"]
+
+
+@pytest.mark.skipif(unavailable() is not None, reason="the native engine is not compiled")
+def test_the_native_engine_runs_int8_bundles(run, quantised):
+    pipeline = regard.load(run / "bundle-int8")
+    assert pipeline.engine == "native"
+    exact = regard.load(run, engine="torch")
+    words = [source for source, _ in pairs(60, seed=5)]
+    ours = [one.text for one in pipeline.many(words)]
+    theirs = [one.text for one in exact.many(words)]
+    assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= 50
+    assert pipeline.score("abcd", "dcba").logp < 0
 
 
 def test_saving_an_int8_bundle_again_keeps_its_integers(run, quantised, tmp_path):

@@ -86,7 +86,9 @@ def show_notes(notes: Iterable[str]) -> None:
 
 Family = Annotated[str, Parameter(help="Model family: transformer or recurrent.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu or cuda.")]
-Engine = Annotated[str, Parameter(help="Engine of search: auto, native (C++ on a CPU) or torch.")]
+Engine = Annotated[
+    str, Parameter(help="Engine of search: auto, native (C++ on a CPU), torch or ctranslate2.")
+]
 Precision = Annotated[
     str | None,
     Parameter(help="Precision of search: float32, bfloat16 (GPU) or int8 (default: the bundle's)."),

@@ -223,6 +223,7 @@ class _Distillation:
             "search": key["search"],
             "original_pairs": original,
             "device": student.device.type,
+            "engine": student.engine_of(self.search),
             "held_out": len(references),
         }
         for name, pipeline in (("teacher", self.load_teacher()), ("student", student)):

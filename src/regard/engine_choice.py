@@ -63,10 +63,23 @@ def _open_torch(request: EngineRequest) -> DecodingEngine:
     return TorchEngine(request)
 
 
+def _ctranslate2_cannot(request: EngineRequest) -> str | None:
+    from regard.hub.ctranslate2_engine import cannot_run
+
+    return cannot_run(request)
+
+
+def _open_ctranslate2(request: EngineRequest) -> DecodingEngine:
+    from regard.hub.ctranslate2_engine import CTranslate2Engine
+
+    return CTranslate2Engine(request)
+
+
 # In the order in which "auto" tries them.
 DECODING_ENGINES: dict[str, EngineEntry] = {
     "native": EngineEntry(_native_cannot, _open_native),
     "torch": EngineEntry(_torch_cannot, _open_torch),
+    "ctranslate2": EngineEntry(_ctranslate2_cannot, _open_ctranslate2, automatic=False),
 }
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from regard import bundle
 from regard.api import PathLike
-from regard.bundle.manifest import WEIGHTS
 from regard.errors import RegardError
 from regard.loading import bundle_folders, load
 from regard.pipeline import Pipeline
@@ -56,21 +55,21 @@ def quantize(
 
 
 def _compare(exact: Pipeline, quantised: Pipeline, references: References) -> dict[str, Any]:
-    """Bytes and metrics in float32 and in int8, on the engine that runs both."""
+    """Bytes and metrics in float32 and in int8, and the engine of int8."""
     task, expected = task_of(exact, references), list(references.values())
+    engine = quantised.engine
     facts: dict[str, Any] = {
-        "engine": quantised.engine,
+        "engine": engine if engine == "native" else f"{engine}, with float32 activations",
         "held_out": len(references),
         "bytes": {},
     }
     outputs = []
     for name, pipeline in (("float32", exact), ("int8", quantised)):
-        found, _ = predict_all(pipeline, list(references), None, lambda count: None)
-        outputs.append(found)
-        values = metrics.measure(task, found, expected)
+        outputs.append(predict_all(pipeline, references, None, lambda count: None)[0])
+        values = metrics.measure(task, outputs[-1], expected)
         facts[name] = {key: value for key, value in values.items() if isinstance(value, float)}
-        assert pipeline.bundle.folder is not None
-        facts["bytes"][name] = (pipeline.bundle.folder / WEIGHTS).stat().st_size
+        assert pipeline.bundle.weights is not None
+        facts["bytes"][name] = pipeline.bundle.weights.stat().st_size
     facts["changed_outputs"] = sum(one != other for one, other in zip(*outputs, strict=True))
     return facts
 

@@ -150,6 +150,26 @@ def test_searches_it_lacks_are_refused(options: dict[str, Any], message: str):
         exported.search([[3]], [5], NativeOptions(**options))
 
 
+@needs_ctranslate2
+def test_the_engine_runs_on_request_and_refuses_by_name():
+    pipeline, torch_pipeline = (
+        regard.load("spelling", engine=engine) for engine in ("ctranslate2", "torch")
+    )
+    assert pipeline.engine == "ctranslate2"
+    assert regard.load("spelling").engine != "ctranslate2"
+    for word in WORDS:
+        ours, theirs = (one(word, beam=1) for one in (pipeline, torch_pipeline))
+        assert ours.ids == theirs.ids
+        np.testing.assert_allclose(ours.logps, theirs.logps, atol=1e-4)
+    for call, reason in (
+        (lambda: pipeline("at", require=["AH"]), "it has no required words"),
+        (lambda: list(pipeline.stream("at")), "it does not stream"),
+        (lambda: regard.load("spelling-recurrent", engine="ctranslate2"), "model.kind must be"),
+    ):
+        with pytest.raises(RegardError, match=f"engine 'ctranslate2' cannot run this: {reason}"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

@@ -25,7 +25,8 @@ def format_distillation(facts: dict[str, Any]) -> str:
         [
             table,
             "",
-            f"  {facts['held_out']:,} held-out sources on {facts['device']}; the student has "
+            f"  {facts['held_out']:,} held-out sources on {facts['device']} (engine: "
+            f"{facts['engine']}); the student has "
             f"{ratio:.1f} × the teacher's speed",
             *(f"  {line}" for line in metrics.legend(names)),
             *(f"  {note}" for note in notes),

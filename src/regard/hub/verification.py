@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-
 from regard.bundle import Bundle
-from regard.decoding_options import RATIO
+from regard.decoding_options import RATIO, length_limit
 from regard.errors import RegardError
 from regard.inference import inference_model, search_all
 from regard.native import NativeHypothesis
 from regard.search import Greedy
-from regard.search.search_batches import length_limits
 
 TOLERANCE = 1e-4  # of each log-probability
 MAX_TEXTS = 200
@@ -69,8 +66,7 @@ def verify(bundle: Bundle, exported: ExportedModel, texts: Sequence[str]) -> Ver
     ratio = longest.get("ratio", RATIO)
     model = bundle.model.cpu().eval()
     ours = search_all(Greedy(), inference_model(model), sources, max_length=most, ratio=ratio)
-    lengths = torch.tensor([len(ids) + 1 for ids in sources])
-    limits = length_limits(lengths, most, ratio).tolist()
+    limits = [length_limit(len(ids) + 1, most, ratio) for ids in sources]
     theirs = exported.search(sources, limits)
     best = [one.hypotheses[0] for one in ours]
     scores = exported.score(
