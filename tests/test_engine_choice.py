@@ -148,7 +148,8 @@ def test_an_int8_bundle_runs_in_int8_or_warns(tmp_path: Path, request):
 def test_changed_weights_are_searched_by_torch():
     auto, native = load(), load(engine="native")
     for pipeline in (auto, native):
-        assert pipeline.score("attention", SAID).logp == pytest.approx(pipeline("attention").logp)
+        scored, found = pipeline.score("attention", SAID), pipeline("attention")
+        assert scored.logp == pytest.approx(found.logp, abs=1e-4)
         assert pipeline.engine == "native"
         with torch.no_grad():
             pipeline.model.output.table.mul_(0.9)

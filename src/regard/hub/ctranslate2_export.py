@@ -250,7 +250,7 @@ def _fill_norm(spec: Any, norm: Any) -> None:
 
 def _array(tensor: Tensor) -> np.ndarray:
     """A copy: CTranslate2 quantises arrays in place, and these would be those of the model."""
-    return np.array(tensor.detach().float().cpu(), order="C")
+    return tensor.detach().float().cpu().contiguous().numpy().copy()
 
 
 def _name(part: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from regard.native.library import (
 from regard.native.native_options import NativeOptions
 from regard.native.position_tables import PositionTables, convert_position
 
-END = 2  # regard.text.END, which would import torch
+END = 2  # regard.text.END
 SCORES = {"dot": 0, "scaled-dot": 0, "additive": 1, "general": 2}
 
 
@@ -283,18 +283,16 @@ def _scales(tensors: dict[str, np.ndarray], name: str, array: np.ndarray) -> np.
 
 def _hypotheses(found: ResultsStruct) -> list[list[NativeHypothesis]]:
     """The arrays of the engine as lists of hypotheses."""
-    lengths = found.lengths[: found.hypotheses]
-    scores = found.scores[: found.hypotheses]
+    lengths, scores = (part[: found.hypotheses] for part in (found.lengths, found.scores))
     ids = found.ids[: sum(lengths)]
     logps = found.logps[: sum(lengths) + len(lengths)]
-    flat: Iterable[NativeHypothesis] = _split(lengths, scores, ids, logps)
-    hypotheses = iter(flat)
+    hypotheses = _split(lengths, scores, ids, logps)
     return [[next(hypotheses) for _ in range(count)] for count in found.counts[: found.sources]]
 
 
 def _split(
     lengths: list[int], scores: list[float], ids: list[int], logps: list[float]
-) -> Iterable[NativeHypothesis]:
+) -> Iterator[NativeHypothesis]:
     at = 0
     for number, (length, score) in enumerate(zip(lengths, scores, strict=True)):
         start = at + number  # each earlier hypothesis has one more log-probability than ids
