@@ -164,6 +164,40 @@ std::vector<double> frequencies(const ModelSettings& s) {
   return std::vector<double>(static_cast<std::size_t>(count), 0.3);
 }
 
+// Step through the search of one source, sometimes not to its end.
+bool stream(regard::Engine* engine, const std::int32_t* ids, std::int64_t length, int limit,
+            const DecodingOptions& options) {
+  regard::Stream* stream = regard_stream_open(engine, ids, length, limit, &options);
+  if (stream == nullptr) return options.sample != 0;
+  int more = 1;
+  const std::int32_t* prefix;
+  std::int32_t count;
+  while (more == 1 && draw(20) != 0) more = regard_stream_step(stream, &prefix, &count);
+  if (more == 0) regard_free_results(regard_stream_results(stream));
+  regard_stream_close(stream);
+  return more >= 0;
+}
+
+// Compute the log-probabilities and alignments of the first hypothesis of each source.
+void score(regard::Engine* engine, const std::vector<std::int32_t>& ids,
+           const std::vector<std::int64_t>& ends, const regard_results& found) {
+  std::vector<std::int32_t> targets;
+  std::vector<std::int64_t> target_ends;
+  std::int64_t hypothesis = 0, at = 0;
+  for (std::int64_t i = 0; i < found.sources; ++i) {
+    for (int k = 0; k < found.counts[i]; ++k, ++hypothesis) {
+      const std::int32_t* own = found.ids + at;
+      if (k == 0) targets.insert(targets.end(), own, own + found.lengths[hypothesis]);
+      at += found.lengths[hypothesis];
+    }
+    target_ends.push_back(static_cast<std::int64_t>(targets.size()));
+  }
+  regard_results* scored =
+      regard_score(engine, ids.data(), ends.data(), targets.data(), target_ends.data(),
+                   found.sources, static_cast<int>(draw(2)), 1 + static_cast<int>(draw(3)));
+  if (scored != nullptr) regard_free_results(scored);
+}
+
 bool search(regard::Engine* engine, const ModelSettings& s, bool damaged) {
   std::vector<std::int32_t> ids, limits;
   std::vector<std::int64_t> ends, seeds;
@@ -207,10 +241,12 @@ bool search(regard::Engine* engine, const ModelSettings& s, bool damaged) {
       default: words[draw(5)] = -7; break;
     }
   }
+  if (sources > 0 && !stream(engine, ids.data(), ends[0], limits[0], o)) return false;
   regard_results* results =
       regard_search(engine, ids.data(), ends.data(), limits.data(), seeds.data(),
                     static_cast<std::int64_t>(sources), &o, 1 + static_cast<int>(draw(3)));
   if (results == nullptr) return false;
+  score(engine, ids, ends, *results);
   double total = 0.0;
   std::int64_t at = 0;
   for (std::int64_t h = 0; h < results->hypotheses; ++h) {
