@@ -219,6 +219,7 @@ def score(
     reading: options.Reading = None,
     json: options.JsonLines = False,
     import_: options.Imports = None,
+    engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
     """Score given targets: LOGP⇥SOURCE⇥TARGET for each pair, in order; perplexity on stderr.
@@ -236,7 +237,7 @@ def score(
     if not pairs:
         pairs = Corpus(list(files), targets, **options.reading_arguments(reading))
         options.show_notes(pairs.notes)
-    run(resolve_model(bundle), pairs, device=device, as_json=json)
+    run(resolve_model(bundle), pairs, engine=engine, device=device, as_json=json)
 
 
 for command, key in [*cli_tools.COMMANDS.items(), *cli_runs.COMMANDS.items()]:

@@ -87,7 +87,7 @@ def show_notes(notes: Iterable[str]) -> None:
 Family = Annotated[str, Parameter(help="Model family: transformer or recurrent.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu or cuda.")]
 Engine = Annotated[
-    str, Parameter(help="Engine of search: auto, native (C++ on a CPU), torch or ctranslate2.")
+    str, Parameter(help="Engine: auto, native (C++ on a CPU), torch or ctranslate2.")
 ]
 Precision = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""DecodingEngine: runs whole searches for one model, from source ids to hypotheses."""
+"""DecodingEngine: runs whole searches for one model, over token ids, and scores given targets."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ class DecodingEngine(Protocol):
     ) -> Iterator[tuple[Ids, bool]]:
         """After each step, the ids that all remaining hypotheses share, and False; finally, those
         of the best output, and True, unless there is none."""
+        ...
+
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """The log-probability of each target token and of END, for each pair."""
         ...
 
     def is_finite(self) -> bool:

@@ -38,8 +38,8 @@ class Pipeline:
     """A model with its tokenizers, from source text to answers.
 
     Decoding options are keyword arguments, as listed in `regard.DecodingOptions`. Search runs on
-    the engine that `engine` names or "auto" selects. The torch model computes scores, alignments
-    and attention weights; it is loaded when it is first needed.
+    the engine that `engine` names or "auto" selects. The torch model computes alignments and
+    attention weights; it is loaded when it is first needed.
     """
 
     def __init__(
@@ -263,11 +263,9 @@ class Pipeline:
             yield list(answers.values())
 
     def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Answer]:
-        from regard.teacher_forcing import target_logps
-
         sources = [self._encode(source) for source, _ in pairs]
         targets = [self.bundle.target.encode(as_text(target).strip()) for _, target in pairs]
-        logps = target_logps(self.model, sources, targets)
+        logps = self._searcher.score(sources, targets)
         for (line, _), source, target, row in zip(pairs, sources, targets, logps, strict=True):
             yield self._answer(line, source, Hypothesis(target, row, sum(row)))
 

@@ -77,6 +77,10 @@ class Searcher:
         engine = self.engines.select(options, stream=True)
         return engine.stream(source, options, **self.length_limits)
 
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """The log-probability of each target token and of END, for each pair."""
+        return self.engines.select(self.default_options).score(sources, targets)
+
     def torch_engine(self, purpose: str) -> TorchEngine:
         """The torch engine, for what only it does; raises if another one was requested."""
         return self.engines.torch_engine(purpose)

@@ -110,6 +110,20 @@ def test_evaluate_reports_the_metrics_of_torch(tmp_path: Path, capsysbinary):
     assert "phone error rate" in run_command(*words)
 
 
+def test_score_reports_the_numbers_of_torch(tmp_path: Path, capsysbinary):
+    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    words = ["score", "spelling", str(tmp_path / "pairs.tsv"), "--json"]
+    done = run("from regard.cli import main; main()", *words)
+    assert done.returncode == 0, done.stderr
+    texts = (done.stdout, run_on_torch(capsysbinary, *words))
+    both = ([json.loads(line) for line in text.splitlines()] for text in texts)
+    for ours, theirs in zip(*both, strict=True):
+        expected = theirs.pop("logps"), theirs.pop("logp")
+        assert ours.pop("logps") == pytest.approx(expected[0], abs=TOLERANCE)
+        assert ours.pop("logp") == pytest.approx(expected[1], abs=TOLERANCE)
+        assert ours == theirs
+
+
 def test_inspect_and_version_name_the_kernels():
     kernels = regard.native.kernel_names()[0]
     facts = json.loads(run_command("inspect", "spelling", "--json"))
@@ -130,6 +144,8 @@ found = {{
     "best": [answer.text for answer in t.best("attention", n=3)],
     "sample": [answer.text for answer in t.sample("attention", n=3, seed=5)],
     "logps": t("attention").logps,
+    "stream": list(t.stream("attention")),
+    "score": t.score("attention", "AH T").logps,
     "pickled": pickle.loads(pickle.dumps(t))("attention").logps,
 }}
 print(json.dumps(found))
@@ -142,3 +158,5 @@ print(json.dumps(found))
     assert found["sample"] == [one.text for one in t.sample("attention", n=3, seed=5)]
     assert found["logps"] == pytest.approx(t("attention").logps, abs=TOLERANCE)
     assert found["pickled"] == found["logps"]
+    assert "".join(found["stream"]) == t("attention").text
+    assert found["score"] == pytest.approx(t.score("attention", "AH T").logps, abs=TOLERANCE)

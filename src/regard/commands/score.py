@@ -17,10 +17,15 @@ from regard.text import UNKNOWN, Corpus, Pair
 
 
 def score(
-    folder: Path, pairs: Iterable[Pair], *, device: str = "auto", as_json: bool = False
+    folder: Path,
+    pairs: Iterable[Pair],
+    *,
+    engine: str = "auto",
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Write log-probability, source and target of each pair as it is scored; perplexity last."""
-    pipeline = load_pipeline(folder, device=device, engine="torch")  # scores need no search
+    pipeline = load_pipeline(folder, device=device, engine=engine)
     reading = pairs.read() if isinstance(pairs, Corpus) else None  # counts the lines it skips
     count = tokens = 0
     total = 0.0

@@ -60,6 +60,10 @@ class CTranslate2Engine:
         """Not supported; `cannot` says so."""
         raise EngineError(str(self.cannot(options, stream=True)))
 
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """The log-probability of each target token and of END, for each pair."""
+        return self._model.score(list(zip(sources, targets, strict=True)))
+
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
         return is_finite(self._bundle.model)

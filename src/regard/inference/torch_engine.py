@@ -16,6 +16,7 @@ from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.search_batches import Search, length_limits
 from regard.search.token_options import TokenOptions
+from regard.teacher_forcing import target_logps
 from regard.text import with_end
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -78,6 +79,10 @@ class TorchEngine:
             yield beams.committed_prefix(), False
         for hypothesis in beams.results()[0].hypotheses[:1]:
             yield hypothesis.ids, True
+
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """The log-probability of each target token and of END, by the model itself."""
+        return target_logps(self._bundle.model, sources, targets)
 
     def is_finite(self) -> bool:
         """Whether all weights are finite."""

@@ -40,7 +40,7 @@ class NativeEngine:
             return "the model was changed after it was loaded"
         if debugging():
             return "it does not check attention scores, as debug() asks"
-        return "it does not stream" if stream else None
+        return None
 
     def search(
         self, sources: Sequence[Ids], options: TokenOptions, max_length: int | None, ratio: float
@@ -53,8 +53,13 @@ class NativeEngine:
     def stream(
         self, source: Ids, options: TokenOptions, max_length: int | None, ratio: float
     ) -> Iterator[tuple[Ids, bool]]:
-        """Not supported; `cannot` says so."""
-        raise NativeError(str(self.cannot(options, stream=True)))
+        """After each step, the ids that all remaining hypotheses share; finally, the output."""
+        limit = length_limit(len(source) + 1, max_length, ratio)
+        return self._model.stream(source, limit, NativeOptions(**vars(options)))
+
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """The log-probability of each target token and of END, for each pair."""
+        return [one.logps for one in self._model.score(sources, targets)]
 
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
