@@ -34,6 +34,15 @@ SETTINGS: dict[str, set[str]] = {
         *SIZES,
     },
 }
+# Settings that older bundles do not store: their values there.
+DEFAULTS: dict[str, Any] = {
+    "dim": None,
+    "norm_eps": None,
+    "biases": True,
+    "embedding_scale": None,
+    "embedding_norm": False,
+    "output_bias": False,
+}
 COUNTS = {"heads", "ffn_width", *SIZES}
 OPTIONAL_COUNTS = {"kv_heads", "window"}
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -51,7 +60,11 @@ def cannot(settings: Mapping[str, Any]) -> str | None:
     family = settings.get("kind")
     if family not in SETTINGS:
         return f"it runs transformer and recurrent models, not model.kind = {family!r}"
-    if odd := settings.keys() ^ SETTINGS[family]:
+    newer = DEFAULTS if family == "transformer" else {}
+    for name, default in newer.items():
+        if settings.get(name, default) != default:
+            return f"it does not support model.{name} = {settings[name]!r}"
+    if odd := (settings.keys() - newer.keys()) ^ SETTINGS[family]:
         return f"model.{min(odd)} is {'unknown' if min(odd) in settings else 'missing'}"
     for name in settings.keys() & (COUNTS | OPTIONAL_COUNTS):
         value = settings[name]
