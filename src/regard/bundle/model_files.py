@@ -133,7 +133,7 @@ def _write_files(folder: Path, bundle: Bundle) -> None:
     _write_weights(folder, bundle)
     settings = bundle.settings.model_dump(mode="json")
     values = {"version": VERSION, "model": settings, "vocabulary": sizes, "shared": shared}
-    write_json(folder / CONFIG, values)
+    write_json(folder / CONFIG, {**values, "template": bundle.template.to_json()})
     try:
         write_json(folder / CARD, bundle.card)
     except (TypeError, ValueError) as error:
