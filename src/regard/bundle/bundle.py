@@ -183,11 +183,13 @@ def read(folder: str | os.PathLike[str], device: str = "cpu") -> Bundle:
         tokenizers = [Tokenizer.load(home / name) for name in names]
     except RegardError as error:
         raise BundleError(str(error)) from None
-    source, target = tokenizers[0], tokenizers[-1]
-    for name, tokenizer, size in ((names[0], source, sizes[0]), (names[-1], target, sizes[1])):
-        if len(tokenizer) != size:
+    for index, (name, size) in enumerate(zip(names, sizes, strict=False)):
+        tokenizer = tokenizers[index]
+        if len(tokenizer) > size or (len(tokenizer) < size and not tokenizer.is_foreign):
             reason = f"it has {len(tokenizer):,} ids, but {CONFIG} says {size:,}"
             raise invalid_file(home / name, reason)
+        tokenizers[index] = tokenizer.with_size(size)
+    source, target = tokenizers[0], tokenizers[-1]
     card = read_json(home / CARD)
     parts = source, target, settings, card
     return Bundle(None, *parts, folder=home, device=device, template=template)
@@ -210,6 +212,8 @@ def _read_config(home: Path) -> tuple[dict[str, Any], tuple[int, int], bool, Tem
         sizes = values["vocabulary"]["source"], values["vocabulary"]["target"]
         if not all(isinstance(size, int) and 0 < size < 1 << 31 for size in sizes):
             raise RegardError(f"its vocabulary sizes are {sizes}")
+        if values["shared"] and sizes[0] != sizes[1]:
+            raise RegardError(f"its shared vocabulary has two sizes, {sizes}")
         template = DEFAULT_TEMPLATE if version == 1 else Template.from_json(values["template"])
         template.check_sizes(*sizes)
         return values["model"], sizes, bool(values["shared"]), template
