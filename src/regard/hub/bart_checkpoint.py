@@ -80,9 +80,7 @@ class BartShape:
     source_prefix: tuple[str, ...] = ()
     source_suffix: tuple[str, ...] = ("eos_token_id",)
 
-    def __call__(
-        self, config: CheckpointConfig, tensors: CheckpointTensors
-    ) -> ConvertedCheckpoint:
+    def __call__(self, config: CheckpointConfig, tensors: CheckpointTensors) -> ConvertedCheckpoint:
         config = config.with_defaults(self.defaults)
         width, heads = config.width("d_model"), config.width("encoder_attention_heads")
         if config.width("decoder_attention_heads") != heads:

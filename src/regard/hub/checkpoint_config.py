@@ -71,7 +71,11 @@ class CheckpointConfig:
     def number(self, name: str, low: float, high: float) -> float:
         """A number within limits."""
         value = self.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not low <= value <= high
+        ):
             raise self.error(name, f"must be a number from {low:g} to {high:g}", value)
         return float(value)
 

@@ -31,14 +31,59 @@ DECODER_ONLY = "a decoder-only model"
 ENCODER_ONLY = "an encoder-only model"
 REFUSED = {
     **dict.fromkeys(
-        "bloom codegen cohere falcon gemma gemma2 gemma3 gemma3_text gpt2 gpt_neo gpt_neox gpt_oss "
-        "gptj granite llama mamba mamba2 mistral mixtral mpt olmo olmo2 opt phi phi3 qwen2 qwen3 "
-        "smollm3 stablelm xglm".split(),
+        [
+            "bloom",
+            "codegen",
+            "cohere",
+            "falcon",
+            "gemma",
+            "gemma2",
+            "gemma3",
+            "gemma3_text",
+            "gpt2",
+            "gpt_neo",
+            "gpt_neox",
+            "gpt_oss",
+            "gptj",
+            "granite",
+            "llama",
+            "mamba",
+            "mamba2",
+            "mistral",
+            "mixtral",
+            "mpt",
+            "olmo",
+            "olmo2",
+            "opt",
+            "phi",
+            "phi3",
+            "qwen2",
+            "qwen3",
+            "smollm3",
+            "stablelm",
+            "xglm",
+        ],
         DECODER_ONLY,
     ),
     **dict.fromkeys(
-        "albert bert camembert deberta deberta-v2 distilbert electra ernie eurobert mobilebert "
-        "modernbert mpnet roberta squeezebert xlm-roberta xlm-roberta-xl".split(),
+        [
+            "albert",
+            "bert",
+            "camembert",
+            "deberta",
+            "deberta-v2",
+            "distilbert",
+            "electra",
+            "ernie",
+            "eurobert",
+            "mobilebert",
+            "modernbert",
+            "mpnet",
+            "roberta",
+            "squeezebert",
+            "xlm-roberta",
+            "xlm-roberta-xl",
+        ],
         ENCODER_ONLY,
     ),
     "blenderbot-small": "a model whose decoder adds positions after the embedding norm",
@@ -67,7 +112,5 @@ def find_family(config: CheckpointConfig) -> tuple[str, Family]:
             f"{name!r} is {REFUSED[name]}", f"choose an encoder–decoder: {known}"
         )
     if name not in FAMILIES:
-        raise config.folder.error(
-            f"unknown model_type {name[:80]!r}", suggestion(name, FAMILIES)
-        )
+        raise config.folder.error(f"unknown model_type {name[:80]!r}", suggestion(name, FAMILIES))
     return name, FAMILIES[name]

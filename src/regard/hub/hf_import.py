@@ -40,7 +40,9 @@ GENERATION = (  # recommended decoding options that the card lists
     "repetition_penalty",
     "early_stopping",
 )
-MOSES = "FSMT expects texts that the Moses tokenizer has split; split them before and join them after"
+MOSES = (
+    "FSMT expects texts that the Moses tokenizer has split; split them before and join them after"
+)
 
 
 def import_checkpoint(
@@ -64,7 +66,12 @@ def import_checkpoint(
     source, target = _tokenizers(home, definitions, converted.sizes)
     try:
         template = complete_template(
-            converted.template, family, files, definitions[0], source, languages or ChosenLanguages()
+            converted.template,
+            family,
+            files,
+            definitions[0],
+            source,
+            languages or ChosenLanguages(),
         )
         template.check_sizes(*converted.sizes)
     except TemplateError as error:
@@ -129,7 +136,9 @@ def _notes(
     template, notes = bundle.template, [f"imported from a Hugging Face model of family {family}"]
     codes = {id: code for code, id in template.languages.items()}
     around = (*template.source_prefix, *template.source_suffix)
-    chosen = [next((codes[id] for id in ids if id in codes), None) for ids in (around, template.start)]
+    chosen = [
+        next((codes[id] for id in ids if id in codes), None) for ids in (around, template.start)
+    ]
     if template.languages:
         notes.append(f"languages: {chosen[0] or '–'} → {chosen[1] or chosen[0]}")
     if family == "fsmt":

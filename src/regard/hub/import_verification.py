@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,9 +19,8 @@ from torch import Tensor
 
 from regard.bundle import Bundle
 from regard.hub.checkpoint_folder import CheckpointError
-from regard.inference import inference_model, search_all
 from regard.ragged import Ragged
-from regard.search import Greedy
+from regard.search.hypothesis import NEAR_TIE
 
 TOLERANCE = 1e-4  # of a logit, or of its size where it is above 1
 TEXTS = [
@@ -46,11 +44,8 @@ MAX_SOURCE, MAX_TARGET = 24, 16
 def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dict[str, Any]:
     """The facts for the card; raises CheckpointError if the two models differ."""
     sources = choose_ids(bundle, [*texts, *TEXTS])
-    limit = [MAX_TARGET] * len(sources)
-    found = search_all(
-        Greedy(), inference_model(bundle.model), sources, limits=limit, template=bundle.template
-    )
-    outputs = [list(one.hypotheses[0].ids) for one in found]
+    found = [_greedy(bundle, source) for source in sources]
+    outputs = [output for output, _ in found]
     ours = [
         _logits(bundle, source, output) for source, output in zip(sources, outputs, strict=True)
     ]
@@ -72,8 +67,8 @@ def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dic
     differences = [float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)]
     largest, size = max(differences), max(float(one.abs().max()) for one in theirs)
     changed = [
-        one.is_close
-        for one, output, other in zip(found, outputs, generated, strict=True)
+        margin < NEAR_TIE
+        for (output, margin), other in zip(found, generated, strict=True)
         if output != other
     ]
     if not largest <= TOLERANCE * max(1.0, size) or changed.count(False):
@@ -124,6 +119,29 @@ def _logits(bundle: Bundle, source: Sequence[int], output: Sequence[int]) -> Ten
     return model.project(model.read(Ragged.of([read]), Ragged.of([prefix])).values)
 
 
+@torch.inference_mode()
+def _greedy(bundle: Bundle, source: Sequence[int]) -> tuple[list[int], float]:
+    """The most likely token at each step, by the model itself, and the smallest margin."""
+    template, model = bundle.template, bundle.model
+    read = Ragged.of([torch.tensor(template.source(source))])
+    state = model.start(model.encode(read))
+    *before, token = template.start
+    for id in before:
+        _, state = model.step(torch.tensor([id]), state)
+    output: list[int] = []
+    narrowest = float("inf")
+    while len(output) < MAX_TARGET:
+        logits, state = model.step(torch.tensor([token]), state)
+        logits[:, list(template.banned)] = float("-inf")
+        best = logits[0].topk(2)
+        narrowest = min(narrowest, float(best.values[0] - best.values[1]))
+        token = int(best.indices[0])
+        if token == template.end:
+            break
+        output.append(token)
+    return output, narrowest
+
+
 class _Original:
     """The model in `transformers`, with the settings of the copy's search."""
 
@@ -142,6 +160,7 @@ class _Original:
             max_new_tokens=MAX_TARGET,
             num_beams=1,
             do_sample=False,
+            use_cache=False,  # its cache fails where encoder and decoder differ in depth
         )
 
     @torch.inference_mode()

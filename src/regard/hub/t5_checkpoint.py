@@ -50,9 +50,7 @@ class T5Shape:
     defaults: dict[str, Any]
     scales_output: bool = True
 
-    def __call__(
-        self, config: CheckpointConfig, tensors: CheckpointTensors
-    ) -> ConvertedCheckpoint:
+    def __call__(self, config: CheckpointConfig, tensors: CheckpointTensors) -> ConvertedCheckpoint:
         config = config.with_defaults(self.defaults)
         activation = config.choice("feed_forward_proj", ACTIVATIONS)
         sizes = T5Sizes(
