@@ -64,9 +64,9 @@ def offset_sinusoids(count: int, width: int, pad: int) -> Tensor:
 class BartShape:
     """How a family of checkpoints differs from BART.
 
-    `position_offset` rows at the beginning of a learned table are not positions. Without `sinusoids`
-    positions are learned. Prefix and suffix of a source are names of special tokens in the
-    configuration.
+    `position_offset` rows at the beginning of a learned table are not positions. Without
+    `sinusoids`, positions are learned. Prefix and suffix of a source are names of special tokens in
+    the configuration.
     """
 
     defaults: dict[str, Any]
@@ -95,8 +95,7 @@ class BartShape:
         ffn = max(config.width(f"{side}_ffn_dim") for side in layers)
         sizes = self._sizes(config)
         positions = config.integer("max_position_embeddings", 1, MAX_POSITIONS)
-        pad = config.token("pad_token_id", max(sizes))
-        assert pad is not None
+        pad = config.integer("pad_token_id", 0, min(sizes) - 1)
         tied, weights = tie(*self._tables(tensors, width, sizes))
         for side, end in (("encoder", "source"), ("decoder", "target")):
             weights |= self._positions(tensors, side, end, positions, width, pad)

@@ -27,65 +27,18 @@ FAMILIES: dict[str, Family] = {
     "t5": T5_CHECKPOINT,
     "mt5": MT5_CHECKPOINT,
 }
-DECODER_ONLY = "a decoder-only model"
-ENCODER_ONLY = "an encoder-only model"
+DECODERS = (
+    "bloom codegen cohere falcon gemma gemma2 gemma3 gemma3_text gpt2 gpt_neo gpt_neox gpt_oss gptj "
+    "granite llama mamba mamba2 mistral mixtral mpt olmo olmo2 opt phi phi3 qwen2 qwen3 smollm3 "
+    "stablelm xglm"
+)
+ENCODERS = (
+    "albert bert camembert deberta deberta-v2 distilbert electra ernie eurobert mobilebert "
+    "modernbert mpnet roberta squeezebert xlm-roberta xlm-roberta-xl"
+)
 REFUSED = {
-    **dict.fromkeys(
-        [
-            "bloom",
-            "codegen",
-            "cohere",
-            "falcon",
-            "gemma",
-            "gemma2",
-            "gemma3",
-            "gemma3_text",
-            "gpt2",
-            "gpt_neo",
-            "gpt_neox",
-            "gpt_oss",
-            "gptj",
-            "granite",
-            "llama",
-            "mamba",
-            "mamba2",
-            "mistral",
-            "mixtral",
-            "mpt",
-            "olmo",
-            "olmo2",
-            "opt",
-            "phi",
-            "phi3",
-            "qwen2",
-            "qwen3",
-            "smollm3",
-            "stablelm",
-            "xglm",
-        ],
-        DECODER_ONLY,
-    ),
-    **dict.fromkeys(
-        [
-            "albert",
-            "bert",
-            "camembert",
-            "deberta",
-            "deberta-v2",
-            "distilbert",
-            "electra",
-            "ernie",
-            "eurobert",
-            "mobilebert",
-            "modernbert",
-            "mpnet",
-            "roberta",
-            "squeezebert",
-            "xlm-roberta",
-            "xlm-roberta-xl",
-        ],
-        ENCODER_ONLY,
-    ),
+    **dict.fromkeys(DECODERS.split(), "a decoder-only model"),
+    **dict.fromkeys(ENCODERS.split(), "an encoder-only model"),
     "blenderbot-small": "a model whose decoder adds positions after the embedding norm",
     "umt5": "a T5 with a table of position biases in every layer",
     "led": "a model with sparse attention",

@@ -149,9 +149,16 @@ class _Original:
         options = {"trust_remote_code": False, "local_files_only": True}
         self._transformers, self._folder, self._options = transformers, folder, options
         self.template = template = bundle.template
-        self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-            folder, use_safetensors=True, dtype=torch.float32, **options
-        ).eval()
+        try:
+            self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, use_safetensors=True, dtype=torch.float32, **options
+            ).eval()
+        except Exception as error:  # of any kind
+            what = (str(error).splitlines() or [type(error).__name__])[0]
+            raise CheckpointError(
+                f"cannot import {folder!r}: transformers cannot load it ({what:.200}); copy the "
+                "model again"
+            ) from None
         self.model.generation_config = transformers.GenerationConfig(
             eos_token_id=template.end,
             pad_token_id=self.model.config.pad_token_id,
