@@ -288,7 +288,7 @@ def test_languages_change_only_the_template(tmp_path):
         ),
         (
             lambda v: v["model"].update(heads=5),
-            "model.width = 12 cannot be split into model.heads = 5",
+            "model.width = 12 cannot be split into model.heads = 5; set model.dim, .*",
         ),
         (lambda v: v["model"].update(width=24), r".*tensor '.*' has shape .*, not .*"),
         (lambda v: v["vocabulary"].update(target=99), "it has 9 ids, but config.json says 99"),
