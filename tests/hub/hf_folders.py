@@ -6,22 +6,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-import torch
-import transformers
-
-from tests.hub.hf_models import random_hf_model
-from tests.hub.hf_tokenizers import write_tokenizer
+from benchmarks.interchange_models import random_hf_model, write_folder
 
 
 @cache
 def _stored(name: str, size: int) -> tuple[Path, Any]:
     folder = Path(mkdtemp(prefix="regard-hf-"))
     model = random_hf_model(name, size)
-    with torch.random.fork_rng():
-        save_quietly(model, folder)
-        config = model.config.to_dict()
-        sizes = [config.get(key) or 0 for key in ("src_vocab_size", "tgt_vocab_size", "vocab_size")]
-        write_tokenizer(folder, max(*sizes, config.get("decoder_vocab_size") or 0), config)
+    write_folder(model, folder)
     return folder, model
 
 
@@ -30,9 +22,3 @@ def hf_folder(place: Path, name: str = "marian", size: int = 1) -> tuple[Path, A
     stored, model = _stored(name, size)
     shutil.copytree(stored, place)
     return place, model
-
-
-def save_quietly(model: Any, folder: Path, **options: Any) -> None:
-    """Save without a progress bar."""
-    transformers.logging.disable_progress_bar()
-    model.save_pretrained(folder, **options)

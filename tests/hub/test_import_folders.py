@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import regard
+from benchmarks.interchange_models import write_folder
 from regard.errors import RegardError
 from regard.hub.checkpoint_folder import CheckpointFolder
 from tests.commands.small import regard as command
-from tests.hub.hf_folders import hf_folder, save_quietly
+from tests.hub.hf_folders import hf_folder
 
 
 def change_config(folder: Path, **changes: object) -> None:
@@ -66,7 +67,9 @@ def shards(folder: Path) -> dict[str, str]:
 
 
 def write_index(folder: Path, index: dict[str, str]) -> None:
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": index})
+    )
 
 
 def lose_a_shard(folder: Path) -> None:
@@ -138,7 +141,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "integers": (lambda f: change_weights(f, integers), "has type I64; save the model in one of"),
     "not-finite": (
         lambda f: change_weights(f, lambda t: t[KEY].fill_(float("nan"))),
-        "its outputs are not finite",
+        "its weights are not finite",
     ),
     "huge-width": (
         lambda f: change_config(f, d_model=1 << 40),
@@ -238,6 +241,6 @@ def test_half_precision_and_shards_are_read(precision: torch.dtype, tmp_path: Pa
 def test_large_models_are_saved_in_shards(tmp_path: Path):
     folder, model = hf_folder(tmp_path / "model", "t5", 0)
     (folder / "model.safetensors").unlink()
-    save_quietly(model, folder, max_shard_size="40KB")
+    write_folder(model, folder, max_shard_size="40KB")
     assert len(list(folder.glob("*.safetensors"))) > 1
     regard.import_model(folder, tmp_path / "out")

@@ -28,9 +28,9 @@ FAMILIES: dict[str, Family] = {
     "mt5": MT5_CHECKPOINT,
 }
 DECODERS = (
-    "bloom codegen cohere falcon gemma gemma2 gemma3 gemma3_text gpt2 gpt_neo gpt_neox gpt_oss gptj "
-    "granite llama mamba mamba2 mistral mixtral mpt olmo olmo2 opt phi phi3 qwen2 qwen3 smollm3 "
-    "stablelm xglm"
+    "bloom codegen cohere falcon gemma gemma2 gemma3 gemma3_text gpt2 gpt_neo gpt_neox gpt_oss "
+    "gptj granite llama mamba mamba2 mistral mixtral mpt olmo olmo2 opt phi phi3 qwen2 qwen3 "
+    "smollm3 stablelm xglm"
 )
 ENCODERS = (
     "albert bert camembert deberta deberta-v2 distilbert electra ernie eurobert mobilebert "

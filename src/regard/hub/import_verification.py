@@ -19,8 +19,10 @@ from torch import Tensor
 
 from regard.bundle import Bundle
 from regard.hub.checkpoint_folder import CheckpointError
+from regard.inference import inference_model, search_all
+from regard.models import is_finite
 from regard.ragged import Ragged
-from regard.search.hypothesis import NEAR_TIE
+from regard.search import Greedy
 
 TOLERANCE = 1e-4  # of a logit, or of its size where it is above 1
 TEXTS = [
@@ -44,15 +46,22 @@ MAX_SOURCE, MAX_TARGET = 24, 16
 def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dict[str, Any]:
     """The facts for the card; raises CheckpointError if the two models differ."""
     sources = choose_ids(bundle, [*texts, *TEXTS])
-    found = [_greedy(bundle, source) for source in sources]
-    outputs = [output for output, _ in found]
-    ours = [
-        _logits(bundle, source, output) for source, output in zip(sources, outputs, strict=True)
-    ]
+    if not is_finite(bundle.model):
+        raise CheckpointError(
+            f"cannot import {folder!r}: its weights are not finite; copy the model again"
+        )
+    found = search_all(
+        Greedy(),
+        inference_model(bundle.model),
+        sources,
+        max_length=MAX_TARGET,
+        template=bundle.template,
+    )
+    outputs = [one.hypotheses[0].ids for one in found]
+    ours = _logits(bundle, sources, outputs)
     if not all(bool(one.isfinite().all()) for one in ours):
         raise CheckpointError(
-            f"cannot import {folder!r}: its outputs are not finite; its weights are damaged or "
-            "need another precision; copy the model again"
+            f"cannot import {folder!r}: its outputs are not finite; copy the model again"
         )
     if find_spec("transformers") is None:
         return {"check": "finite outputs; transformers is not installed", "texts": len(sources)}
@@ -67,8 +76,8 @@ def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dic
     differences = [float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)]
     largest, size = max(differences), max(float(one.abs().max()) for one in theirs)
     changed = [
-        margin < NEAR_TIE
-        for (output, margin), other in zip(found, generated, strict=True)
+        one.is_close
+        for one, output, other in zip(found, outputs, generated, strict=True)
         if output != other
     ]
     if not largest <= TOLERANCE * max(1.0, size) or changed.count(False):
@@ -111,35 +120,21 @@ def _positions(bundle: Bundle) -> int:
 
 
 @torch.inference_mode()
-def _logits(bundle: Bundle, source: Sequence[int], output: Sequence[int]) -> Tensor:
-    """The logits at every position of an output, teacher-forced."""
+def _logits(
+    bundle: Bundle, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]
+) -> list[Tensor]:
+    """The logits at every position of each output, teacher-forced."""
     template, model = bundle.template, bundle.model
-    read = torch.tensor(template.source(source))
-    prefix = torch.tensor(template.decoder_input(output))
-    return model.project(model.read(Ragged.of([read]), Ragged.of([prefix])).values)
+    read = Ragged.of([torch.tensor(template.source(ids)) for ids in sources])
+    prefixes = [template.decoder_input(ids) for ids in outputs]
+    found = model.read(read, Ragged.of([torch.tensor(ids) for ids in prefixes]))
+    return list(model.project(found.values).split([len(ids) for ids in prefixes]))
 
 
-@torch.inference_mode()
-def _greedy(bundle: Bundle, source: Sequence[int]) -> tuple[list[int], float]:
-    """The most likely token at each step, by the model itself, and the smallest margin."""
-    template, model = bundle.template, bundle.model
-    read = Ragged.of([torch.tensor(template.source(source))])
-    state = model.start(model.encode(read))
-    *before, token = template.start
-    for id in before:
-        _, state = model.step(torch.tensor([id]), state)
-    output: list[int] = []
-    narrowest = float("inf")
-    while len(output) < MAX_TARGET:
-        logits, state = model.step(torch.tensor([token]), state)
-        logits[:, list(template.banned)] = float("-inf")
-        best = logits[0].topk(2)
-        narrowest = min(narrowest, float(best.values[0] - best.values[1]))
-        token = int(best.indices[0])
-        if token == template.end:
-            break
-        output.append(token)
-    return output, narrowest
+def can_use_cache(config: Any) -> bool:
+    """Whether `transformers` can generate with a cache: not where T5 has stacks of two depths."""
+    values = config.to_dict()
+    return values.get("num_decoder_layers") in (None, values.get("num_layers"))
 
 
 class _Original:
@@ -167,7 +162,7 @@ class _Original:
             max_new_tokens=MAX_TARGET,
             num_beams=1,
             do_sample=False,
-            use_cache=False,  # its cache fails where encoder and decoder differ in depth
+            use_cache=can_use_cache(self.model.config),
         )
 
     @torch.inference_mode()
