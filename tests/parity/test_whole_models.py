@@ -44,7 +44,7 @@ T5 = TransformerSettings(
     tie_embeddings="inputs",
     **LAYERS,
 )
-TOLERANCE = {"bart": 1e-9, "t5": 1e-5}  # T5 computes its norms in float32 in any dtype
+TOLERANCE = {"bart": 1e-9, "t5": 1e-4}  # T5 computes its norms in float32 in any dtype
 Weights = dict[str, Tensor]
 
 
