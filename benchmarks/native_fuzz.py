@@ -120,7 +120,7 @@ def mutate_bundle(folder: Path, chance: random.Random) -> str:
     data = path.read_bytes()
     path.write_bytes(mutate(data, chance))
     try:
-        outputs = [one.text for one in regard.load(folder, engine="native")(WORDS)]
+        outputs = [one.text for one in regard.load(folder, engine="native").many(WORDS)]
         return "same outputs" if outputs == EXPECTED else "other outputs"
     except RegardError:
         return "refused"
