@@ -180,6 +180,15 @@ From = Annotated[
         name="--from", help="Fine-tune this bundle: its weights, tokenizers and model settings."
     ),
 ]
+GivenTokenizer = Annotated[
+    Path | None, Parameter(help="Train with this tokenizer.json (or its folder) on both sides.")
+]
+SourceLanguage = Annotated[
+    str | None, Parameter(help="Code of the source language, for a multilingual model.")
+]
+TargetLanguage = Annotated[
+    str | None, Parameter(help="Code of the target language, for a multilingual model.")
+]
 Freeze = Annotated[
     list[str] | None,
     Parameter(help="Parameters to keep fixed, such as encoder.* (repeatable)."),
