@@ -1,4 +1,4 @@
-"""Every family of Hugging Face models, tiny and random: the copy computes what the original does."""
+"""Every family of Hugging Face models, tiny and random: the copy computes the same."""
 
 import json
 from pathlib import Path
