@@ -30,14 +30,14 @@ UNUSUAL = Template(
     unknown=3, end=0, start=(0, 7), source_prefix=(5,), source_suffix=(0,), banned=(1, 6)
 )
 NAMES = (
-    *("transformer-position-rotary", "transformer-position-learned", "transformer-position-t5"),
-    *("recurrent-bahdanau-additive", "recurrent-lstm-luong", "recurrent-none"),
+    *("transformer-position-rotary", "transformer-position-learned"),
+    *("recurrent-bahdanau-additive", "recurrent-lstm-luong"),
 )
 SOURCES = random_ids([4, 1, 6], SOURCE)
 TARGETS = random_ids([3, 0, 5], TARGET)
 ALLOWED = [token for token in range(TARGET) if token not in (0, 1, 6)]
 MOST = 5
-engines = pytest.mark.parametrize("engine", ["fast", "plain", "uncached", "native"])
+engines = pytest.mark.parametrize("engine", ["fast", "plain", "native"])
 names = pytest.mark.parametrize("name", NAMES)
 
 
@@ -66,6 +66,20 @@ def expected_greedy(model: Model, source: list[int], most: int = MOST) -> list[i
             break
         ids.append(token)
     return ids
+
+
+@torch.no_grad()
+def best_outputs(model: Model, source: list[int]) -> list[tuple[float, list[int]]]:
+    """All outputs of at most two tokens by their mean log-probability, best first."""
+    pairs = [list(ids) for ids in product(ALLOWED, repeat=2)]
+    encoder = Ragged.of([torch.tensor([5, *source, 0])] * len(pairs))
+    logits = model(encoder, Ragged.of([torch.tensor([0, 7, *ids]) for ids in pairs])).values
+    logps = logits.unflatten(0, (len(pairs), 4))[:, 1:].log_softmax(-1)
+    found = {(): float(logps[0, 0, 0])}
+    for row, (a, b) in zip(logps, pairs, strict=True):
+        found[a,] = float(row[0, a] + row[1, 0]) / 2
+        found[a, b] = float(row[0, a] + row[1, b] + row[2, 0]) / 3
+    return sorted(((score, list(ids)) for ids, score in found.items()), reverse=True)
 
 
 def run(engine: str, model: Model, search, options: NativeOptions, most: int = MOST):
@@ -100,12 +114,8 @@ def test_a_wide_beam_finds_the_best_outputs(name, engine):
     options = NativeOptions(beam=128, n_best=4, length_penalty=1.0, template=UNUSUAL)
     search = Beam(128, n_best=4, length_penalty=LengthPenalty(1.0))
     found = run(engine, model, search, options, most=2)
-    outputs = [list(ids) for n in range(3) for ids in product(ALLOWED, repeat=n)]
-    for source, best in zip(SOURCES[:1], found[:1], strict=True):
-        scores = [
-            (sum(expected_score(exact, source, ids)) / (len(ids) + 1), ids) for ids in outputs
-        ]
-        expected = sorted(scores, reverse=True)[:4]
+    for source, best in zip(SOURCES, found, strict=True):
+        expected = best_outputs(exact, source)[:4]
         assert [one.ids for one in best] == [ids for _, ids in expected]
         assert [one.score for one in best] == pytest.approx([one for one, _ in expected], abs=1e-4)
 
@@ -195,8 +205,6 @@ def test_edited_models_generate_with_the_template():
 @names
 def test_alignment_has_a_row_for_each_output_token(name):
     pipeline = unusual_pipeline(name)
-    if not pipeline.model.cross_attentions():
-        pytest.skip("without attention there is no alignment")
     answer = pipeline.align("bead", "CAB")
     assert answer.alignment.shape == (4, 5)  # CAB and the end; bead and its special tokens
     weights = pipeline("bead", weights=True).weights
@@ -252,14 +260,16 @@ def test_training_does_not_predict_start_tokens(name):
     ]
     objective = Objective(make(name), template=UNUSUAL)
     loss = objective(batch)
-    assert float(loss) == pytest.approx(sum(losses) / len(losses), abs=1e-4)
+    assert loss.item() == pytest.approx(sum(losses) / len(losses), abs=1e-4)
     loss.backward()
     assert all(part.grad is not None for part in objective.model.parameters())
+    if not objective.model.static_shapes:
+        return
     shape = StaticShape.from_batch(batch, 64, UNUSUAL)
     packed = pack_batch(batch, shape, template=UNUSUAL)
     weight = TrainingBatch.from_batch(batch, UNUSUAL).token_weight
     padded = objective(unpack_batch(packed, shape, weight))
-    assert float(padded) == pytest.approx(float(loss), abs=1e-5)
+    assert padded.item() == pytest.approx(loss.item(), abs=1e-5)
 
 
 def test_languages_choose_the_tokens_of_a_call(tmp_path):
