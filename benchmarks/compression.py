@@ -36,7 +36,7 @@ BATCH, BEAM = 64, 4  # the default beam
 
 @dataclass(frozen=True)
 class Task:
-    """A data set, its metric, the loss that a student may have, and what differs from the recipe."""
+    """A data set, its metric, the loss allowed to a student, and what differs from the recipe."""
 
     data: str
     metric: str
