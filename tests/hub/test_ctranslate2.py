@@ -47,6 +47,30 @@ SETTINGS: list[dict[str, Any]] = [
     {"position": "rotary", "score": "dot"},
     {"position": "t5", "score": "general", "heads": 4, "kv_heads": 2},
     {"position": "sinusoidal", "score": "general", "width": 24, "heads": 3},
+    {"activation": "gelu-tanh", "embedding_scale": 0.5},
+    {"activation": "silu", "embedding_norm": True, "norm": "rms", "norm_eps": 0.1},
+    {"activation": "geglu", "dim": 6, "kv_heads": 1},
+    {"output_bias": True, "biases": False, "position": "sinusoidal"},
+    {"dim": 20, "position": {"kind": "shaw", "max_distance": 4}, "norm_eps": 0.01},
+    {"dim": 5, "position": "alibi", "score": "general", "tie_embeddings": "none"},
+    {  # as BART
+        "position": {"kind": "learned", "max_length": 40},
+        "norm_order": "post",
+        "activation": "gelu",
+        "embedding_norm": True,
+        "embedding_scale": 1.0,
+        "output_bias": True,
+    },
+    {  # as T5 1.1
+        "position": {"kind": "t5", "buckets": 8, "max_distance": 12},
+        "norm": "rms",
+        "norm_eps": 1e-3,
+        "activation": "geglu",
+        "biases": False,
+        "dim": 5,
+        "embedding_scale": 1.0,
+        "tie_embeddings": "none",
+    },
 ]
 
 

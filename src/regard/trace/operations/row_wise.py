@@ -79,6 +79,13 @@ class OutputProjection(LinearProjection):
 
 
 @dataclass(frozen=True)
+class BiasedOutputProjection(OutputProjection):
+    """h · Eᵀ + b over the vocabulary."""
+
+    formula = "Σᵢ h[i] · E[token, i] + b[token]"
+
+
+@dataclass(frozen=True)
 class WeightedSum(Operation):
     """weights · values: inputs (weights, v)."""
 
