@@ -22,8 +22,8 @@ from regard.config import (
 )
 from regard.errors import RegardError, suggestion
 from regard.loading import load
+from regard.model_location import find_model
 from regard.pipeline import Pipeline
-from regard.pretrained import resolve_model
 from regard.quality import EvaluationReport, evaluate_pipeline
 from regard.reports import write_report
 from regard.text import group_references
@@ -48,6 +48,7 @@ def train(
     bad_lines: str = "stop",
     init: PathLike | None = None,
     tokenizers: PathLike | None = None,
+    tokenizer: PathLike | None = None,
     family: str | None = None,
     size: str = "auto",
     device: str = "auto",
@@ -64,8 +65,9 @@ def train(
 
     `pairs` and `held_out`: files, (source, target) pairs, a pandas or polars DataFrame, a Hugging
     Face Dataset or a mapping of two columns; `source` and `target` name the columns. `init`: a
-    bundle to fine-tune. `tokenizers`: a bundle with the tokenizers to use. `settings`: any setting
-    by its name (`minutes=2`, `width=128`, `patience=3`) or in groups (`train={…}`, `model={…}`).
+    bundle to fine-tune. `tokenizers`: a bundle with the tokenizers to use; `tokenizer`: a
+    tokenizer.json for both sides, or its folder. `settings`: any setting by its name (`minutes=2`,
+    `width=128`, `patience=3`) or in groups (`train={…}`, `model={…}`).
 
     `metrics`: functions of predictions and references by name; `select="name"` selects by one of
     them. `callbacks` receive steps, evaluations and checkpoints. The same call resumes a run.
@@ -86,7 +88,8 @@ def train(
         device=device,
         tensorboard=tensorboard,
         command=command,
-        **{name: None if one is None else resolve_model(one) for name, one in bundles.items()},
+        **{name: None if one is None else find_model(one) for name, one in bundles.items()},
+        tokenizer=None if tokenizer is None else Path(tokenizer),
         extend=extend,
         restart=restart,
         callbacks=callbacks,

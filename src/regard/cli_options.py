@@ -20,7 +20,10 @@ DECODING = Group.create_ordered(
     "Decoding",
     default_parameter=Parameter(show_default=lambda value: None if value in ("", ()) else value),
 )
-BUNDLE = "Folder of `regard train`, .zip of `regard pack`, or spelling or spelling-recurrent."
+BUNDLE = (
+    "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER of Hugging Face, or spelling or "
+    "spelling-recurrent."
+)
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[
@@ -131,6 +134,17 @@ ExportHeldOut = Annotated[
         consume_multiple=True,
     ),
 ]
+HuggingFaceFolder = Annotated[
+    Path, Parameter(help="Hugging Face folder: config.json, model.safetensors, tokenizer files.")
+]
+ImportFolder = Annotated[Path, Parameter(help="Folder of the bundle to write.")]
+Download = Annotated[
+    bool, Parameter(help="FOLDER is a name on the Hugging Face Hub; download its files.")
+]
+ImportHeldOut = Annotated[
+    list[Path] | None,
+    Parameter(help="Files of pairs whose sources verify the import, too.", consume_multiple=True),
+]
 RULES = Group.create_ordered("Rules")
 Rules = Annotated[CleaningRules | None, Parameter(name="*", group=RULES)]
 CleanFile = Annotated[Path, Parameter(help="File to write: .tsv, .csv, .jsonl or .xlsx.")]
@@ -177,8 +191,18 @@ Tensorboard = Annotated[bool, Parameter(help="Also write TensorBoard event files
 From = Annotated[
     Path | None,
     Parameter(
-        name="--from", help="Fine-tune this bundle: its weights, tokenizers and model settings."
+        name="--from",
+        help="Fine-tune this bundle or hf:FOLDER: its weights, tokenizers and model settings.",
     ),
+]
+GivenTokenizer = Annotated[
+    Path | None, Parameter(help="Train with this tokenizer.json (or its folder) on both sides.")
+]
+SourceLanguage = Annotated[
+    str | None, Parameter(help="Code of the source language, for a multilingual model.")
+]
+TargetLanguage = Annotated[
+    str | None, Parameter(help="Code of the target language, for a multilingual model.")
 ]
 Freeze = Annotated[
     list[str] | None,

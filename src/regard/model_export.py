@@ -18,7 +18,7 @@ from regard.bundle import Bundle
 from regard.bundle.manifest import CARD, README, SHARED, SOURCE, TARGET, write_json
 from regard.errors import RegardError, choose
 from regard.hub import CTranslate2Model, Verification, verify, write_ctranslate2
-from regard.hub.ctranslate2_export import require_ctranslate2, tokens
+from regard.hub.ctranslate2_export import adds_source_end, require_ctranslate2, tokens
 from regard.loading import bundle_folders
 from regard.pretrained import MODELS
 from regard.reports.collect import read_outputs
@@ -101,15 +101,16 @@ def _convert_to_ctranslate2(
     made: Bundle, folder: Path, texts: Sequence[str], int8: bool
 ) -> Conversion:
     names = tokens(made.source), tokens(made.target)
+    special: dict[str, Any] = {"template": made.template, "adds_end": adds_source_end(made)}
     longest = write_ctranslate2(made, folder)
-    verified = verify(made, CTranslate2Model(folder, *names), texts)
+    verified = verify(made, CTranslate2Model(folder, *names, **special), texts)
     verified.check()
     facts: dict[str, Any] = {"precision": "float32", **asdict(verified)}
     if int8:
         for path in folder.iterdir():
             path.unlink()
         write_ctranslate2(made, folder, int8=True)
-        quantised = verify(made, CTranslate2Model(folder, *names, int8=True), texts)
+        quantised = verify(made, CTranslate2Model(folder, *names, int8=True, **special), texts)
         facts |= _int8_facts(quantised)
     facts |= {"longest": longest, "version": str(require_ctranslate2().__version__)}
     changed = f" int8 changes {facts['int8_changed_outputs']} of the outputs." if int8 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import tee
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from regard.answer import Answer
 from regard.commands.formats import SPACES, json_number
 from regard.commands.progress import Progress
 from regard.loading import load_pipeline
-from regard.text import UNKNOWN, Corpus, Pair
+from regard.text import Corpus, Pair
 
 
 def score(
@@ -23,21 +23,23 @@ def score(
     engine: str = "auto",
     device: str = "auto",
     as_json: bool = False,
+    languages: Mapping[str, str | None] | None = None,
 ) -> None:
     """Write log-probability, source and target of each pair as it is scored; perplexity last."""
     pipeline = load_pipeline(folder, device=device, engine=engine)
     reading = pairs.read() if isinstance(pairs, Corpus) else None  # counts the lines it skips
+    unknown = pipeline.bundle.target.unknown
     count = tokens = 0
     total = 0.0
     out = sys.stdout.buffer
     with Progress() as progress:
         # Read twice, because an answer has the target as the tokenizer decodes it.
         given, scored = tee(pairs if reading is None else reading)
-        for pair, answer in zip(given, pipeline.scores(scored), strict=True):
+        for pair, answer in zip(given, pipeline.scores(scored, **languages or {}), strict=True):
             count += 1
             tokens += len(answer.logps)
             total += answer.logp
-            if UNKNOWN in answer.ids or answer.unknown:
+            if unknown in answer.ids or answer.unknown:
                 progress.warn("more pairs with unknown symbols", f"pair {count:,}: unknown symbols")
             out.write(f"{_format_pair(pair, answer, as_json=as_json)}\n".encode())
             progress.advance(1)

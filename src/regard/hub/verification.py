@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from regard.bundle import Bundle
 from regard.decoding_options import RATIO, length_limit
@@ -65,8 +65,10 @@ def verify(bundle: Bundle, exported: ExportedModel, texts: Sequence[str]) -> Ver
     most = 2 * longest["target"] + 10 if "target" in longest else None
     ratio = longest.get("ratio", RATIO)
     model = bundle.model.cpu().eval()
-    ours = search_all(Greedy(), inference_model(model), sources, max_length=most, ratio=ratio)
-    limits = [length_limit(len(ids) + 1, most, ratio) for ids in sources]
+    limit: dict[str, Any] = {"max_length": most, "ratio": ratio}
+    template = bundle.template
+    ours = search_all(Greedy(), inference_model(model), sources, **limit, template=template)
+    limits = [length_limit(len(template.source(ids)), **limit) for ids in sources]
     theirs = exported.search(sources, limits)
     best = [one.hypotheses[0] for one in ours]
     scores = exported.score(

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 from regard.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from regard.text.batching import Batch, Batches, split_batch, with_begin, with_end
+    from regard.text.batching import (
+        Batch,
+        Batches,
+        split_batch,
+        with_begin,
+        with_end,
+        with_labels,
+        with_source_tokens,
+    )
     from regard.text.bpe_dropout import BpeDropout
     from regard.text.corpus import Corpus
     from regard.text.corpus_stats import CorpusStats, collect_stats
@@ -14,6 +22,7 @@ if TYPE_CHECKING:
     from regard.text.heldout import HeldOutSplit, Overlap, group_references
     from regard.text.reading import CorpusReader, Pair
     from regard.text.static_batch import StaticShape, TrainingBatch, pack_batch, unpack_batch
+    from regard.text.template import DEFAULT_TEMPLATE, Template, TemplateError
     from regard.text.tokenized_pairs import TokenizedPairs
     from regard.text.tokenizer_choice import (
         TokenizerChoice,
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEGIN",
+    "DEFAULT_TEMPLATE",
     "END",
     "TOKENIZERS",
     "UNKNOWN",
@@ -41,6 +51,8 @@ __all__ = [
     "PairChecks",
     "Piece",
     "StaticShape",
+    "Template",
+    "TemplateError",
     "TokenizedPairs",
     "Tokenizer",
     "TokenizerChoice",
@@ -56,10 +68,15 @@ __all__ = [
     "unpack_batch",
     "with_begin",
     "with_end",
+    "with_labels",
+    "with_source_tokens",
 ]
 
 _HOMES = {
-    "batching": ("Batch", "Batches", "split_batch", "with_begin", "with_end"),
+    "batching": (
+        *("Batch", "Batches", "split_batch"),
+        *("with_begin", "with_end", "with_labels", "with_source_tokens"),
+    ),
     "bpe_dropout": ("BpeDropout",),
     "corpus": ("Corpus",),
     "corpus_stats": ("CorpusStats", "collect_stats"),
@@ -68,6 +85,7 @@ _HOMES = {
     "heldout": ("HeldOutSplit", "Overlap", "group_references"),
     "reading": ("CorpusReader", "Pair"),
     "static_batch": ("StaticShape", "TrainingBatch", "pack_batch", "unpack_batch"),
+    "template": ("DEFAULT_TEMPLATE", "Template", "TemplateError"),
     "tokenized_pairs": ("TokenizedPairs",),
     "tokenizer_choice": ("TokenizerChoice", "choose_tokenizer", "default_vocabulary_size"),
     "tokenizer_training": ("TOKENIZERS", "train_tokenizer"),

@@ -30,6 +30,9 @@ from regard.errors import RegardError
 Block = tuple[list[str], list[str]]  # sources and targets
 Encoded = tuple[bytes, bytes]  # concatenated ids, and int64 lengths
 EncodedBlock = Sequence[Encoded]  # of the sources and of the targets
+# Of a tokenizer of another project: the number of ids, and the id of all tokens beyond it.
+Limit = tuple[int, int | None]
+Limits = tuple[Limit | None, Limit | None]  # None: a tokenizer that Regard trained
 
 MAX_WORKERS = 16  # one reader cannot supply more
 LOCAL_BLOCKS = 16  # a small corpus is done before the first worker has started
@@ -43,12 +46,12 @@ class WorkerError(RegardError):
 class Encoder:
     """Encodes texts to the bytes of their ids, with a cache of words.
 
-    Every kind of tokenizer splits before a space, so the ids of a text are the concatenated ids of
-    its words.
+    Every kind that Regard trains splits before a space, so the ids of a text are the concatenated
+    ids of its words. Other tokenizers, which have a limit, encode whole texts.
     """
 
-    def __init__(self, library: Library, dtype: str) -> None:
-        self._library = library
+    def __init__(self, library: Library, dtype: str, limit: Limit | None = None) -> None:
+        self._library, self._limit = library, limit
         self._dtype = np.dtype(dtype)
         self._cache: dict[str, bytes] = {}
         self._cached_characters = 0
@@ -57,6 +60,8 @@ class Encoder:
         """The concatenated ids of all texts, and the number of ids per text (int64)."""
         if not texts:
             return b"", b""
+        if self._limit is not None:
+            return self._encode_texts(texts, *self._limit)
         words = _split_words(texts)
         new = list(set(words) - self._cache.keys())
         encodings = self._library.encode_batch_fast(new, add_special_tokens=False)
@@ -71,6 +76,14 @@ class Encoder:
             self._cache.clear()
             self._cached_characters = 0
         return b"".join(ids), lengths.tobytes()
+
+    def _encode_texts(self, texts: Sequence[str], size: int, unknown: int | None) -> Encoded:
+        encodings = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
+        ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+        if unknown is not None:
+            ids = [np.where(one < size, one, unknown) for one in ids]
+        found = b"".join(one.astype(self._dtype).tobytes() for one in ids)
+        return found, np.array(list(map(len, ids))).tobytes()
 
 
 def _split_words(texts: Sequence[str]) -> list[str]:
@@ -88,20 +101,23 @@ def encode_blocks(
     libraries: tuple[Library, Library],
     dtype: str,
     *,
+    limits: Limits = (None, None),
     workers: int | None = None,
 ) -> Iterator[tuple[Block, EncodedBlock]]:
     """Every block with its ids, in order. `workers` is the number of processes (None: one per core;
     1: no extra process)."""
     blocks = iter(blocks)
     number = min(available_cores(), MAX_WORKERS) if workers is None else workers
-    encoders = [Encoder(library, dtype) for library in libraries]
+    encoders = [
+        Encoder(library, dtype, limit) for library, limit in zip(libraries, limits, strict=True)
+    ]
     local = blocks if number <= 1 else islice(blocks, LOCAL_BLOCKS if workers is None else 0)
     for block in local:
         yield block, [encoder(texts) for encoder, texts in zip(encoders, block, strict=True)]
     first = next(blocks, None)
     if first is None:
         return
-    with WorkerPool(number, libraries, dtype) as pool:
+    with WorkerPool(number, libraries, dtype, limits) as pool:
         pending: deque[tuple[Block, Future[EncodedBlock]]] = deque([(first, pool.submit(first))])
         for block in blocks:
             pending.append((block, pool.submit(block)))
@@ -123,7 +139,13 @@ def available_cores() -> int:
 class WorkerPool:
     """A pool of worker processes, each driven by its own thread."""
 
-    def __init__(self, number: int, libraries: tuple[Library, Library], dtype: str) -> None:
+    def __init__(
+        self,
+        number: int,
+        libraries: tuple[Library, Library],
+        dtype: str,
+        limits: Limits = (None, None),
+    ) -> None:
         # -P: this folder contains a tokenizers.py that must not shadow the library.
         command = [sys.executable, "-P", str(Path(__file__))]
         environment = {
@@ -134,7 +156,7 @@ class WorkerPool:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(number)
-        setup = *(library.to_str() for library in libraries), dtype
+        setup = [library.to_str() for library in libraries], dtype, limits
         try:
             for _ in range(number):
                 process = subprocess.Popen(
@@ -212,8 +234,11 @@ def serve_blocks() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of a library must not mix with the results
     try:
-        *libraries, dtype = pickle.load(requests)
-        encoders = [Encoder(Library.from_str(library), dtype) for library in libraries]
+        libraries, dtype, limits = pickle.load(requests)
+        encoders = [
+            Encoder(Library.from_str(library), dtype, limit)
+            for library, limit in zip(libraries, limits, strict=True)
+        ]
         while True:
             block = pickle.load(requests)
             encoded = [encoder(texts) for encoder, texts in zip(encoders, block, strict=True)]
