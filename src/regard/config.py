@@ -34,7 +34,9 @@ class TransformerSettings(SettingsGroup):
     width: int = Field(256, ge=1)
     """Model width: size of a token vector."""
     heads: int = Field(4, ge=1)
-    """Number of attention heads; they divide the width."""
+    """Number of attention heads; they divide the width unless dim is set."""
+    dim: int | None = Field(None, ge=1)
+    """Size of a head (default: width / heads)."""
     kv_heads: int | None = None
     """Key/value heads for grouped-query attention (default: as many as heads)."""
     encoder_layers: int = Field(4, ge=1)
@@ -55,12 +57,22 @@ class TransformerSettings(SettingsGroup):
     """Normalisation: LayerNorm or RMSNorm."""
     norm_order: Literal["pre", "post"] = "pre"
     """Norm before each sublayer (pre) or after it (post, as in the paper)."""
-    activation: Literal["relu", "gelu", "swiglu"] = "swiglu"
-    """Feed-forward activation."""
+    norm_eps: float | None = Field(None, gt=0)
+    """Number added to the variance in norms (default: 1e-5 for layer, 1e-6 for rms)."""
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "swiglu"
+    """Feed-forward activation; swiglu and geglu are gated by silu and gelu-tanh."""
+    biases: bool = True
+    """Biases of linear layers; norms keep theirs."""
+    embedding_scale: float | None = None
+    """Factor of token vectors (default: √width)."""
+    embedding_norm: bool = False
+    """Norm after embedding and position, as in BART."""
+    output_bias: bool = False
+    """A bias per vocabulary entry, added to the logits."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout rate of embeddings and sublayer outputs."""
-    tie_embeddings: Literal["none", "target", "all"] = "target"
-    """Weight tying: none, target (with output) or all (source too; needs a shared vocabulary)."""
+    tie_embeddings: Literal["none", "target", "all", "inputs"] = "target"
+    """Weight tying: none, target = output, all three, or inputs (source = target, not output)."""
     attention_backend: str = "auto"
     """Attention backend: auto, reference, sdpa, flex or triton."""
 
@@ -168,6 +180,11 @@ class TrainSettings(SettingsGroup):
     """With several processes: replicate the model (ddp) or shard it (fsdp)."""
     checkpoint_seconds: float = Field(60.0, ge=0)
     """Maximum seconds between checkpoints."""
+
+
+def head_dim(settings: TransformerSettings) -> int:
+    """The size of a head."""
+    return settings.dim or settings.width // settings.heads
 
 
 ModelSettings = Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]

@@ -240,7 +240,7 @@ def test_newer_format_asks_to_upgrade(folder):
         ),
         (
             lambda v: v["model"].update(heads=5),
-            "model.width = 12 cannot be split into model.heads = 5",
+            "model.width = 12 cannot be split into model.heads = 5; set model.dim, .*",
         ),
         (lambda v: v["model"].update(width=24), r".*tensor '.*' has shape .*, not .*"),
         (lambda v: v["vocabulary"].update(target=99), "it has 9 ids, but config.json says 99"),

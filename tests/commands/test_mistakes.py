@@ -178,7 +178,7 @@ SETTINGS = {
     ),
     "heads that do not fit": (
         ["--set", "model.width=10", "--set", "model.heads=4"],
-        "model.width = 10 cannot be split into model.heads = 4",
+        "model.width = 10 cannot be split into model.heads = 4; set model.dim, the size of a head",
     ),
     "no GPU here": (
         ["--device", "cuda"],

@@ -35,9 +35,9 @@ class Tensors {
     values_.push_back(std::move(values));
   }
 
-  void linear(const std::string& name, int outputs, int inputs) {
+  void linear(const std::string& name, int outputs, int inputs, bool bias = true) {
     add(name + ".weight", {outputs, inputs});
-    add(name + ".bias", {outputs});
+    if (bias) add(name + ".bias", {outputs});
   }
 
   std::vector<regard_tensor> structs() const {
@@ -59,9 +59,12 @@ class Tensors {
 
 Tensors transformer_tensors(const ModelSettings& s) {
   Tensors t;
-  const int kv = s.width / s.heads * s.kv_heads;
+  const int kv = s.dim * s.kv_heads, wide = s.dim * s.heads;
+  const bool gated = s.activation == 2 || s.activation == 5, biases = s.biases != 0;
   t.add("source.table", {s.source_vocabulary, s.width});
-  t.add("target.table", {s.target_vocabulary, s.width});
+  if (s.tied < 2) t.add("target.table", {s.target_vocabulary, s.width});
+  if (s.tied == 0 || s.tied == 3) t.add("output.table", {s.target_vocabulary, s.width});
+  if (s.output_bias) t.add("output.bias", {s.target_vocabulary});
   for (const std::string side : {"encoder", "decoder"}) {
     const bool decoder = side == "decoder";
     const auto norm = [&](const std::string& name) {
@@ -69,6 +72,7 @@ Tensors transformer_tensors(const ModelSettings& s) {
       if (!s.rms_norm) t.add(name + ".bias", {s.width});
     };
     if (s.pre_norm) norm(side + "_norm");
+    if (s.embedding_norm) norm(decoder ? "target.norm" : "source.norm");
     if (s.position == 3) {
       t.add((decoder ? "target" : "source") + std::string(".position.table"),
             {s.position_limit, s.width});
@@ -76,19 +80,19 @@ Tensors transformer_tensors(const ModelSettings& s) {
     const std::string bias = "native." + side + "_bias";
     if (s.position == 5) t.add(bias, {s.heads});
     if (s.position == 6) t.add(bias, {s.heads, 2 * s.position_limit + 1});
-    if (s.position == 7) t.add(bias, {2 * s.position_limit + 1, s.width / s.heads});
+    if (s.position == 7) t.add(bias, {2 * s.position_limit + 1, s.dim});
     for (int i = 0; i < (decoder ? s.decoder_layers : s.encoder_layers); ++i) {
       const std::string layer = side + "." + std::to_string(i);
       for (const std::string kind : {"self", "cross"}) {
         if (kind == "cross" && !decoder) continue;
         const std::string attention = layer + "." + kind + "_attention.";
-        t.linear(attention + "queries", s.width, s.width);
-        t.linear(attention + "keys", kv, s.width);
-        t.linear(attention + "values", kv, s.width);
-        t.linear(attention + "out", s.width, s.width);
+        t.linear(attention + "queries", wide, s.width, biases);
+        t.linear(attention + "keys", kv, s.width, biases);
+        t.linear(attention + "values", kv, s.width, biases);
+        t.linear(attention + "out", s.width, wide, biases);
       }
-      t.linear(layer + ".feed_forward.inner", s.ffn_width * (s.activation == 2 ? 2 : 1), s.width);
-      t.linear(layer + ".feed_forward.outer", s.width, s.ffn_width);
+      t.linear(layer + ".feed_forward.inner", s.ffn_width * (gated ? 2 : 1), s.width, biases);
+      t.linear(layer + ".feed_forward.outer", s.width, s.ffn_width, biases);
       for (int n = 1; n <= (decoder ? 3 : 2); ++n) {
         norm(layer + ".residual" + std::to_string(n) + ".norm");
       }
@@ -133,27 +137,32 @@ ModelSettings random_settings() {
   s.family = static_cast<int>(draw(4) == 0);
   s.heads = 1 + static_cast<int>(draw(3));
   s.kv_heads = draw(2) ? s.heads : 1;
-  const int dim = 2 * (1 + static_cast<int>(draw(9)));
-  s.width = s.heads * dim;
+  s.dim = 2 * (1 + static_cast<int>(draw(9)));
+  s.width = draw(2) ? s.heads * s.dim : 2 * (1 + static_cast<int>(draw(12)));
   s.encoder_layers = 1 + static_cast<int>(draw(2));
   s.decoder_layers = 1 + static_cast<int>(draw(2));
   s.ffn_width = 1 + static_cast<int>(draw(40));
   s.position = static_cast<int>(draw(8));
   s.position_limit = s.position == 3 ? 64 : 1 + static_cast<int>(draw(5));
-  s.rotated_dims = draw(2) ? dim : 2;
+  s.rotated_dims = draw(2) ? s.dim : 2;
   s.neighbours = static_cast<int>(draw(2));
   s.window = static_cast<int>(draw(5));
   s.rms_norm = static_cast<int>(draw(2));
   s.pre_norm = static_cast<int>(draw(2));
-  s.activation = static_cast<int>(draw(3));
-  s.tied = 1;
+  s.activation = static_cast<int>(draw(6));
+  s.biases = static_cast<int>(draw(2));
+  s.embedding_norm = static_cast<int>(draw(2));
+  s.output_bias = static_cast<int>(draw(2));
+  s.tied = s.family == 0 ? static_cast<int>(draw(4)) : 1;
   s.source_vocabulary = 5 + static_cast<int>(draw(9));
-  s.target_vocabulary = 5 + static_cast<int>(draw(40));
+  s.target_vocabulary = s.tied >= 2 ? s.source_vocabulary : 5 + static_cast<int>(draw(40));
   s.cell = static_cast<int>(draw(2));
   s.attention = static_cast<int>(draw(3));
   s.score = static_cast<int>(draw(3));
   s.int8 = static_cast<int>(draw(2));
   s.score_scale = 0.5f;
+  s.norm_eps = draw(2) ? 1e-5f : 0.1f;
+  s.embedding_scale = draw(2) ? 1.0f : 3.0f;
   return s;
 }
 

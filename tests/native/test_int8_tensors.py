@@ -25,6 +25,9 @@ MODELS = [
     {**TINY, "position": "t5"},
     {**TINY, "position": "shaw", "kv_heads": 1, "norm": "rms", "norm_order": "post"},
     {**TINY, "position": "learned", "tie_embeddings": "none", "activation": "gelu"},
+    {**TINY, "position": "none", "activation": "geglu", "biases": False, "dim": 5, "norm": "rms"},
+    {**TINY, "position": "sinusoidal", "embedding_norm": True, "output_bias": True}
+    | {"activation": "silu", "embedding_scale": 1.0, "norm_eps": 0.1, "norm_order": "post"},
     {**TINY_RECURRENT, "score": "general", "attention": "luong", "cell": "lstm"},
     {**TINY_RECURRENT, "score": "additive"},
 ]

@@ -25,7 +25,28 @@ POSITIONS: list[Any] = [
     "t5",
     {"kind": "shaw", "max_distance": 4},
 ]
-BLOCKS = list(itertools.product(("layer", "rms"), ("pre", "post"), ("relu", "gelu", "swiglu")))
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu")
+BLOCKS = list(itertools.product(("layer", "rms"), ("pre", "post"), ACTIVATIONS))
+IMPORTED: dict[str, dict[str, Any]] = {
+    "bart": {
+        "position": {"kind": "learned", "max_length": 40},
+        "norm_order": "post",
+        "activation": "gelu",
+        "embedding_norm": True,
+        "embedding_scale": 1.0,
+        "output_bias": True,
+    },
+    "t5-1.1": {
+        "position": {"kind": "t5", "buckets": 8, "max_distance": 12},
+        "norm": "rms",
+        "norm_eps": 1e-3,
+        "activation": "geglu",
+        "biases": False,
+        "dim": 5,
+        "embedding_scale": 1.0,
+        "tie_embeddings": "inputs",
+    },
+}
 SIZES: list[dict[str, Any]] = [
     {"kv_heads": 1},
     {"heads": 4, "kv_heads": 2, "width": 32},
@@ -37,6 +58,18 @@ SIZES: list[dict[str, Any]] = [
     {"encoder_layers": 1, "decoder_layers": 3},
     {"score": "dot"},
     {"heads": 12, "width": 48, "position": "alibi"},
+    {"dim": 6},
+    {"dim": 3, "heads": 5, "kv_heads": 1, "position": "shaw"},
+    {"dim": 20, "position": "distance"},
+    {"biases": False},
+    {"biases": False, "norm_order": "post"},
+    {"output_bias": True},
+    {"output_bias": True, "tie_embeddings": "none"},
+    {"embedding_norm": True},
+    {"embedding_norm": True, "norm": "rms", "norm_order": "post", "position": "sinusoidal"},
+    {"embedding_scale": 0.25},
+    {"norm_eps": 0.5},
+    {"norm_eps": 0.01, "norm": "rms"},
 ]
 
 
@@ -63,8 +96,14 @@ def test_sizes_windows_and_ties(sizes: dict[str, Any]):
     assert_same_searches(sizes)
 
 
-def test_one_table_for_both_vocabularies():
-    assert_same_searches({"tie_embeddings": "all"}, sizes=(13, 13))
+@pytest.mark.parametrize("tie", ["all", "inputs"])
+def test_one_table_for_both_vocabularies(tie: str):
+    assert_same_searches({"tie_embeddings": tie}, sizes=(13, 13))
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_models_as_others_train_them(name: str):
+    assert_same_searches(IMPORTED[name], sizes=(13, 13))
 
 
 @pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 2.0])

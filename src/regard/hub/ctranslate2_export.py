@@ -32,6 +32,15 @@ from regard.text.tokenizers import BEGIN, END, UNKNOWN, Tokenizer
 SCORES = (ScaledDot, Dot, General)
 POSITIONS = (NoPosition, Sinusoidal, Learned, Rotary, Alibi, Distance, T5, Shaw)
 BIASES = (Alibi, Distance, T5)
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "activation": ("relu", "gelu", "swiglu"),
+    "dim": (None,),
+    "biases": (True,),
+    "norm_eps": (None,),
+    "embedding_scale": (None,),
+    "embedding_norm": (False,),
+    "output_bias": (False,),
+}
 MISSING = 'CTranslate2 is not installed; install it with pip install "regard[ctranslate2]"'
 
 
@@ -49,6 +58,9 @@ def cannot_export(model: Any) -> str | None:
         return (
             f"model.kind must be transformer, not {kind.lower()}" if "family" in reason else reason
         )
+    for name, supported in SUPPORTED.items():
+        if (value := getattr(model.settings, name)) not in supported:
+            return f"it has no model.{name} = {value!r}"
     layers = [*model.encoder, *model.decoder]
     for layer in map(describe, layers):
         for attention in filter(None, (layer.self_attention, layer.cross_attention)):

@@ -82,8 +82,12 @@ class FastTransformer(InferenceModel[Transformer]):
         )
         foldable = all(block.cross is not None and block.cross.is_plain for block in self.decoder)
         self.folding = FoldedCrossAttention(cross) if foldable else None
-        self.logits = PackedLinear.packed(model.output.table)
+        bias = model.output.bias
+        self.logits = PackedLinear.packed(
+            model.output.table, None if bias is None else bias.detach()
+        )
         self.tables = [side.table.detach() * side.scale for side in (model.source, model.target)]
+        self.embedding_norms = [norm_function(side.norm) for side in (model.source, model.target)]
         self.added_positions = model.source.position, model.target.position
         self.rotations: dict[tuple[int, int], Tensor] = {}  # by encoding and position
         self.position_tables: dict[int, Tensor] = {}  # by encoding; grown on demand
@@ -118,6 +122,7 @@ class FastTransformer(InferenceModel[Transformer]):
         x = self.tables[1].index_select(0, tokens)
         if self.added_positions[1] is not None:
             x.add_(self._added(self.added_positions[1], state.time, 1))
+        x = self.embedding_norms[1](x)
         for layer, block in enumerate(self.decoder):
             keys_values = past[2 * layer : 2 * layer + 2]
             slot = slots[layer]
@@ -152,6 +157,7 @@ class FastTransformer(InferenceModel[Transformer]):
             x.view(len(layout), layout.longest, -1).add_(self._added(added, 0, layout.longest))
         elif added is not None:
             x.add_(self._added(added, 0, layout.longest).index_select(0, layout.positions))
+        x = self.embedding_norms[0](x)
         for block in self.encoder:
             x = block.residual(
                 0,

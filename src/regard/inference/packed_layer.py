@@ -14,10 +14,10 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.attention import MultiHead
 from regard.models.families import LayerDescription
+from regard.models.layers import ACTIVATIONS, GATED
 
 Vectors = Float[Tensor, "row width"]
 Matrix = Float[Tensor, "width out"]
@@ -38,9 +38,9 @@ class PackedLinear:
     @classmethod
     def of(cls, *layers: nn.Linear) -> PackedLinear:
         """Layers that read the same x, side by side."""
-        biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+        biased = any(layer.bias is not None for layer in layers)
         weight = torch.cat([layer.weight for layer in layers])
-        return cls.packed(weight, torch.cat(biases).detach() if biases else None)
+        return cls.packed(weight, torch.cat(list(map(_bias, layers))).detach() if biased else None)
 
     @classmethod
     def packed(
@@ -90,15 +90,15 @@ class PackedLayer:
     def feed(self, x: Vectors) -> Float[Tensor, "row ffn_width"]:
         """The feed-forward up to its last product."""
         inner = self.inner(x)
-        if self.activation == "swiglu":
+        if self.activation in GATED:
             gate, inner = inner.chunk(2, -1)
-            return F.silu(gate).mul_(inner)
-        return inner.relu_() if self.activation == "relu" else F.gelu(inner)
+            return ACTIVATIONS[GATED[self.activation]](gate).mul_(inner)
+        return inner.relu_() if self.activation == "relu" else ACTIVATIONS[self.activation](inner)
 
 
-def norm_function(norm: nn.Module) -> Callable[[Vectors], Vectors]:
+def norm_function(norm: nn.Module | None) -> Callable[[Vectors], Vectors]:
     """A norm as a function, without the overhead of calling a module."""
-    if isinstance(norm, nn.Identity):
+    if norm is None or isinstance(norm, nn.Identity):
         return lambda x: x
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
     shape, weight = norm.normalized_shape, norm.weight

@@ -18,6 +18,8 @@ from regard.inference.fast_transformer import FastTransformer
 from regard.inference.packed_layer import PackedLayer
 from regard.inference.static_encoder import (
     StaticEncoder,
+    embed,
+    embedding_norm,
     feed_forward,
     linear,
     norms,
@@ -111,6 +113,7 @@ class StaticDecoder:
             (layer.residual1, layer.residual2, layer.residual3) for layer in model.original.decoder
         ]
         self.norms = norms(layers, model.original.decoder_norm)
+        self.embedding_norm = embedding_norm(model.original.target)
         self.encoders: dict[int, StaticEncoder] = {}
 
     def step(
@@ -118,7 +121,14 @@ class StaticDecoder:
     ) -> Float[Tensor, "row vocabulary"]:
         """Logits after one more token in each active row, in float32."""
         model, kernels, clock, norms = self.model, self.kernels, self.clock, iter(self.norms)
-        x, y = kernels.embed(tokens, model.tables[1], self.positions, clock.time, next(norms))
+        x, y = embed(
+            kernels,
+            tokens,
+            model.tables[1],
+            self.positions,
+            clock.time,
+            (self.embedding_norm, next(norms)),
+        )
         for block, past, memory in zip(model.decoder, self.past, self.memory, strict=True):
             qkv = linear(kernels, block.qkv, y)
             context = kernels.cached_attention(
@@ -135,7 +145,8 @@ class StaticDecoder:
             y = kernels.linear_add_norm(
                 x, inner, block.outer.batched, block.outer.bias, next(norms)
             )
-        return kernels.logits(y, model.logits.batched)
+        logits, bias = kernels.logits(y, model.logits.batched), model.logits.bias
+        return logits if bias is None else logits + bias
 
     def encode(
         self, sources: Sequence[Sequence[int]], capacity: int

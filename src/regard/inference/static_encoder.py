@@ -20,7 +20,8 @@ from regard.inference.cuda_graph import GraphedFunction
 from regard.inference.fast_transformer import FastTransformer
 from regard.inference.packed_layer import PackedLayer, PackedLinear
 from regard.kernels.decoding.buffers import DecodingKernels, NormWeights, RotaryTable
-from regard.models.layers import Sublayer
+from regard.models.layers import Sublayer, activate
+from regard.models.parts import Embedding
 
 
 class StaticEncoder:
@@ -47,6 +48,7 @@ class StaticEncoder:
         self.bias = self._dense_bias(block) if biased else None
         layers = [(layer.residual1, layer.residual2) for layer in model.original.encoder]
         self.norms = norms(layers, model.original.encoder_norm)
+        self.embedding_norm = embedding_norm(model.original.source)
         self.graph = GraphedFunction(self._encode, self.device)
 
     def __call__(
@@ -68,7 +70,14 @@ class StaticEncoder:
         hidden = self.times.view_as(padding) >= lengths
         padding = padding.masked_fill_(hidden, float("-inf"))[:, None, None]
         mask = padding if self.bias is None else self.bias + padding
-        x, y = kernels.embed(ids, model.tables[0], self.positions, self.times, next(norms))
+        x, y = embed(
+            kernels,
+            ids,
+            model.tables[0],
+            self.positions,
+            self.times,
+            (self.embedding_norm, next(norms)),
+        )
         for block in model.encoder:
             context = self._attend(block, y, mask)
             y = kernels.linear_add_norm(x, context, block.out.batched, block.out.bias, next(norms))
@@ -120,9 +129,41 @@ def linear(
 def feed_forward(kernels: DecodingKernels, block: PackedLayer, y: Tensor) -> Tensor:
     """The feed-forward up to its last product."""
     inner = linear(kernels, block.inner, y, relu=block.activation == "relu")
+    if block.activation == "relu":
+        return inner
     if block.activation == "swiglu":
-        inner = kernels.swiglu(inner)
-    return F.gelu(inner) if block.activation == "gelu" else inner
+        return kernels.swiglu(inner)
+    return activate(inner, block.activation)
+
+
+def embed(
+    kernels: DecodingKernels,
+    tokens: Tensor,
+    table: Tensor,
+    positions: Tensor | None,
+    time: Tensor,
+    norms: tuple[NormWeights | None, NormWeights | None],
+) -> tuple[Tensor, Tensor]:
+    """The residual stream x after the embedding's own norm, and the first layer's norm of x."""
+    own, first = norms
+    if own is None:
+        return kernels.embed(tokens, table, positions, time, first)
+    x, _ = kernels.embed(tokens, table, positions, time, None)
+    x = _normalised(x, own)
+    return x, (x if first is None else _normalised(x, first)).to(table.dtype)
+
+
+def _normalised(x: Tensor, norm: NormWeights) -> Tensor:
+    """A norm of float32 rows by torch."""
+    weight, shape = norm.weight.float(), (x.shape[1],)
+    if norm.bias is None:
+        return torch.rms_norm(x, shape, weight, norm.eps)
+    return torch.layer_norm(x, shape, weight, norm.bias.float(), norm.eps)
+
+
+def embedding_norm(embedding: Embedding) -> NormWeights | None:
+    """The norm after an embedding and its position, if there is one."""
+    return None if embedding.norm is None else _norm(embedding.norm, pre_norm=False)
 
 
 def norms(layers: Sequence[Sequence[Sublayer]], last: nn.Module) -> list[NormWeights | None]:

@@ -21,7 +21,14 @@ from regard.attention.scores import ScaledDot, Score
 from regard.config import PRESETS, RecurrentSettings, SettingsGroup, TransformerSettings
 from regard.errors import choose
 from regard.models.contract import Model
-from regard.models.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
+from regard.models.layers import (
+    ACTIVATIONS,
+    GATED,
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    Sublayer,
+)
 from regard.models.parts import Dropout, Embedding, Output
 from regard.models.recurrent import Recurrent
 from regard.models.transformer import Stack, Transformer
@@ -128,6 +135,9 @@ def unknown_part(model: Model) -> str | None:
     }
     if len(sizes) > 1:
         return "its layers differ in their heads"
+    activations = {part.activation for part in model.modules() if isinstance(part, FeedForward)}
+    if unknown := activations - {*ACTIVATIONS, *GATED}:
+        return f"it does not know the activation {min(unknown)!r}"
     orders = {part.pre_norm for part in model.modules() if isinstance(part, Sublayer)}
     return "its layers differ in their norm order" if len(orders) > 1 else None
 

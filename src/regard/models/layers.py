@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention import Cache, Mask, MultiHead
-from regard.config import TransformerSettings
+from regard.config import TransformerSettings, head_dim
 from regard.kernels import can_fuse, compute_dtype
 from regard.kernels.fused_linear import linear
 from regard.models.parts import Dropout, make_normaliser, make_score, self_attention_mask
@@ -68,35 +68,49 @@ def _joined(
 
 def norm(settings: TransformerSettings) -> nn.Module:
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
-    layer = settings.norm == "layer"
-    return nn.LayerNorm(settings.width) if layer else nn.RMSNorm(settings.width, eps=1e-6)
+    if settings.norm == "layer":
+        return nn.LayerNorm(settings.width, eps=settings.norm_eps or 1e-5)
+    return nn.RMSNorm(settings.width, eps=settings.norm_eps or 1e-6)
 
 
 class FeedForward(nn.Module):
-    """W₂ · act(W₁ x) per token; with swiglu, W₂ · (silu(W₁ x) ⊙ W₃ x) (Shazeer 2020)."""
+    """W₂ · act(W₁ x) per token; gated, W₂ · (act(W₁ x) ⊙ W₃ x) (Shazeer 2020)."""
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.activation = settings.activation
-        gated = settings.activation == "swiglu"
-        self.inner = nn.Linear(settings.width, settings.ffn_width * (2 if gated else 1))
-        self.outer = nn.Linear(settings.ffn_width, settings.width)
+        self.activation: str = settings.activation
+        inner = settings.ffn_width * (2 if self.activation in GATED else 1)
+        self.inner = nn.Linear(settings.width, inner, settings.biases)
+        self.outer = nn.Linear(settings.ffn_width, settings.width, settings.biases)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = linear(x, self.inner)
-        if self.activation == "swiglu":
-            return linear(_swiglu(inner), self.outer)
-        return linear(F.relu(inner) if self.activation == "relu" else F.gelu(inner), self.outer)
+        return linear(activate(linear(x, self.inner), self.activation), self.outer)
 
 
-def _swiglu(halves: Tensor) -> Tensor:
-    """silu(a) ⊙ b for the two halves [a, b] of each row."""
-    if can_fuse(halves) and halves.ndim == 2:
+def _gelu_tanh(x: Tensor) -> Tensor:
+    """½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks & Gimpel 2016, §2)."""
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": _gelu_tanh,
+    "silu": F.silu,
+}
+GATED = {"swiglu": "silu", "geglu": "gelu-tanh"}  # by the function of the gate
+
+
+def activate(inner: Tensor, activation: str) -> Tensor:
+    """act(a), or act(a) ⊙ b for the two halves [a, b] of each row."""
+    if activation not in GATED:
+        return ACTIVATIONS[activation](inner)
+    if activation == "swiglu" and can_fuse(inner) and inner.ndim == 2:
         from regard.kernels.swiglu import swiglu
 
-        return swiglu(halves)
-    a, b = halves.chunk(2, -1)
-    return F.silu(a) * b
+        return swiglu(inner)
+    a, b = inner.chunk(2, -1)
+    return ACTIVATIONS[GATED[activation]](a) * b
 
 
 class Sublayer(nn.Module):
@@ -123,11 +137,14 @@ class Sublayer(nn.Module):
 
 def multi_head(settings: TransformerSettings, position: Position | None = None) -> MultiHead:
     """The attention of a layer, with the position encoding if it rotates or biases."""
+    dim = head_dim(settings)
     return MultiHead(
         settings.width,
         settings.heads,
+        attention=settings.heads * dim,
         kv_heads=settings.kv_heads,
-        score=make_score(settings.score, settings.heads, settings.width // settings.heads),
+        biases=settings.biases,
+        score=make_score(settings.score, settings.heads, dim),
         bias=position if isinstance(position, BiasPosition) else None,
         rotation=position if isinstance(position, RotaryPosition) else None,
         normaliser=make_normaliser(settings.normaliser),

@@ -108,20 +108,28 @@ class Dropout(nn.Module):
 
 
 class Embedding(nn.Module):
-    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4). The table may be shared with the
-    output layer.
+    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4), and a norm of that where one is
+    given (Liu et al. 2020). The table may be shared with the output layer.
 
     The table starts with variance 1/width: vectors then have variance 1, and so have the logits h ·
     Eᵀ.
     """
 
     def __init__(
-        self, vocabulary: int, width: int, *, position: Position | None = None, dropout: float = 0.0
+        self,
+        vocabulary: int,
+        width: int,
+        *,
+        position: Position | None = None,
+        scale: float | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
         self.position = position if isinstance(position, AdditivePosition) else None
-        self.scale = math.sqrt(width)
+        self.scale = math.sqrt(width) if scale is None else scale
+        self.norm = norm
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Ragged, offset: Offset = 0) -> Ragged:
@@ -129,6 +137,8 @@ class Embedding(nn.Module):
         vectors = _lookup(ids.values, self.table, self.scale)
         if self.position is not None:
             vectors = vectors + _position_vectors(self.position, ids, offset).to(vectors.dtype)
+        if self.norm is not None:
+            vectors = self.norm(vectors)
         return ids.like(self.dropout(vectors))
 
 
@@ -159,18 +169,24 @@ def _position_vectors(
 
 
 class Output(nn.Module):
-    """h · Eᵀ: logits over the vocabulary, from a table of its own or an embedding's."""
+    """h · Eᵀ + b: logits over the vocabulary, from a table of its own or an embedding's, with a
+    bias on request."""
 
-    def __init__(self, vocabulary: int, width: int, *, tied: nn.Parameter | None = None) -> None:
+    bias: nn.Parameter | None
+
+    def __init__(
+        self, vocabulary: int, width: int, *, tied: nn.Parameter | None = None, bias: bool = False
+    ) -> None:
         super().__init__()
         self.table = (
             nn.Parameter(torch.randn(vocabulary, width) / math.sqrt(width))
             if tied is None
             else tied
         )
+        self.register_parameter("bias", nn.Parameter(torch.zeros(vocabulary)) if bias else None)
 
     def forward(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
-        return nn.functional.linear(vectors, self.table)
+        return nn.functional.linear(vectors, self.table, self.bias)
 
 
 def ids_of(tokens: Int[Tensor, " row"]) -> Ragged:

@@ -10,11 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention, Cache
-from regard.config import TransformerSettings
+from regard.config import TransformerSettings, head_dim
 from regard.errors import RegardError
 from regard.models.contract import Model, State
 from regard.models.layers import DecoderLayer, EncoderLayer, ResidualStream, initialise, norm
 from regard.models.parts import Embedding, Output, ids_of, make_position
+from regard.positions import Position
 from regard.ragged import Ragged
 
 L = TypeVar("L", bound=nn.Module)
@@ -53,6 +54,17 @@ class Stack(nn.ModuleList, Generic[L]):
         return cast(Iterator[L], super().__iter__())
 
 
+def _embedding(settings: TransformerSettings, vocabulary: int, position: Position) -> Embedding:
+    return Embedding(
+        vocabulary,
+        settings.width,
+        position=position,
+        scale=settings.embedding_scale,
+        norm=norm(settings) if settings.embedding_norm else None,
+        dropout=settings.dropout,
+    )
+
+
 class Transformer(Model):
     """Encoder, decoder, and an embedding table at each end."""
 
@@ -69,25 +81,24 @@ class Transformer(Model):
         sizes = {
             "width": settings.width,
             "heads": settings.heads,
-            "dim": settings.width // settings.heads,
+            "dim": head_dim(settings),
         }
-        if settings.width % settings.heads:
+        if settings.dim is None and settings.width % settings.heads:
             raise RegardError(
                 f"model.width = {settings.width} cannot be split into model.heads = "
-                f"{settings.heads}"
+                f"{settings.heads}; set model.dim, the size of a head"
             )
-        if settings.tie_embeddings == "all" and source != target:
+        if (tie := settings.tie_embeddings) in ("all", "inputs") and source != target:
             raise RegardError(
-                f"model.tie_embeddings = 'all' needs one vocabulary for both sides; got {source} "
-                f"and {target}"
+                f"model.tie_embeddings = {tie!r} needs one vocabulary for both sides; got "
+                f"{source} and {target}"
             )
         # All layers of a stack share one encoding, and so its relative tables, as in T5.
         encoder_position = make_position(settings.position, causal=False, **sizes)
         decoder_position = make_position(settings.position, causal=True, **sizes)
-        options = {"dropout": settings.dropout}
-        self.source = Embedding(source, settings.width, position=encoder_position, **options)
-        self.target = Embedding(target, settings.width, position=decoder_position, **options)
-        if settings.tie_embeddings == "all":
+        self.source = _embedding(settings, source, encoder_position)
+        self.target = _embedding(settings, target, decoder_position)
+        if tie in ("all", "inputs"):
             self.target.table = self.source.table
         self.encoder: Stack[EncoderLayer] = Stack(
             EncoderLayer(settings, encoder_position) for _ in range(settings.encoder_layers)
@@ -101,7 +112,8 @@ class Transformer(Model):
         self.output = Output(
             target,
             settings.width,
-            tied=None if settings.tie_embeddings == "none" else self.target.table,
+            tied=self.target.table if tie in ("target", "all") else None,
+            bias=settings.output_bias,
         )
         initialise(self.encoder, settings.encoder_layers)
         initialise(self.decoder, settings.decoder_layers)
@@ -122,11 +134,12 @@ class Transformer(Model):
 
     @property
     def output_table(self) -> nn.Parameter | None:
-        """E, unless another module replaced the output layer."""
-        return self.output.table if isinstance(self.output, Output) else None
+        """E, unless a bias is added or another module replaced the output layer."""
+        output = self.output
+        return output.table if isinstance(output, Output) and output.bias is None else None
 
     def project(self, vectors: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
-        """h · Eᵀ."""
+        """h · Eᵀ + b."""
         return self.output(vectors)
 
     def cross_attentions(self) -> list[Attention]:

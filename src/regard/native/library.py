@@ -23,13 +23,14 @@ class SettingsStruct(ctypes.Structure):
         *(
             (name, c_int32)
             for name in (
-                *("family", "width", "heads", "kv_heads", "encoder_layers", "decoder_layers"),
-                *("ffn_width", "position", "position_limit", "rotated_dims", "neighbours"),
-                *("window", "rms_norm", "pre_norm", "activation", "tied", "source_vocabulary"),
+                *("family", "width", "heads", "dim", "kv_heads", "encoder_layers"),
+                *("decoder_layers", "ffn_width", "position", "position_limit", "rotated_dims"),
+                *("neighbours", "window", "rms_norm", "pre_norm", "activation", "biases"),
+                *("embedding_norm", "output_bias", "tied", "source_vocabulary"),
                 *("target_vocabulary", "cell", "attention", "score", "int8"),
             )
         ),
-        ("score_scale", c_float),
+        *((name, c_float) for name in ("score_scale", "norm_eps", "embedding_scale")),
     )
 
 

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.int8 import SCALE_SUFFIX
-from regard.native.gate import CHOICES, cannot, split_part
-from regard.native.library import (
-    NativeError,
-    ResultsStruct,
-    SettingsStruct,
-    TensorStruct,
-    last_error,
-    load_library,
-)
+from regard.native.gate import cannot, head_dim, with_defaults
+from regard.native.library import NativeError, ResultsStruct, last_error, load_library
+from regard.native.model_structs import flatten_score, settings_struct, tensor_structs
 from regard.native.native_options import NativeOptions
 from regard.native.position_tables import PositionTables, convert_position
 
 END = 2  # regard.text.END
-SCORES = {"dot": 0, "scaled-dot": 0, "additive": 1, "general": 2}
 
 
 class NativeHypothesis(NamedTuple):
@@ -57,19 +48,21 @@ class NativeModel:
         self._engine = None
         if reason := cannot(settings):
             raise NativeError(f"the native engine cannot run this model: {reason}")
+        settings = with_defaults(settings)
         self._library = load_library()
         self._tensors = dict(tensors)  # the engine reads them in place
         position = PositionTables(0)
         if settings["kind"] == "transformer":
+            sizes_of_heads = settings["heads"], head_dim(settings)
             position = convert_position(
-                settings["position"], settings["width"], settings["heads"], self._tensors
+                settings["position"], settings["width"], *sizes_of_heads, self._tensors
             )
         elif settings["attention"] != "none":
-            _flatten_score(self._tensors)
-        structs = _tensor_structs(self._tensors)
+            flatten_score(self._tensors)
+        structs = tensor_structs(self._tensors)
         frequencies = np.array(position.frequencies, np.float64)
         self._engine = self._library.regard_create(
-            _settings_struct(settings, sizes, position, int8=int8),
+            settings_struct(settings, sizes, position, int8=int8),
             structs,
             len(structs),
             frequencies.ctypes.data,
@@ -206,79 +199,6 @@ def _threads(threads: int | None) -> int:
     if threads < 1:
         raise NativeError(f"threads must be at least 1; got {threads}")
     return threads
-
-
-def _settings_struct(
-    settings: Mapping[str, Any], sizes: tuple[int, int], position: PositionTables, *, int8: bool
-) -> SettingsStruct:
-    choice = {
-        name: known.index(settings[name]) for name, known in CHOICES.items() if name in settings
-    }
-    heads = settings.get("heads") or 1
-    score, _ = split_part(settings["score"])
-    dim = settings["width"] // heads
-    return SettingsStruct(
-        family=int(settings["kind"] == "recurrent"),
-        width=settings["width"],
-        heads=heads,
-        kv_heads=settings.get("kv_heads") or heads,
-        encoder_layers=settings["encoder_layers"],
-        decoder_layers=settings["decoder_layers"],
-        ffn_width=settings.get("ffn_width") or 0,
-        position=position.kind,
-        position_limit=position.limit,
-        rotated_dims=position.rotated_dims,
-        neighbours=position.neighbours,
-        window=settings.get("window") or 0,
-        rms_norm=choice.get("norm", 0),
-        pre_norm=1 - choice.get("norm_order", 0),
-        activation=choice.get("activation", 0),
-        tied=choice["tie_embeddings"],
-        source_vocabulary=sizes[0],
-        target_vocabulary=sizes[1],
-        cell=choice.get("cell", 0),
-        attention=choice.get("attention", 0),
-        score=SCORES.get(score, 0),
-        int8=int8,
-        score_scale=1 / math.sqrt(dim) if score == "scaled-dot" else 1.0,
-    )
-
-
-def _flatten_score(tensors: dict[str, np.ndarray]) -> None:
-    """Remove the axis of the single head from the parameters of a recurrent model's score.
-
-    The matrix of the general score, qᵀ W k, becomes a linear layer of the queries.
-    """
-    for name in ("attention.attention.score.v", "attention.attention.score.weight"):
-        if name in tensors:
-            if tensors[name].shape[:1] != (1,):
-                raise NativeError(f"tensor {name!r} has shape {tensors[name].shape}")
-            tensors[name] = tensors[name][0].T
-
-
-def _tensor_structs(tensors: dict[str, np.ndarray]) -> ctypes.Array[TensorStruct]:
-    quantised = {name for name, array in tensors.items() if array.dtype == np.int8}
-    scales = {name + SCALE_SUFFIX for name in quantised}
-    structs = (TensorStruct * (len(tensors) - len(scales & tensors.keys())))()
-    for struct, name in zip(structs, (n for n in tensors if n not in scales), strict=True):
-        kind = np.int8 if name in quantised else np.float32
-        array = tensors[name] = np.require(tensors[name], kind, ["C", "A"])
-        if array.ndim > 2:
-            raise NativeError(f"tensor {name!r} has {array.ndim} axes; at most 2 are expected")
-        struct.name, struct.data, struct.rank = name.encode(), array.ctypes.data, array.ndim
-        struct.shape[: array.ndim] = array.shape
-        if name in quantised:
-            struct.scales = _scales(tensors, name, array).ctypes.data
-    return structs
-
-
-def _scales(tensors: dict[str, np.ndarray], name: str, array: np.ndarray) -> np.ndarray:
-    """The scales of an int8 tensor, one per row."""
-    found = tensors.get(name + SCALE_SUFFIX)
-    if found is None or array.ndim != 2 or found.shape != array.shape[:1]:
-        raise NativeError(f"int8 tensor {name!r} needs one scale per row in {SCALE_SUFFIX!r}")
-    scales = tensors[name + SCALE_SUFFIX] = np.require(found, np.float32, ["C", "A"])
-    return scales
 
 
 def _hypotheses(found: ResultsStruct) -> list[list[NativeHypothesis]]:

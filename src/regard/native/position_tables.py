@@ -32,11 +32,10 @@ class PositionTables:
 
 
 def convert_position(
-    setting: Any, width: int, heads: int, tensors: dict[str, np.ndarray]
+    setting: Any, width: int, heads: int, dim: int, tensors: dict[str, np.ndarray]
 ) -> PositionTables:
     """The encoding that `model.position` names. Its bias tables replace those in `tensors`."""
     name, options = split_part(setting)
-    dim = width // heads
     if name == "sinusoidal":
         base = options.get("base", 10000.0)
         frequencies = [base ** (-2 * pair / width) for pair in range((width + 1) // 2)]

@@ -57,6 +57,12 @@ class TransformerBuilder(ProgramBuilder):
         self.require(model.source, Embedding, "the source embedding")
         self.require(model.target, Embedding, "the target embedding")
         self.require(model.output, Output, "the output projection")
+        for name, found in (
+            ("embedding_norm", model.source.norm),
+            ("output_bias", model.output.bias),
+        ):
+            if found is not None:
+                raise RegardError(f"cannot trace a model with model.{name}; leave it out")
         for stack, short, kind in (
             ("encoder", "enc", EncoderLayer),
             ("decoder", "dec", DecoderLayer),

@@ -126,9 +126,10 @@ def _resolve_model(requested: RequestedSettings, dataset: Dataset, size: str, to
     if source is target:
         values["tie_embeddings"] = "all"
     model = parse(ModelSettings, {**values, **requested.model}, "model")
-    if model.tie_embeddings == "all" and source is not target:  # even if their sizes are equal
+    tie = model.tie_embeddings
+    if tie in ("all", "inputs") and source is not target:  # even if their sizes are equal
         raise RegardError(
-            "model.tie_embeddings = 'all' needs one vocabulary for both sides; add "
+            f"model.tie_embeddings = {tie!r} needs one vocabulary for both sides; add "
             "text.shared_vocabulary = true"
         )
     with torch.device("meta"):  # refuse what cannot be built before anything is written

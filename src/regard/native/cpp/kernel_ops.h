@@ -65,6 +65,14 @@ static inline Vec vtanh(Vec x) {
   return sub(one, div(set1(2.0f), add(vexp(add(x, x)), one)));
 }
 
+static inline Vec vsilu(Vec x) { return mul(x, vsigmoid(x)); }
+
+// ½ x (1 + tanh(u)) = x · σ(2u) with u = √(2/π) (x + 0.044715 x³)
+static inline Vec vgelu_tanh(Vec x) {
+  const Vec cubic = fma(x, mul(x, set1(0.044715f)), mul(x, x));
+  return mul(x, vsigmoid(mul(cubic, set1(1.5957691216057308f))));
+}
+
 // x · Φ(x), with erf by Abramowitz & Stegun 7.1.26 (absolute error 1.5e-7).
 static inline Vec vgelu(Vec x) {
   const Vec one = set1(1.0f);
@@ -90,6 +98,14 @@ static void op_gelu(float* x, std::size_t count) {
   map_array(x, count, [](Vec v) { return vgelu(v); });
 }
 
+static void op_gelu_tanh(float* x, std::size_t count) {
+  map_array(x, count, [](Vec v) { return vgelu_tanh(v); });
+}
+
+static void op_silu(float* x, std::size_t count) {
+  map_array(x, count, [](Vec v) { return vsilu(v); });
+}
+
 static void op_sigmoid(float* x, std::size_t count) {
   map_array(x, count, [](Vec v) { return vsigmoid(v); });
 }
@@ -98,17 +114,24 @@ static void op_tanh(float* x, std::size_t count) {
   map_array(x, count, [](Vec v) { return vtanh(v); });
 }
 
-static void op_swiglu(float* row, int half) {
-  const float* gate = row + half;
+template <class F>
+static inline void gate_row(float* row, int half, F function) {
+  const float* gated = row + half;
   int i = 0;
   for (; i + Vec::width <= half; i += Vec::width) {
-    const Vec a = load(row + i);
-    store(row + i, mul(mul(a, vsigmoid(a)), load(gate + i)));
+    store(row + i, mul(function(load(row + i)), load(gated + i)));
   }
   if (const int rest = half - i; rest > 0) {
-    const Vec a = load_some(row + i, rest);
-    store_some(row + i, mul(mul(a, vsigmoid(a)), load_some(gate + i, rest)), rest);
+    store_some(row + i, mul(function(load_some(row + i, rest)), load_some(gated + i, rest)), rest);
   }
+}
+
+static void op_swiglu(float* row, int half) {
+  gate_row(row, half, [](Vec v) { return vsilu(v); });
+}
+
+static void op_geglu(float* row, int half) {
+  gate_row(row, half, [](Vec v) { return vgelu_tanh(v); });
 }
 
 // ---- sums ------------------------------------------------------------------------------------

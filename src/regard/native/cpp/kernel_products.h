@@ -288,7 +288,8 @@ static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
 
 static constexpr Kernels make_kernels(const char* name) {
   return {name,         kF32Panel,         kI8Panel,   kI8Offset,     op_multiply_f32,
-          op_multiply_i8, op_norm,         op_relu,    op_gelu,       op_swiglu,
-          op_sigmoid,   op_tanh,           op_dot,     op_additive_score, op_attend,
-          op_softmax,   op_add_scaled,     op_log_sum_exp};
+          op_multiply_i8, op_norm,         op_relu,    op_gelu,       op_gelu_tanh,
+          op_silu,      op_swiglu,         op_geglu,   op_sigmoid,    op_tanh,
+          op_dot,       op_additive_score, op_attend,  op_softmax,    op_add_scaled,
+          op_log_sum_exp};
 }

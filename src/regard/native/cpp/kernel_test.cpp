@@ -124,6 +124,10 @@ class Test {
     return static_cast<double>(total) * (most_x / 127.0f) * (most_w / 127.0f);
   }
 
+  static double exact_gelu_tanh(double v) {
+    return v / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (v + 0.044715 * v * v * v)));
+  }
+
   void check_functions() {
     for (std::size_t count : {1, 4, 7, 16, 33, 500}) {
       const std::vector<float> x = numbers_.many(count, 12.0f);
@@ -137,19 +141,26 @@ class Test {
       };
       check("relu", k_.relu, [](double v) { return v > 0 ? v : 0.0; });
       check("gelu", k_.gelu, [](double v) { return v * std::erfc(-v / std::sqrt(2.0)) / 2; });
+      check("gelu_tanh", k_.gelu_tanh, exact_gelu_tanh);
+      check("silu", k_.silu, [](double v) { return v / (1 + std::exp(-v)); });
       check("sigmoid", k_.sigmoid, [](double v) { return 1 / (1 + std::exp(-v)); });
       check("tanh", k_.tanh, [](double v) { return std::tanh(v); });
       std::vector<float> halves = numbers_.many(2 * count, 5.0f);
       const std::vector<float> given = halves;
+      std::vector<float> others = given;
       k_.swiglu(halves.data(), static_cast<int>(count));
-      bool good = true;
+      k_.geglu(others.data(), static_cast<int>(count));
+      bool good = true, good_geglu = true;
       double sum = 0.0, top = x[0];
       for (std::size_t i = 0; i < count; ++i) {
         const double a = given[i];
         good = good && near(halves[i], a / (1 + std::exp(-a)) * given[count + i], 2e-6);
+        good_geglu =
+            good_geglu && near(others[i], exact_gelu_tanh(a) * given[count + i], 2e-6);
         top = std::max(top, static_cast<double>(x[i]));
       }
       expect(good, "swiglu is wrong");
+      expect(good_geglu, "geglu is wrong");
       for (float value : x) sum += std::exp(value - top);
       float maximum, log_sum;
       k_.log_sum_exp(x.data(), static_cast<int>(count), &maximum, &log_sum);

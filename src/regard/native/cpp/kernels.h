@@ -92,8 +92,11 @@ struct Kernels {
                const float* beta, float eps);
   void (*relu)(float* x, std::size_t count);
   void (*gelu)(float* x, std::size_t count);
-  // silu(a) ⊙ b for a row [a, b] of two halves; the result replaces a.
+  void (*gelu_tanh)(float* x, std::size_t count);
+  void (*silu)(float* x, std::size_t count);
+  // silu(a) ⊙ b and gelu_tanh(a) ⊙ b for a row [a, b] of two halves; the result replaces a.
   void (*swiglu)(float* row, int half);
+  void (*geglu)(float* row, int half);
   void (*sigmoid)(float* x, std::size_t count);
   void (*tanh)(float* x, std::size_t count);
   float (*dot)(const float* a, const float* b, int count);

@@ -18,6 +18,7 @@ struct ModelSettings {
   std::int32_t family;  // 0: Transformer, 1: recurrent
   std::int32_t width;
   std::int32_t heads;
+  std::int32_t dim;  // of a head
   std::int32_t kv_heads;
   std::int32_t encoder_layers;
   std::int32_t decoder_layers;
@@ -29,8 +30,11 @@ struct ModelSettings {
   std::int32_t window;      // 0: no limit
   std::int32_t rms_norm;
   std::int32_t pre_norm;
-  std::int32_t activation;  // 0: relu, 1: gelu, 2: swiglu
-  std::int32_t tied;        // 0: none, 1: target with output, 2: source too
+  std::int32_t activation;  // see Activation
+  std::int32_t biases;      // of linear layers
+  std::int32_t embedding_norm;
+  std::int32_t output_bias;
+  std::int32_t tied;  // 0: none, 1: target with output, 2: source too, 3: source with target only
   std::int32_t source_vocabulary;
   std::int32_t target_vocabulary;
   std::int32_t cell;       // 0: GRU, 1: LSTM
@@ -38,7 +42,11 @@ struct ModelSettings {
   std::int32_t score;      // 0: dot, 1: additive, 2: general
   std::int32_t int8;
   float score_scale;
+  float norm_eps;
+  float embedding_scale;
 };
+
+enum class Activation { relu = 0, gelu = 1, swiglu = 2, gelu_tanh = 3, silu = 4, geglu = 5 };
 
 // Token ids of one source, END included.
 struct Source {

@@ -12,7 +12,7 @@ void Position::build(const Kernels& kernels, const ModelSettings& s, Weights& we
   kernels_ = &kernels;
   kind_ = static_cast<PositionKind>(s.position);
   width_ = s.width;
-  dim_ = s.width / s.heads;
+  dim_ = s.dim;
   limit_ = s.position_limit;
   rotated_ = s.rotated_dims;
   neighbours_ = s.neighbours != 0;

@@ -99,6 +99,7 @@ class Transformer : public Model {
 
   void embed(const Matrix& table, int token, const Position& position, int at, float* to) const;
   void norm(const float* from, float* to, int rows, const Norm& norm) const;
+  void activate(float* hidden, int rows) const;
   template <class F>
   void residual(float* x, int rows, const Norm& norm, Workspace& w, F add_sublayer) const;
   void feed_forward(const Layer& layer, const float* y, float* x, int rows, Workspace& w) const;
@@ -110,14 +111,18 @@ class Transformer : public Model {
   void attend_memory(int layer, const std::vector<DecoderRow>& rows, Workspace& w) const;
   void reserve(int rows, int longest, Workspace& w) const;
 
-  int dim_, kv_width_, qkv_width_, inner_width_;
-  float embedding_scale_, eps_;
+  Activation activation() const { return static_cast<Activation>(settings_.activation); }
+  bool is_gated() const {
+    return activation() == Activation::swiglu || activation() == Activation::geglu;
+  }
+
+  int dim_, attention_width_, kv_width_, qkv_width_, inner_width_;
   Matrix source_table_;
   Matrix target_table_;
   Position encoder_position_, decoder_position_;
   std::vector<Layer> encoder_, decoder_;
   Linear memory_kv_;  // keys and values of all decoder layers
-  Norm encoder_norm_{}, decoder_norm_{};
+  Norm encoder_norm_{}, decoder_norm_{}, source_norm_{}, target_norm_{};
   Linear logits_;
 };
 
@@ -126,7 +131,7 @@ class Transformer : public Model {
 LinearPart Transformer::part(Weights& weights, const std::string& name, int outputs,
                              int inputs) const {
   return {weights.weight(name + ".weight", outputs, inputs),
-          weights.vector(name + ".bias", outputs), outputs};
+          settings_.biases ? weights.vector(name + ".bias", outputs) : nullptr, outputs};
 }
 
 Norm Transformer::build_norm(Weights& weights, const std::string& name) const {
@@ -135,22 +140,22 @@ Norm Transformer::build_norm(Weights& weights, const std::string& name) const {
 }
 
 Layer Transformer::build_layer(Weights& weights, const std::string& name, bool decoder) {
-  const int width = settings_.width;
+  const int width = settings_.width, heads_width = attention_width_;
   const bool int8 = settings_.int8 != 0;
   const auto linear = [&](const std::vector<LinearPart>& parts, int inputs) {
     return Linear(*kernels_, parts, inputs, int8);
   };
   Layer layer;
   const std::string self = name + ".self_attention.";
-  layer.qkv = linear({part(weights, self + "queries", width, width),
+  layer.qkv = linear({part(weights, self + "queries", heads_width, width),
                       part(weights, self + "keys", kv_width_, width),
                       part(weights, self + "values", kv_width_, width)},
                      width);
-  layer.out = linear({part(weights, self + "out", width, width)}, width);
+  layer.out = linear({part(weights, self + "out", width, heads_width)}, heads_width);
   if (decoder) {
     const std::string cross = name + ".cross_attention.";
-    layer.cross_queries = linear({part(weights, cross + "queries", width, width)}, width);
-    layer.cross_out = linear({part(weights, cross + "out", width, width)}, width);
+    layer.cross_queries = linear({part(weights, cross + "queries", heads_width, width)}, width);
+    layer.cross_out = linear({part(weights, cross + "out", width, heads_width)}, heads_width);
   }
   layer.inner = linear({part(weights, name + ".feed_forward.inner", inner_width_, width)}, width);
   layer.outer = linear({part(weights, name + ".feed_forward.outer", width, settings_.ffn_width)},
@@ -164,18 +169,20 @@ Layer Transformer::build_layer(Weights& weights, const std::string& name, bool d
 Transformer::Transformer(const Kernels& kernels, const ModelSettings& s, Weights& weights,
                          const std::vector<double>& frequencies)
     : Model(kernels, s),
-      dim_(s.width / s.heads),
+      dim_(s.dim),
+      attention_width_(s.heads * dim_),
       kv_width_(s.kv_heads * dim_),
-      qkv_width_(s.width + 2 * kv_width_),
-      inner_width_(s.ffn_width * (s.activation == 2 ? 2 : 1)),
-      embedding_scale_(static_cast<float>(std::sqrt(static_cast<double>(s.width)))),
-      eps_(s.rms_norm ? 1e-6f : 1e-5f) {
+      qkv_width_(attention_width_ + 2 * kv_width_),
+      inner_width_(s.ffn_width * (is_gated() ? 2 : 1)) {
   source_table_ = weights.weight("source.table", s.source_vocabulary, s.width);
   target_table_ =
-      s.tied == 2 ? source_table_ : weights.weight("target.table", s.target_vocabulary, s.width);
-  const Matrix output =
-      s.tied == 0 ? weights.weight("output.table", s.target_vocabulary, s.width) : target_table_;
-  logits_ = Linear(kernels, {{output, nullptr, s.target_vocabulary}}, s.width, s.int8 != 0);
+      s.tied >= 2 ? source_table_ : weights.weight("target.table", s.target_vocabulary, s.width);
+  const Matrix output = s.tied == 1 || s.tied == 2
+                            ? target_table_
+                            : weights.weight("output.table", s.target_vocabulary, s.width);
+  const float* output_bias =
+      s.output_bias ? weights.vector("output.bias", s.target_vocabulary) : nullptr;
+  logits_ = Linear(kernels, {{output, output_bias, s.target_vocabulary}}, s.width, s.int8 != 0);
   encoder_position_.build(kernels, s, weights, frequencies, "source.position.table",
                           "native.encoder_bias");
   decoder_position_.build(kernels, s, weights, frequencies, "target.position.table",
@@ -195,6 +202,10 @@ Transformer::Transformer(const Kernels& kernels, const ModelSettings& s, Weights
     encoder_norm_ = build_norm(weights, "encoder_norm");
     decoder_norm_ = build_norm(weights, "decoder_norm");
   }
+  if (s.embedding_norm) {
+    source_norm_ = build_norm(weights, "source.norm");
+    target_norm_ = build_norm(weights, "target.norm");
+  }
 }
 
 // ---- layers ----------------------------------------------------------------------------------
@@ -204,7 +215,7 @@ void Transformer::reserve(int rows, int longest, Workspace& w) const {
   w.x.reserve(count * settings_.width);
   w.y.reserve(count * settings_.width);
   w.qkv.reserve(count * qkv_width_);
-  w.context.reserve(count * settings_.width);
+  w.context.reserve(count * attention_width_);
   w.hidden.reserve(count * inner_width_);
   w.weights.reserve(static_cast<std::size_t>(longest) + kVectorPadding);
   w.bias.reserve(static_cast<std::size_t>(longest) + kVectorPadding);
@@ -215,7 +226,7 @@ void Transformer::embed(const Matrix& table, int token, const Position& position
                         float* to) const {
   const int width = settings_.width;
   table.read_row(static_cast<std::size_t>(token), static_cast<std::size_t>(width),
-                 embedding_scale_, to);
+                 settings_.embedding_scale, to);
   if (position.is_added()) {
     const float* added = position.added(at);
     for (int i = 0; i < width; ++i) to[i] += added[i];
@@ -223,7 +234,7 @@ void Transformer::embed(const Matrix& table, int token, const Position& position
 }
 
 void Transformer::norm(const float* from, float* to, int rows, const Norm& norm) const {
-  kernels_->norm(from, to, rows, settings_.width, norm.gamma, norm.beta, eps_);
+  kernels_->norm(from, to, rows, settings_.width, norm.gamma, norm.beta, settings_.norm_eps);
 }
 
 // x + f(norm(x)) with pre-norm, norm(x + f(x)) with post-norm; add_sublayer(y) adds f(y) to x.
@@ -239,21 +250,27 @@ void Transformer::residual(float* x, int rows, const Norm& norm, Workspace& w,
   }
 }
 
+void Transformer::activate(float* hidden, int rows) const {
+  const std::size_t stride = static_cast<std::size_t>(inner_width_);
+  if (is_gated()) {
+    const auto gate = activation() == Activation::geglu ? kernels_->geglu : kernels_->swiglu;
+    for (int r = 0; r < rows; ++r, hidden += stride) gate(hidden, settings_.ffn_width);
+    return;
+  }
+  const auto function = activation() == Activation::relu        ? kernels_->relu
+                        : activation() == Activation::gelu      ? kernels_->gelu
+                        : activation() == Activation::gelu_tanh ? kernels_->gelu_tanh
+                                                                : kernels_->silu;
+  function(hidden, stride * static_cast<std::size_t>(rows));
+}
+
 void Transformer::feed_forward(const Layer& layer, const float* y, float* x, int rows,
                                Workspace& w) const {
   const std::size_t width = static_cast<std::size_t>(settings_.width);
   const std::size_t stride = static_cast<std::size_t>(inner_width_);
   float* hidden = w.hidden.data();
   layer.inner.apply(y, width, rows, hidden, stride, w);
-  if (settings_.activation == 2) {
-    for (int r = 0; r < rows; ++r) {
-      kernels_->swiglu(hidden + static_cast<std::size_t>(r) * stride, settings_.ffn_width);
-    }
-  } else if (settings_.activation == 1) {
-    kernels_->gelu(hidden, stride * static_cast<std::size_t>(rows));
-  } else {
-    kernels_->relu(hidden, stride * static_cast<std::size_t>(rows));
-  }
+  activate(hidden, rows);
   layer.outer.apply(hidden, stride, rows, x, width, w, true);
 }
 
@@ -304,13 +321,13 @@ void Transformer::attend_source(const std::vector<Source>& sources, Workspace& w
                                            : source.length;
       for (int k = first; k < end; ++k) {
         w.rows[static_cast<std::size_t>(k - first)] =
-            qkv + static_cast<std::size_t>(k) * stride + settings_.width;
+            qkv + static_cast<std::size_t>(k) * stride + attention_width_;
       }
       attend(qkv + static_cast<std::size_t>(t) * stride, layout, &encoder_position_, t, first,
-             end - first, context + static_cast<std::size_t>(t) * settings_.width, nullptr, w);
+             end - first, context + static_cast<std::size_t>(t) * attention_width_, nullptr, w);
     }
     qkv += static_cast<std::size_t>(source.length) * stride;
-    context += static_cast<std::size_t>(source.length) * settings_.width;
+    context += static_cast<std::size_t>(source.length) * attention_width_;
   }
 }
 
@@ -322,7 +339,7 @@ void Transformer::attend_past(int layer, const std::vector<DecoderRow>& rows, Wo
     if (decoder_position_.is_rotary()) {
       decoder_position_.rotate(qkv, settings_.heads + settings_.kv_heads, row.time);
     }
-    split_heads(qkv + settings_.width, state.past_row(layer, row.time, row.slot),
+    split_heads(qkv + attention_width_, state.past_row(layer, row.time, row.slot),
                 state.past_head());
     const int first = settings_.window > 0 ? std::max(0, row.time - settings_.window + 1) : 0;
     for (int t = first; t <= row.time; ++t) {
@@ -333,7 +350,7 @@ void Transformer::attend_past(int layer, const std::vector<DecoderRow>& rows, Wo
     attend(qkv, layout, &decoder_position_, row.time, first, row.time + 1 - first, context,
            nullptr, w);
     qkv += qkv_width_;
-    context += settings_.width;
+    context += attention_width_;
   }
 }
 
@@ -348,8 +365,8 @@ void Transformer::attend_memory(int layer, const std::vector<DecoderRow>& rows,
     }
     const HeadLayout layout{static_cast<std::size_t>(dim_), state.memory_head()};
     attend(queries, layout, nullptr, 0, 0, state.length, context, row.alignment, w);
-    queries += settings_.width;
-    context += settings_.width;
+    queries += attention_width_;
+    context += attention_width_;
   }
 }
 
@@ -371,11 +388,12 @@ std::vector<std::unique_ptr<SourceState>> Transformer::encode(const std::vector<
       embed(source_table_, source.ids[t], encoder_position_, t, to);
     }
   }
+  if (settings_.embedding_norm) norm(x, x, rows, source_norm_);
   for (const Layer& layer : encoder_) {
     residual(x, rows, layer.norms[0], w, [&](const float* y) {
       layer.qkv.apply(y, width, rows, w.qkv.data(), qkv_width_, w);
       attend_source(sources, w);
-      layer.out.apply(w.context.data(), width, rows, x, width, w, true);
+      layer.out.apply(w.context.data(), attention_width_, rows, x, width, w, true);
     });
     residual(x, rows, layer.norms[1], w,
              [&](const float* y) { feed_forward(layer, y, x, rows, w); });
@@ -414,17 +432,18 @@ void Transformer::step(const std::vector<DecoderRow>& rows, float* logits, Works
     embed(target_table_, row.token, decoder_position_, row.time,
           x + static_cast<std::size_t>(r) * width);
   }
+  if (settings_.embedding_norm) norm(x, x, count, target_norm_);
   for (std::size_t i = 0; i < decoder_.size(); ++i) {
     const Layer& layer = decoder_[i];
     residual(x, count, layer.norms[0], w, [&](const float* y) {
       layer.qkv.apply(y, width, count, w.qkv.data(), qkv_width_, w);
       attend_past(static_cast<int>(i), rows, w);
-      layer.out.apply(w.context.data(), width, count, x, width, w, true);
+      layer.out.apply(w.context.data(), attention_width_, count, x, width, w, true);
     });
     residual(x, count, layer.norms[1], w, [&](const float* y) {
-      layer.cross_queries.apply(y, width, count, w.qkv.data(), width, w);
+      layer.cross_queries.apply(y, width, count, w.qkv.data(), attention_width_, w);
       attend_memory(static_cast<int>(i), rows, w);
-      layer.cross_out.apply(w.context.data(), width, count, x, width, w, true);
+      layer.cross_out.apply(w.context.data(), attention_width_, count, x, width, w, true);
     });
     residual(x, count, layer.norms[2], w,
              [&](const float* y) { feed_forward(layer, y, x, count, w); });
@@ -444,16 +463,20 @@ void check_settings(const ModelSettings& s) {
     require(size >= 1 && size <= most, "sizes must be between 1 and 2^20");
   }
   require(s.source_vocabulary > kEnd && s.target_vocabulary > kEnd, "vocabulary size");
-  require(s.tied >= 0 && s.tied <= 2, "tied embeddings");
-  require(s.tied != 2 || s.source_vocabulary == s.target_vocabulary, "tied embeddings");
+  require(s.tied >= 0 && s.tied <= (s.family == 0 ? 3 : 2), "tied embeddings");
+  require(s.tied < 2 || s.source_vocabulary == s.target_vocabulary, "tied embeddings");
   if (s.family == 0) {
-    require(s.heads >= 1 && s.heads <= s.width && s.width % s.heads == 0, "heads");
+    require(s.heads >= 1 && s.heads <= most, "heads");
+    require(s.dim >= 1 && s.dim <= most / s.heads, "dim");
     require(s.kv_heads >= 1 && s.kv_heads <= s.heads && s.heads % s.kv_heads == 0, "kv_heads");
     require(s.ffn_width >= 1 && s.ffn_width <= most, "ffn_width");
     require(s.position >= 0 && s.position <= 7, "position");
     require(s.position_limit >= 0 && s.position_limit <= most, "position limit");
-    require(s.activation >= 0 && s.activation <= 2, "activation");
+    require(s.activation >= 0 && s.activation <= static_cast<int>(Activation::geglu),
+            "activation");
     require(s.window >= 0, "window");
+    require(s.norm_eps > 0.0f && std::isfinite(s.norm_eps), "norm_eps");
+    require(std::isfinite(s.embedding_scale), "embedding_scale");
   } else {
     require(s.family == 1, "family");
     require(s.width % 2 == 0, "width");
