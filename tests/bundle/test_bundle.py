@@ -6,17 +6,18 @@ import json
 import os
 import pickle
 import shutil
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.bundle import Bundle, BundleError, check_destination, load, save
+from regard.bundle import Bundle, BundleError, check_destination, load, read, save
 from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import build
 from regard.ragged import Ragged
-from regard.text import train_tokenizer
+from regard.text import Template, train_tokenizer
 
 TRANSFORMER = TransformerSettings(
     width=12, heads=3, encoder_layers=2, decoder_layers=2, ffn_width=20, dropout=0.5
@@ -220,18 +221,65 @@ def test_paths_that_are_not_bundles(tmp_path):
 
 
 def test_newer_format_asks_to_upgrade(folder):
-    change_config(folder, lambda values: values.update(version=2, model={"kind": "mamba"}))
+    change_config(folder, lambda values: values.update(version=3, model={"kind": "mamba"}))
     with pytest.raises(
         BundleError,
-        match=r"config.json' has format version 2, newer than the supported 1; upgrade with pip",
+        match=r"config.json' has format version 3, newer than the supported 2; upgrade with pip",
     ):
         load(folder)
+
+
+def test_template_survives_saving_and_changes(tmp_path):
+    one = make_bundle()
+    template = Template(end=3, start=(3, 4), source_suffix=(5,), banned=(1,), languages={"a": 4})
+    made = Bundle(one.model, one.source, one.target, one.settings, {}, template=template)
+    save(tmp_path / "made", made)
+    loaded = load(tmp_path / "made")
+    config = json.loads((tmp_path / "made" / "config.json").read_text())
+    assert config["version"] == 2
+    assert config["template"]["start"] == [3, 4]
+    assert loaded.template == template
+    assert loaded.with_card({}).template == template
+    assert loaded.with_model(one.model).template == template
+
+
+def test_format_1_loads_with_the_default_template(folder):
+    expected = logits(load(folder))
+
+    def older(values):
+        values.pop("template")
+        values["version"] = 1
+
+    change_config(folder, older)
+    loaded = load(folder)
+    assert loaded.template == Template()
+    assert torch.equal(logits(loaded), expected)
+
+
+def test_included_models_have_format_1():
+    for name in ("spelling", "spelling-recurrent"):
+        folder = files("regard") / "data" / "models" / name
+        assert json.loads((folder / "config.json").read_text())["version"] == 1
+        assert read(str(folder)).template == Template()
+
+
+def test_languages_change_only_the_template(tmp_path):
+    one = make_bundle()
+    template = Template(start=(1, 4), languages={"a": 4, "b": 5})
+    save(tmp_path / "made", Bundle(one.model, one.source, one.target, one.settings, {},
+                                   template=template))  # fmt: skip
+    loaded = read(tmp_path / "made")
+    assert loaded.with_languages(None, "b").template.start == (1, 5)
+    assert loaded.template.start == (1, 4)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda v: v.update(version="x"), "its version is 'x', not 1"),
+        (lambda v: v.update(version="x"), "its version is 'x', not 1 or 2"),
+        (lambda v: v.pop("template"), "it has no 'template'"),
+        (lambda v: v["template"].update(end=[2]), r"end of a template must be a token id; got .2."),
+        (lambda v: v["template"].update(end=9), "end of the template has id 9, outside .*"),
         (lambda v: v.pop("vocabulary"), "it has no 'vocabulary'"),
         (lambda v: v["vocabulary"].update(source=-3), r"its vocabulary sizes are \(-3, 9\)"),
         (

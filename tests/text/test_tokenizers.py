@@ -9,7 +9,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-import tokenizers
 
 from regard.errors import UnknownName
 from regard.text import (
@@ -226,13 +225,6 @@ def test_invalid_tokenizer_files(tmp_path: Path):
         Tokenizer.load(path)
     path.write_bytes(b"\xff\x00")
     with pytest.raises(TokenizerError, match=r"is not a valid tokenizer.json"):
-        Tokenizer.load(path)
-    tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "a": 1}, unk_token="<pad>")).save(
-        str(path)
-    )
-    with pytest.raises(
-        TokenizerError, match=r"is not a Regard tokenizer: id 0 is '<pad>', not '< unknown >'"
-    ):
         Tokenizer.load(path)
     altered = json.loads(whole)
     altered["normalizer"] = None

@@ -2,7 +2,7 @@
 
 weights.safetensors      each parameter once; building the model ties shared ones again. With
                          "precision": "int8" in the card, int8 matrices and their scales
-config.json              format version, resolved model settings, vocabulary sizes
+config.json              format version, resolved model settings, vocabulary sizes, template
 source.tokenizer.json    and target.tokenizer.json, or one shared.tokenizer.json
 card.json                model card: data, sizes, metrics, commands, versions
 README.md                the model card in prose

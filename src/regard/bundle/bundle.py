@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from regard.bundle.manifest import (
     verify_file,
 )
 from regard.errors import RegardError
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,15 +41,16 @@ if TYPE_CHECKING:
 
     FamilySettings = RecurrentSettings | TransformerSettings
 
-VERSION = 1
+VERSION = 2  # version 1 has no template: its ids are those of the default one
 _BUILDING = Lock()  # one model is built at a time
 
 
 class Bundle:
     """A model, its tokenizers, settings and card. With a shared vocabulary `source is target`.
 
-    `folder` is where it was read from, if it was. The model, the settings and the training sources
-    of a folder are loaded when they are first used.
+    `template` has the special tokens around a source and a target. `folder` is where it was read
+    from, if it was. The model, the settings and the training sources of a folder are loaded when
+    they are first used.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class Bundle:
         folder: Path | None = None,
         *,
         device: str = "cpu",
+        template: Template = DEFAULT_TEMPLATE,
     ) -> None:
-        self.source, self.target = source, target
+        template.check_sizes(len(source), len(target))
+        self.source, self.target, self.template = source, target, template
         self.card, self.folder = card, folder
         self.device = device  # of a model that is built from the folder
         self._model, self._settings, self._training_sources = model, settings, training_sources
@@ -103,12 +108,18 @@ class Bundle:
     def with_model(self, model: Model, folder: Path | None = None) -> Bundle:
         """The same bundle with another model, in memory."""
         parts = (self.source, self.target, self._settings, self.card, self.training_sources)
-        return Bundle(model, *parts, folder)
+        return Bundle(model, *parts, folder, template=self.template)
 
     def with_card(self, card: dict[str, Any]) -> Bundle:
         """The same model, in memory, with another card."""
         parts = (self.source, self.target, self._settings, card, self.training_sources)
-        return Bundle(self.model, *parts)
+        return Bundle(self.model, *parts, template=self.template)
+
+    def with_languages(self, source: str | None, target: str | None) -> Bundle:
+        """The same bundle for these languages of a multilingual model; None keeps its own."""
+        changed = copy(self)
+        changed.template = self.template.for_languages(source, target)
+        return changed
 
     def _read_stamp(self) -> tuple[int, int, int] | None:
         """Identifies the file of weights without reading it."""
@@ -163,7 +174,7 @@ def read(folder: str | os.PathLike[str], device: str = "cpu") -> Bundle:
     home = locate(Path(folder))
     files = read_manifest(home)
     verify_file(home, CONFIG, files)
-    settings, sizes, shared = _read_config(home)
+    settings, sizes, shared, template = _read_config(home)
     names = [SHARED] if shared else [SOURCE, TARGET]
     optional = [TRAINING_SOURCES] if TRAINING_SOURCES in files else []
     for name in (WEIGHTS, CARD, *names, *optional):
@@ -172,17 +183,20 @@ def read(folder: str | os.PathLike[str], device: str = "cpu") -> Bundle:
         tokenizers = [Tokenizer.load(home / name) for name in names]
     except RegardError as error:
         raise BundleError(str(error)) from None
-    source, target = tokenizers[0], tokenizers[-1]
-    for name, tokenizer, size in ((names[0], source, sizes[0]), (names[-1], target, sizes[1])):
-        if len(tokenizer) != size:
+    for index, (name, size) in enumerate(zip(names, sizes, strict=False)):
+        tokenizer = tokenizers[index]
+        if len(tokenizer) > size or (len(tokenizer) < size and not tokenizer.is_foreign):
             reason = f"it has {len(tokenizer):,} ids, but {CONFIG} says {size:,}"
             raise invalid_file(home / name, reason)
+        tokenizers[index] = tokenizer.with_size(size)
+    source, target = tokenizers[0], tokenizers[-1]
     card = read_json(home / CARD)
-    return Bundle(None, source, target, settings, card, folder=home, device=device)
+    parts = source, target, settings, card
+    return Bundle(None, *parts, folder=home, device=device, template=template)
 
 
-def _read_config(home: Path) -> tuple[dict[str, Any], tuple[int, int], bool]:
-    """Settings, vocabulary sizes and whether the vocabulary is shared."""
+def _read_config(home: Path) -> tuple[dict[str, Any], tuple[int, int], bool, Template]:
+    """Settings, vocabulary sizes, whether the vocabulary is shared, and the template."""
     values = read_json(home / CONFIG)
     version = values.get("version")
     if isinstance(version, int) and version > VERSION:
@@ -191,14 +205,18 @@ def _read_config(home: Path) -> tuple[dict[str, Any], tuple[int, int], bool]:
             f"{VERSION}; upgrade with pip install -U regard"
         )
     try:
-        if version != VERSION:
-            raise RegardError(f"its version is {version!r}, not {VERSION}")
+        if version not in (1, VERSION) or isinstance(version, bool):
+            raise RegardError(f"its version is {version!r}, not 1 or {VERSION}")
         if not isinstance(values["model"], dict):
             raise RegardError("its model settings are not a JSON object")
         sizes = values["vocabulary"]["source"], values["vocabulary"]["target"]
         if not all(isinstance(size, int) and 0 < size < 1 << 31 for size in sizes):
             raise RegardError(f"its vocabulary sizes are {sizes}")
-        return values["model"], sizes, bool(values["shared"])
+        if values["shared"] and sizes[0] != sizes[1]:
+            raise RegardError(f"its shared vocabulary has two sizes, {sizes}")
+        template = DEFAULT_TEMPLATE if version == 1 else Template.from_json(values["template"])
+        template.check_sizes(*sizes)
+        return values["model"], sizes, bool(values["shared"]), template
     except (RegardError, KeyError, TypeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise invalid_file(home / CONFIG, reason) from None

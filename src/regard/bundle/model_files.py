@@ -128,12 +128,13 @@ def _recover(home: Path, partial: Path, old: Path) -> None:
 def _write_files(folder: Path, bundle: Bundle) -> None:
     """Write all files of a bundle, the manifest last."""
     source, target = bundle.source, bundle.target
-    shared = source is target or source.fingerprint == target.fingerprint
     sizes = {"source": len(source), "target": len(target)}
+    same = source is target or source.fingerprint == target.fingerprint
+    shared = same and len(source) == len(target)
     _write_weights(folder, bundle)
     settings = bundle.settings.model_dump(mode="json")
     values = {"version": VERSION, "model": settings, "vocabulary": sizes, "shared": shared}
-    write_json(folder / CONFIG, values)
+    write_json(folder / CONFIG, {**values, "template": bundle.template.to_json()})
     try:
         write_json(folder / CARD, bundle.card)
     except (TypeError, ValueError) as error:

@@ -126,7 +126,7 @@ def write_ctranslate2(bundle: Bundle, folder: Path, *, int8: bool = False) -> in
 
 def tokens(tokenizer: Tokenizer) -> list[str]:
     """The vocabulary as strings, in the order of their ids."""
-    names = [str(tokenizer.library.id_to_token(id)) for id in range(len(tokenizer))]
+    names = [tokenizer.token(id) for id in range(len(tokenizer))]
     if len(set(names)) != len(names):
         raise RegardError(
             "two tokens of the vocabulary have the same name; CTranslate2 needs names"

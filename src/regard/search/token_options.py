@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 from regard.decoding_options import DecodingOptions
 from regard.errors import RegardError
 from regard.search.hypothesis import LengthPenalty
-from regard.text.tokenizers import UNKNOWN, Tokenizer
+from regard.text.tokenizers import Tokenizer
 
 LEAST, MOST = 1e-6, 1e6  # keep penalised and scaled log-probabilities finite in float32
 MAX_SEED = 2**127
@@ -97,9 +97,9 @@ def spellings(target: Tokenizer, word: str) -> list[list[int]]:
     """The ids of a word at the start of a text and, where pieces include the preceding space,
     inside it.
     """
-    forms = [word, f" {word}"] if target.kind in ("bpe", "unigram") else [word]
-    spelled = [target.encode(form) for form in forms]
-    if not all(spelled) or UNKNOWN in spelled[0]:
+    spaced = target.kind in ("bpe", "unigram") or target.is_foreign
+    spelled = [target.encode(form) for form in ([word, f" {word}"] if spaced else [word])]
+    if not all(spelled) or target.unknown in spelled[0]:
         raise RegardError(
             f"{word!r} contains symbols that the target vocabulary lacks; use known symbols"
         )

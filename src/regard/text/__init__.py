@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from regard.text.heldout import HeldOutSplit, Overlap, group_references
     from regard.text.reading import CorpusReader, Pair
     from regard.text.static_batch import StaticShape, TrainingBatch, pack_batch, unpack_batch
+    from regard.text.template import DEFAULT_TEMPLATE, Template, TemplateError
     from regard.text.tokenized_pairs import TokenizedPairs
     from regard.text.tokenizer_choice import (
         TokenizerChoice,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEGIN",
+    "DEFAULT_TEMPLATE",
     "END",
     "TOKENIZERS",
     "UNKNOWN",
@@ -41,6 +43,8 @@ __all__ = [
     "PairChecks",
     "Piece",
     "StaticShape",
+    "Template",
+    "TemplateError",
     "TokenizedPairs",
     "Tokenizer",
     "TokenizerChoice",
@@ -68,6 +72,7 @@ _HOMES = {
     "heldout": ("HeldOutSplit", "Overlap", "group_references"),
     "reading": ("CorpusReader", "Pair"),
     "static_batch": ("StaticShape", "TrainingBatch", "pack_batch", "unpack_batch"),
+    "template": ("DEFAULT_TEMPLATE", "Template", "TemplateError"),
     "tokenized_pairs": ("TokenizedPairs",),
     "tokenizer_choice": ("TokenizerChoice", "choose_tokenizer", "default_vocabulary_size"),
     "tokenizer_training": ("TOKENIZERS", "train_tokenizer"),

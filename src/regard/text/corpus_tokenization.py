@@ -19,7 +19,7 @@ from jaxtyping import Int64
 from regard.disk import fsync_path, write_atomically
 from regard.text.tokenized_pairs import OFFSET, SIDES, VERSION, IdsError, TokenizedPairs
 from regard.text.tokenizer_workers import Block, encode_blocks
-from regard.text.tokenizers import UNKNOWN, Tokenizer
+from regard.text.tokenizers import Tokenizer
 
 BLOCK_PAIRS = 4_096
 BLOCK_CHARACTERS = 1 << 19
@@ -80,9 +80,12 @@ def _write(
     both = zip(SIDES, (source, target), strict=True)
     writers = [_SideWriter(folder, name, tokenizer, dtype) for name, tokenizer in both]
     libraries = source.library, target.library
+    by_word = not source.is_foreign, not target.is_foreign
     done = 0
     try:
-        for block, encoded in encode_blocks(_blocks(pairs), libraries, dtype.str, workers=workers):
+        for block, encoded in encode_blocks(
+            _blocks(pairs), libraries, dtype.str, by_word=by_word, workers=workers
+        ):
             for writer, texts, (ids, lengths) in zip(writers, block, encoded, strict=True):
                 writer.add(texts, ids, np.frombuffer(lengths, np.int64))
             done += len(block[0])
@@ -103,6 +106,7 @@ class _SideWriter:
 
     def __init__(self, folder: Path, name: str, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
         self._tokenizer = tokenizer
+        self._unknown = -1 if tokenizer.unknown is None else tokenizer.unknown
         self._dtype = dtype
         self._ids = open(folder / f"{name}.ids", "wb")  # noqa: SIM115 (closed by close)
         self._offsets = open(folder / f"{name}.offsets", "wb")  # noqa: SIM115
@@ -115,7 +119,7 @@ class _SideWriter:
         ends = np.cumsum(lengths)
         self._ids.write(ids)
         self._offsets.write((ends + self.tokens).astype(OFFSET).tobytes())
-        unknown = np.flatnonzero(np.frombuffer(ids, self._dtype) == UNKNOWN)
+        unknown = np.flatnonzero(np.frombuffer(ids, self._dtype) == self._unknown)
         affected = np.unique(np.searchsorted(ends, unknown, side="right"))
         for text in affected[: MAX_UNKNOWN_TEXTS - self._searched]:
             self.symbols.update(self._tokenizer.unknown_symbols(texts[text]))

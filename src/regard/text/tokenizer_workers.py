@@ -43,12 +43,12 @@ class WorkerError(RegardError):
 class Encoder:
     """Encodes texts to the bytes of their ids, with a cache of words.
 
-    Every kind of tokenizer splits before a space, so the ids of a text are the concatenated ids of
-    its words.
+    Every kind that Regard trains splits before a space, so the ids of a text are the concatenated
+    ids of its words. Other tokenizers encode whole texts.
     """
 
-    def __init__(self, library: Library, dtype: str) -> None:
-        self._library = library
+    def __init__(self, library: Library, dtype: str, *, by_word: bool = True) -> None:
+        self._library, self._by_word = library, by_word
         self._dtype = np.dtype(dtype)
         self._cache: dict[str, bytes] = {}
         self._cached_characters = 0
@@ -57,6 +57,8 @@ class Encoder:
         """The concatenated ids of all texts, and the number of ids per text (int64)."""
         if not texts:
             return b"", b""
+        if not self._by_word:
+            return self._encode_texts(texts)
         words = _split_words(texts)
         new = list(set(words) - self._cache.keys())
         encodings = self._library.encode_batch_fast(new, add_special_tokens=False)
@@ -71,6 +73,11 @@ class Encoder:
             self._cache.clear()
             self._cached_characters = 0
         return b"".join(ids), lengths.tobytes()
+
+    def _encode_texts(self, texts: Sequence[str]) -> Encoded:
+        encodings = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
+        ids = [np.array(encoding.ids, self._dtype) for encoding in encodings]
+        return b"".join(map(np.ndarray.tobytes, ids)), np.array(list(map(len, ids))).tobytes()
 
 
 def _split_words(texts: Sequence[str]) -> list[str]:
@@ -88,20 +95,24 @@ def encode_blocks(
     libraries: tuple[Library, Library],
     dtype: str,
     *,
+    by_word: tuple[bool, bool] = (True, True),
     workers: int | None = None,
 ) -> Iterator[tuple[Block, EncodedBlock]]:
-    """Every block with its ids, in order. `workers` is the number of processes (None: one per core;
-    1: no extra process)."""
+    """Every block with its ids, in order. `by_word` says for each side whether words are encoded on
+    their own. `workers` is the number of processes (None: one per core; 1: no extra process)."""
     blocks = iter(blocks)
     number = min(available_cores(), MAX_WORKERS) if workers is None else workers
-    encoders = [Encoder(library, dtype) for library in libraries]
+    encoders = [
+        Encoder(library, dtype, by_word=words)
+        for library, words in zip(libraries, by_word, strict=True)
+    ]
     local = blocks if number <= 1 else islice(blocks, LOCAL_BLOCKS if workers is None else 0)
     for block in local:
         yield block, [encoder(texts) for encoder, texts in zip(encoders, block, strict=True)]
     first = next(blocks, None)
     if first is None:
         return
-    with WorkerPool(number, libraries, dtype) as pool:
+    with WorkerPool(number, libraries, dtype, by_word) as pool:
         pending: deque[tuple[Block, Future[EncodedBlock]]] = deque([(first, pool.submit(first))])
         for block in blocks:
             pending.append((block, pool.submit(block)))
@@ -123,7 +134,13 @@ def available_cores() -> int:
 class WorkerPool:
     """A pool of worker processes, each driven by its own thread."""
 
-    def __init__(self, number: int, libraries: tuple[Library, Library], dtype: str) -> None:
+    def __init__(
+        self,
+        number: int,
+        libraries: tuple[Library, Library],
+        dtype: str,
+        by_word: tuple[bool, bool] = (True, True),
+    ) -> None:
         # -P: this folder contains a tokenizers.py that must not shadow the library.
         command = [sys.executable, "-P", str(Path(__file__))]
         environment = {
@@ -134,7 +151,7 @@ class WorkerPool:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(number)
-        setup = *(library.to_str() for library in libraries), dtype
+        setup = [library.to_str() for library in libraries], dtype, by_word
         try:
             for _ in range(number):
                 process = subprocess.Popen(
@@ -212,8 +229,11 @@ def serve_blocks() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of a library must not mix with the results
     try:
-        *libraries, dtype = pickle.load(requests)
-        encoders = [Encoder(Library.from_str(library), dtype) for library in libraries]
+        libraries, dtype, by_word = pickle.load(requests)
+        encoders = [
+            Encoder(Library.from_str(library), dtype, by_word=words)
+            for library, words in zip(libraries, by_word, strict=True)
+        ]
         while True:
             block = pickle.load(requests)
             encoded = [encoder(texts) for encoder, texts in zip(encoders, block, strict=True)]

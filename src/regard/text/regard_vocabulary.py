@@ -1,0 +1,155 @@
+"""RegardVocabulary: the vocabularies that Regard trains, in which every text can be restored.
+
+Three special tokens have the same ids in every vocabulary: 0 unknown, 1 begin, 2 end. There is no
+padding token, because nothing is padded. In `bytes`, `bpe` and `unigram` the next 256 ids are the
+bytes, so that a character without its own token is spelled in UTF-8. A tag such as <2mod> that
+occurs in the training text is one token.
+"""
+
+from __future__ import annotations
+
+import codecs
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Tokenizer as Library
+
+from regard.text.vocabulary import Piece, Vocabulary
+
+UNKNOWN, BEGIN = 0, 1
+END = 2
+# Every kind splits text before a space, so no text can produce a name that contains one.
+SPECIAL_TOKENS = ("< unknown >", "< begin >", "< end >")
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+FIRST_BYTE = len(SPECIAL_TOKENS)
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class RegardVocabulary(Vocabulary):
+    """NFC normalisation, then the tokens of its kind."""
+
+    unknown = UNKNOWN
+
+    def __init__(self, library: Library, document: dict[str, Any]) -> None:
+        self.library = library
+        self.kind = _infer_kind(document)
+
+    def __len__(self) -> int:
+        return int(self.library.get_vocab_size())
+
+    def token(self, id: int) -> str:
+        """The name of a token in the file."""
+        return str(self.library.id_to_token(id))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; `words` are joined by single spaces."""
+        spellings = self._spell(ids)
+        if self.kind == "words":
+            return b" ".join(filter(None, spellings)).decode()
+        return b"".join(spellings).decode(errors="replace")
+
+    def pieces(self, text: str, ids: Sequence[int]) -> list[Piece]:
+        """The tokens of a text with their spans in the original (not NFC) text."""
+        normalise = self.library.normalizer.normalize_str
+        normal, origin = normalise(text), source_spans(text, normalise)
+        if self.kind == "words":
+            spans = list(self.library.encode(normal, add_special_tokens=False).offsets)
+        else:
+            spans = self._spans(self._spell(ids))
+        return [
+            Piece(
+                normal[a:b] if id == UNKNOWN else self.label(id), id, origin[a][0], origin[b - 1][1]
+            )
+            for id, (a, b) in zip(ids, spans, strict=True)
+        ]
+
+    def decode_pieces(self, ids: Sequence[int]) -> list[Piece]:
+        """The tokens of ids with their spans in `decode(ids)`; those of begin and end are empty."""
+        spellings = self._spell(ids)
+        if self.kind == "words":
+            words = [i for i, spelling in enumerate(spellings) if spelling]
+            for i in words[1:]:
+                spellings[i] = b" " + spellings[i]
+            spans = [(a + (b > a and a > 0), b) for a, b in self._spans(spellings)]
+        else:
+            spans = self._spans(spellings)
+        return [Piece(self.label(id), id, a, b) for id, (a, b) in zip(ids, spans, strict=True)]
+
+    def label(self, id: int) -> str:
+        """The printable form of a token; a byte that is not a character is written as <0xE2>."""
+        spelling = self._spell([id])[0]
+        if id < len(SPECIAL_TOKENS):
+            return SPECIAL_TOKENS[id]
+        try:
+            return spelling.decode()
+        except UnicodeDecodeError:
+            return BYTE_TOKENS[spelling[0]]
+
+    @cached_property
+    def _spellings(self) -> list[bytes]:
+        """The UTF-8 bytes of each id."""
+        spellings = [self.token(id).encode() for id in range(len(self))]
+        spellings[: len(SPECIAL_TOKENS)] = [REPLACEMENT.encode(), b"", b""]
+        if self.kind in ("bytes", "bpe", "unigram"):
+            spellings[FIRST_BYTE : FIRST_BYTE + 256] = [bytes([byte]) for byte in range(256)]
+        return spellings
+
+    def _spell(self, ids: Iterable[int]) -> list[bytes]:
+        return [self._spellings[id] for id in self.check(ids)]
+
+    @staticmethod
+    def _spans(spellings: Sequence[bytes]) -> list[tuple[int, int]]:
+        """The characters each token has bytes of; byte tokens may share one character."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        spans, done = [], 0
+        for spelling in spellings:
+            start, done = done, done + len(decoder.decode(spelling))
+            spans.append((start, done + bool(decoder.getstate()[0]) if spelling else start))
+        return spans
+
+
+def is_regard_vocabulary(library: Library) -> bool:
+    """Whether the first ids are Regard's special tokens."""
+    return all(library.token_to_id(token) == id for id, token in enumerate(SPECIAL_TOKENS))
+
+
+def _infer_kind(document: dict[str, Any]) -> str:
+    """The kind of a tokenizer from its structure; the file format has no field for it."""
+    model = document["model"]
+    if model["type"] != "BPE":
+        return "words" if model["type"] == "WordLevel" else "unigram"
+    if not model["byte_fallback"]:
+        return "characters"
+    tags = len(document["added_tokens"])
+    return "bpe" if len(model["vocab"]) - tags > FIRST_BYTE + 256 else "bytes"
+
+
+def nfc(text: str) -> str:
+    """The text in Unicode's composed form: e + ◌́ becomes é (Unicode Standard Annex 15)."""
+    return unicodedata.normalize("NFC", text)
+
+
+def source_spans(text: str, normalise: Callable[[str], str] = nfc) -> list[tuple[int, int]]:
+    """For each character of `normalise(text)`, the span (start, end) of `text` it comes from.
+
+    The text is split wherever both sides normalise independently; all characters of a segment share
+    its span.
+    """
+    if normalise(text) == text:
+        return [(i, i + 1) for i in range(len(text))]
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or _is_boundary(text[start:end], text[end], normalise):
+            spans += [(start, end)] * len(normalise(text[start:end]))
+            start = end
+    return spans
+
+
+def _is_boundary(before: str, character: str, normalise: Callable[[str], str]) -> bool:
+    """Whether `character` neither combines with `before` nor is reordered with its marks."""
+    if unicodedata.combining(character):
+        return False
+    return normalise(before + character) == normalise(before) + normalise(character)
