@@ -73,8 +73,10 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "uvicorn": "explore",
     "matplotlib": "plots",
     "sklearn": "pooling",
-    "tokenizers": "text",
+    "tokenizers": "text|hub/run_onnx",
     "ctranslate2": "hub",
+    "onnx": "hub",
+    "onnxruntime": "hub/run_onnx",
     "cyclopts": "cli",
 }
 

@@ -25,7 +25,8 @@ def random_bundle(*, seed: int = 0, **settings: Any) -> Bundle:
     """A model whose weights are all random, biases and position tables included."""
     torch.manual_seed(seed)
     source, target = train_tokenizer("characters", WORDS), train_tokenizer("words", WORDS)
-    made = parse(ModelSettings, {**TINY, **settings}, "model")
+    sizes = TINY if settings.get("kind", "transformer") == "transformer" else {}
+    made = parse(ModelSettings, {**sizes, **settings}, "model")
     model = build(made, len(source), len(target)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():

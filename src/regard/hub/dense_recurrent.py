@@ -116,5 +116,6 @@ class DenseRecurrentStep(nn.Module):
 
     def _context(self, states: Tensor, memory: list[Tensor], lengths: Tensor) -> Tensor:
         queries = self.attention.queries(states)[:, None, None]
-        found = intermediates(self.attention.attention, queries, *memory, PaddingMask(lengths))
+        keys, values = memory
+        found = intermediates(self.attention.attention, queries, keys, values, PaddingMask(lengths))
         return found.context[:, 0, 0]

@@ -78,12 +78,9 @@ class DenseAttention(nn.Module):
         self.heads, self.kv_heads, self.dim = own.heads, own.kv_heads, own.dim
         self.score, self.bias, self.normaliser = parts.score, bias, parts.normaliser
         self.rotation, self.out, self.mask = own.rotation, own.out, described.mask
-        for name, layers in (
-            ("all", (own.queries, own.keys, own.values)),
-            ("queries", (own.queries,)),
-            ("memory", (own.keys, own.values)),
-        ):
-            self.register_module(f"{name}_projection", concatenated(*layers))
+        self.all_projection = concatenated(own.queries, own.keys, own.values)
+        self.query_projection = concatenated(own.queries)
+        self.memory_projection = concatenated(own.keys, own.values)
 
     def project(self, x: Tensor, view: AttentionView) -> list[Tensor]:
         """Queries, keys and values (batch, head, time, dim), rotated if the positions rotate."""
@@ -101,7 +98,7 @@ class DenseAttention(nn.Module):
 
     def queries(self, x: Tensor) -> Tensor:
         """Queries of cross-attention."""
-        return self._split(self.queries_projection(x))
+        return self._split(self.query_projection(x))
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, view: AttentionView) -> Tensor:
         """The sublayer's output."""
@@ -206,7 +203,11 @@ class DenseDecoderStep(nn.Module):
     def forward(
         self, tokens: Tensor, lengths: Tensor, memory: list[Tensor], past: list[Tensor]
     ) -> tuple[Tensor, ...]:
-        batch, offset, heads = tokens.shape[0], past[0].shape[2], self.layers[0].self_attention.heads
+        batch, offset, heads = (
+            tokens.shape[0],
+            past[0].shape[2],
+            self.layers[0].self_attention.heads,
+        )
         positions = torch.arange(1) + offset
         view = AttentionView.of(batch, heads, positions, offset + 1, everything)
         source = AttentionView.of(batch, heads, positions, memory[0].shape[2], PaddingMask(lengths))
@@ -223,4 +224,6 @@ class DenseDecoderStep(nn.Module):
 def embed(embedding: Any, ids: Tensor, positions: Tensor) -> Tensor:
     """Token vectors with their positions: (batch, time, width)."""
     vectors = F.embedding(ids, embedding.table) * embedding.scale
-    return vectors if embedding.position is None else vectors + embedding.position(positions)
+    if embedding.position is not None:
+        vectors = vectors + embedding.position(positions)
+    return vectors if embedding.norm is None else embedding.norm(vectors)

@@ -54,7 +54,8 @@ class OnnxRunner:
         self, source: list[int], limit: int, beam: int = 4, alpha: float = 0.0
     ) -> list[tuple[float, list[int]]]:
         """Scores log p / lengthᵅ and ids without the end, best first. A beam of 1 is greedy."""
-        end, done, ids = self.config["end"], [], [[]] * beam
+        end, done = self.config["end"], []
+        ids: list[list[int]] = [[]] * beam
         totals = np.where(np.arange(beam) == 0, 0.0, -math.inf)  # one hypothesis at first
         logits, state = self.start(source, beam)
         for length in range(1, limit + 2):
