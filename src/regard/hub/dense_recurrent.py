@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.masks import PaddingMask
-from regard.attention.reference import intermediates
-from regard.hub.dense_transformer import embed
+from regard.attention.masks import PaddingMask, everything
+from regard.hub.dense_transformer import AttentionView, embed
 
 GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}  # ONNX's order of torch's gates
 FLOAT = 1  # ONNX's number of float32
@@ -117,5 +116,7 @@ class DenseRecurrentStep(nn.Module):
     def _context(self, states: Tensor, memory: list[Tensor], lengths: Tensor) -> Tensor:
         queries = self.attention.queries(states)[:, None, None]
         keys, values = memory
-        found = intermediates(self.attention.attention, queries, keys, values, PaddingMask(lengths))
-        return found.context[:, 0, 0]
+        sizes = queries.shape[0], 1, torch.arange(1), keys.shape[2]
+        view, parts = AttentionView.of(*sizes, PaddingMask(lengths)), self.attention.attention
+        weights: Tensor = parts.normaliser(parts.score(queries, keys), view.allowed(everything))
+        return (weights @ values)[:, 0, 0]

@@ -107,7 +107,7 @@ def main() -> None:
         ids = [*config["source_prefix"], *ids, *config["source_suffix"]]
         limit = min(math.ceil(config["ratio"] * len(ids)) + config["extra"], config["max_length"])
         found = runner.search(ids, limit, options.beam, config["length_penalty"])[0][1]
-        text = target.decode([id for id in found if id not in config["silent"]], False)
+        text = target.decode([id for id in found if id not in config["silent"]])
         print(text.replace(config["unknown"], "\N{REPLACEMENT CHARACTER}"), flush=True)
 
 
