@@ -200,7 +200,9 @@ def test_the_gate_knows_every_setting_of_the_families():
         assert gate.cannot(values) is None
         for name in values:
             rest = {key: value for key, value in values.items() if key != name}
-            assert name in str(gate.cannot(rest))
+            reason = gate.cannot(rest)
+            # older bundles lack the settings that have defaults
+            assert reason is None if name in gate.DEFAULTS else name in str(reason)
         assert gate.cannot({**values, "depth": 3}) == "model.depth is unknown"
         assert gate.cannot({**values, "width": "wide"}) == "it does not know model.width = 'wide'"
 

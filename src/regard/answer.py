@@ -38,7 +38,7 @@ class Answer:
 
 def links(matrix: Tensor) -> list[list[int]]:
     """Pharaoh links [i, j] of an alignment: output token j and the source token i with the largest
-    weight. END, last on both sides, is not linked."""
+    weight. Special tokens, last on both sides, are not linked."""
     most = matrix[:-1].argmax(1).tolist()
     return [[i, j] for j, i in enumerate(most) if i < matrix.shape[1] - 1]
 

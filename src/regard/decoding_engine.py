@@ -9,6 +9,7 @@ from typing import Protocol
 from regard.bundle.bundle import Bundle
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions
+from regard.text.template import Template
 
 Ids = Sequence[int]
 
@@ -22,8 +23,9 @@ class EngineRequest:
 
 
 class DecodingEngine(Protocol):
-    """An engine that was opened for a model. Sources are ids without END; `max_length` and `ratio`
-    are those of `length_limit`. Results do not depend on the batch."""
+    """An engine that was opened for a model. Sources are ids without special tokens, which
+    templates add; `max_length` and `ratio` are those of `length_limit`. Results do not depend on
+    the batch."""
 
     name: str
 
@@ -44,7 +46,9 @@ class DecodingEngine(Protocol):
         of the best output, and True, unless there is none."""
         ...
 
-    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+    def score(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
+    ) -> list[list[float]]:
         """The log-probability of each target token and of END, for each pair."""
         ...
 

@@ -22,7 +22,6 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions
 from regard.searcher import Searcher
 from regard.source_encoder import SourceEncoder, as_text, shorten
-from regard.text.tokenizers import UNKNOWN
 
 if TYPE_CHECKING:
     import torch
@@ -226,7 +225,7 @@ class Pipeline:
             return [best]
         from regard.teacher_forcing import next_logps
 
-        logps = next_logps(self.model, ids, best.ids[:position])
+        logps = next_logps(self.model, ids, best.ids[:position], self.bundle.template)
         found: list[Hypothesis] = []
         for token in logps.topk(min(n, len(logps))).indices.tolist():
             search = replace(self._searcher.default_options, prefix=[*best.ids[:position], token])
@@ -240,9 +239,11 @@ class Pipeline:
         from regard import teacher_forcing
 
         maps = teacher_forcing.attention_maps(
-            self.model, self._encode.ids(answer.source), answer.ids
+            self.model, self._encode.ids(answer.source), answer.ids, self.bundle.template
         )
-        aligned = teacher_forcing.alignment(self.model, maps) if alignment else None
+        aligned = None
+        if alignment:
+            aligned = teacher_forcing.alignment(self.model, maps, self.bundle.template)
         return replace(answer, alignment=aligned, weights=maps if weights else None)
 
     def _answer_lines(
@@ -282,7 +283,8 @@ class Pipeline:
     def _answer(self, source: str, ids: Sequence[int], found: Hypothesis) -> Answer:
         target = self.bundle.target
         tokens = [target.label(id) for id in found.ids]
-        unknown = self.bundle.source.unknown_symbols(source.strip()) if UNKNOWN in ids else []
+        encoder = self.bundle.source
+        unknown = encoder.unknown_symbols(source.strip()) if encoder.unknown in ids else []
         text = target.decode(found.ids)
         return Answer(source, text, found.ids, tokens, found.logps, found.score, unknown)
 

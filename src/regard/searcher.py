@@ -56,7 +56,10 @@ class Searcher:
         elif not isinstance(options, DecodingOptions):
             options = DecodingOptions(**vars(options))
         default_penalty = float(self.bundle.card.get("task") == "text")
-        return resolve_options(options, self.bundle.target, length_penalty=default_penalty)
+        template = self.bundle.template
+        return resolve_options(
+            options, self.bundle.target, length_penalty=default_penalty, template=template
+        )
 
     def run(
         self, search: TokenOptions | Search, sources: Sequence[Ids]
@@ -79,7 +82,8 @@ class Searcher:
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """The log-probability of each target token and of END, for each pair."""
-        return self.engines.select(self.default_options).score(sources, targets)
+        engine = self.engines.select(self.default_options)
+        return engine.score(sources, targets, self.bundle.template)
 
     def torch_engine(self, purpose: str) -> TorchEngine:
         """The torch engine, for what only it does; raises if another one was requested."""

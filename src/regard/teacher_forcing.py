@@ -14,10 +14,12 @@ from torch import Tensor
 
 from regard.attention import Attention
 from regard.errors import RegardError
+from regard.kernels import IGNORE_INDEX
 from regard.kernels.fused_linear import ReadOnlyHook
 from regard.models import Model, eval_mode
 from regard.ragged import Ragged
-from regard.text import with_begin, with_end
+from regard.text import with_begin, with_end, with_labels, with_source_tokens
+from regard.text.template import DEFAULT_TEMPLATE, Template
 
 Weights = Float[Tensor, "_head _query _key"]  # each attention has its own
 
@@ -58,55 +60,76 @@ class AttentionRecorder(ReadOnlyHook):
             self.weights.append(attention.intermediates(*arguments, **options).weights[0])
 
 
-def alignment(model: Model, seen: dict[str, Weights]) -> Float[Tensor, "query key"]:
-    """The alignment of each decoding step with the source: mean cross-attention over layers and
-    heads. With softmax, every row sums to 1."""
+def alignment(
+    model: Model, seen: dict[str, Weights], template: Template = DEFAULT_TEMPLATE
+) -> Float[Tensor, "query key"]:
+    """The alignment of each generated token with the source: mean cross-attention over layers and
+    heads. With softmax, every row sums to 1. The last column belongs to the special tokens."""
     crossing = set(map(id, model.cross_attentions()))
     names = [name for name, part in model.named_modules() if id(part) in crossing]
     if not names:
         raise RegardError(
             "this model has no cross-attention to align with (model.attention = none)"
         )
-    return torch.stack([seen[name].mean(0) for name in names]).mean(0)
+    weights = torch.stack([seen[name].mean(0) for name in names]).mean(0)
+    weights = weights[len(template.start) - 1 :]
+    before, after = len(template.source_prefix), len(template.source_suffix)
+    if (before, after) == (0, 1):
+        return weights
+    last = weights.shape[1] - after
+    special = weights[:, :before].sum(1, True) + weights[:, last:].sum(1, True)
+    return torch.cat([weights[:, before:last], special], 1)
 
 
 Ids = Sequence[int]
 
 
 @torch.no_grad()
-def target_logps(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+def target_logps(
+    model: Model,
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
+    template: Template = DEFAULT_TEMPLATE,
+) -> list[list[float]]:
     """The log-probability of each target token and of the end, for each pair."""
-    labels = _encoder_batch(model, targets)
+    labels = with_end(_ragged(targets), template).to(next(model.parameters()).device)
     with eval_mode(model):
-        logits = model(_encoder_batch(model, sources), _decoder_batch(model, targets))
+        logits = model(*_inputs(model, sources, targets, template))
     logps = logits.values.float().log_softmax(-1)
+    if len(template.start) > 1:  # without the positions that predict a start token
+        expected = with_labels(_ragged(targets), template).values.to(logps.device)
+        logps = logps[expected != IGNORE_INDEX]
     return [row.tolist() for row in labels.like(logps.gather(1, labels.values[:, None])[:, 0])]
 
 
 @torch.no_grad()
-def next_logps(model: Model, source: Ids, prefix: Ids) -> Float[Tensor, " vocabulary"]:
-    """The log-probabilities of the token that follows a prefix."""
+def next_logps(
+    model: Model, source: Ids, prefix: Ids, template: Template = DEFAULT_TEMPLATE
+) -> Float[Tensor, " vocabulary"]:
+    """The log-probabilities of the token that follows a prefix; −∞ for banned tokens."""
     with eval_mode(model):
-        logits = model(_encoder_batch(model, [source]), _decoder_batch(model, [prefix]))
-    return logits.values[-1].float().log_softmax(-1)
+        logits = model(*_inputs(model, [source], [prefix], template))
+    logps = logits.values[-1].float().log_softmax(-1)
+    if template.banned:
+        logps[list(template.banned)] = float("-inf")
+    return logps
 
 
-def attention_maps(model: Model, source: Ids, target: Ids) -> dict[str, Tensor]:
+def attention_maps(
+    model: Model, source: Ids, target: Ids, template: Template = DEFAULT_TEMPLATE
+) -> dict[str, Tensor]:
     """The weights (head, query, key) of every attention, by the name of its module."""
     with eval_mode(model):
-        return record_attention(
-            model, _encoder_batch(model, [source]), _decoder_batch(model, [target])
-        )
+        return record_attention(model, *_inputs(model, [source], [target], template))
 
 
-def _encoder_batch(model: Model, sequences: Sequence[Ids]) -> Ragged:
-    """Sequences with the end token appended: what an encoder reads and a decoder predicts."""
-    return with_end(_ragged(sequences)).to(next(model.parameters()).device)
-
-
-def _decoder_batch(model: Model, sequences: Sequence[Ids]) -> Ragged:
-    """Sequences after the begin token: what a decoder reads."""
-    return with_begin(_ragged(sequences)).to(next(model.parameters()).device)
+def _inputs(
+    model: Model, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
+) -> tuple[Ragged, Ragged]:
+    """What the encoder and the decoder read for some pairs."""
+    device = next(model.parameters()).device
+    source = with_source_tokens(_ragged(sources), template)
+    return source.to(device), with_begin(_ragged(targets), template).to(device)
 
 
 def _ragged(sequences: Sequence[Ids]) -> Ragged:

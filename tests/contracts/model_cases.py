@@ -121,6 +121,40 @@ OPTIONS = {
         for normaliser in ("sparsemax", "none")
     },
     "untied": {"tie_embeddings": "none"},
+    "activation-gelu-tanh": {"activation": "gelu-tanh"},
+    "activation-silu": {"activation": "silu", "norm_order": "post"},
+    "activation-geglu": {"activation": "geglu"},
+    "embedding-norm": {"embedding_norm": True},
+    "embedding-norm-rms": {"embedding_norm": True, "norm": "rms", "position": "learned"},
+    "embedding-scale": {"embedding_scale": 0.5, "position": "sinusoidal"},
+    "output-bias": {"output_bias": True},
+    "dim-large": {"dim": 10, "decoder_layers": 2},
+    "dim-small": {"dim": 2, "heads": 5, "kv_heads": 1, "position": "shaw"},
+    "dim-additive": {"dim": 4, "score": "additive", "position": "distance"},
+    "no-biases": {"biases": False, "kv_heads": 1},
+    "norm-eps": {"norm_eps": 0.1},
+    "norm-eps-rms": {"norm_eps": 0.1, "norm": "rms"},
+    "tied-inputs": {"tie_embeddings": "inputs"},
+    "like-bart": {
+        "position": {"kind": "learned", "max_length": 20},
+        "norm_order": "post",
+        "activation": "gelu",
+        "embedding_norm": True,
+        "embedding_scale": 1.0,
+        "output_bias": True,
+        "tie_embeddings": "all",
+    },
+    "like-t5": {
+        "position": {"kind": "t5", "buckets": 6, "max_distance": 5},
+        "norm": "rms",
+        "norm_eps": 1e-3,
+        "activation": "geglu",
+        "biases": False,
+        "dim": 5,
+        "embedding_scale": 1.0,
+        "tie_embeddings": "inputs",
+        "decoder_layers": 2,
+    },
 }
 
 
@@ -174,10 +208,16 @@ PAIRS = {  # every score with every normaliser, in each family
 }
 
 
+def source_size(settings: TransformerSettings | RecurrentSettings) -> int:
+    """The size of the source vocabulary: that of the target where both share a table."""
+    return TARGET if settings.tie_embeddings in ("all", "inputs") else SOURCE
+
+
 @lru_cache(maxsize=4)
 def _make_once(settings: str, name: str) -> Model:
     torch.manual_seed(3)
-    model = build({**CASES, **PAIRS}[name].model_validate_json(settings), SOURCE, TARGET).eval()
+    parsed = {**CASES, **PAIRS}[name].model_validate_json(settings)
+    model = build(parsed, source_size(parsed), TARGET).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
@@ -192,8 +232,10 @@ def make(name: str, **changes: object) -> Model:
 
 def make_pipeline(name: str) -> Pipeline:
     """The model of a case with tokenizers, one character per token."""
-    source, target = (train_tokenizer("characters", [text]) for text in (SOURCE_TEXT, TARGET_TEXT))
     model = make(name)
+    shared = source_size(model.settings) == TARGET
+    texts = TARGET_TEXT.lower() if shared else SOURCE_TEXT, TARGET_TEXT
+    source, target = (train_tokenizer("characters", [text]) for text in texts)
     return Pipeline(Bundle(model, source, target, model.settings, {}))
 
 

@@ -35,6 +35,7 @@ from tests.contracts.model_cases import (
     TARGET,
     make,
     random_ids,
+    source_size,
     teacher_forced_logps,
 )
 from tests.native.native_models import limits_of, native_copy
@@ -112,7 +113,7 @@ def run_native(search: Search, model: Model) -> list[SearchResult]:
     if isinstance(search, Beam):
         penalty = search.length_penalty.alpha
         options = NativeOptions(beam=search.size, n_best=search.n_best, length_penalty=penalty)
-    native = native_copy(model, (SOURCE, TARGET))
+    native = native_copy(model, (source_size(model.settings), TARGET))
     found = native.search(SOURCES, limits_of(SOURCES, MOST), options)
     return [SearchResult([Hypothesis(*one) for one in each], 0.0) for each in found]
 

@@ -27,6 +27,7 @@ from tests.contracts.model_cases import (
     make,
     make_pipeline,
     random_ids,
+    source_size,
 )
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -135,7 +136,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> TokenizedPairs:
 def make_trainer(name: str, pairs: TokenizedPairs, seed: int) -> Trainer:
     """A trainer of two steps with dropout."""
     torch.manual_seed(seed)
-    model = build(CASES[name].model_copy(update={"dropout": 0.2}), SOURCE, TARGET)
+    chosen = CASES[name].model_copy(update={"dropout": 0.2})
+    model = build(chosen, source_size(chosen), TARGET)
     settings = TrainSettings(weight_average="ema", average_count=200)
     batches = Batches(pairs, batch_tokens=40, seed=1)
     return Trainer(model, batches, settings, 2, World(1, 0, torch.device("cpu")), rate=1e-2)

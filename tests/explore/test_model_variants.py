@@ -13,10 +13,14 @@ SMALL = {"width": 12, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn
 POSITIONS = ("none", "sinusoidal", "learned", "alibi", "t5", "shaw")
 SCORES = ("dot", "general", "additive")
 POST_RMS = {"norm_order": "post", "norm": "rms", "activation": "relu", "kv_heads": 1}
+BART = {"norm_order": "post", "embedding_norm": True, "output_bias": True, "activation": "silu"}
+T5 = {"activation": "geglu", "biases": False, "dim": 4, "norm": "rms", "embedding_scale": 1.0}
 VARIANTS = [
     *(TransformerSettings(position=position, **SMALL) for position in POSITIONS),
     TransformerSettings(position="distance", **POST_RMS, **SMALL),
     TransformerSettings(position="learned", norm_order="post", activation="gelu", **SMALL),
+    TransformerSettings(position="learned", **BART, **SMALL),
+    TransformerSettings(position="t5", **T5, **SMALL),
     RecurrentSettings(width=6, attention="none"),
     *(RecurrentSettings(width=6, attention="luong", score=score) for score in SCORES),
     RecurrentSettings(width=6, cell="lstm", encoder_layers=2, decoder_layers=2),

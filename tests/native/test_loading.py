@@ -38,6 +38,12 @@ def full(settings: dict[str, Any]) -> dict[str, Any]:
             {"position": {"kind": "rotary", "twist": 1}},
             "it does not know the option 'twist' of model.position = 'rotary'",
         ),
+        ({"embedding_norm": 1}, "it does not know model.embedding_norm = 1"),
+        ({"biases": None}, "it does not know model.biases = None"),
+        ({"norm_eps": 0}, "it does not know model.norm_eps = 0"),
+        ({"embedding_scale": "1"}, "it does not know model.embedding_scale = '1'"),
+        ({"dim": 0}, "it does not know model.dim = 0"),
+        ({"heads": 5}, "model.width = 16 cannot be split into model.heads = 5"),
         (
             {"attention_backend": "flex"},
             "model.attention_backend = 'flex' asks for another backend",
@@ -46,7 +52,7 @@ def full(settings: dict[str, Any]) -> dict[str, Any]:
     ids=str,
 )
 def test_unsupported_parts_are_refused_by_name(settings: dict[str, Any], reason: str):
-    wanted = full({**TINY, **settings})
+    wanted = {**full(TINY), **settings}
     assert cannot(wanted) == reason
     with pytest.raises(NativeError, match="cannot run this model"):
         NativeModel(wanted, SIZES, {})

@@ -110,14 +110,15 @@ def test_residuals_add_up_and_logits_are_products(trace):
             before, added = trace.operation(name).inputs
             assert torch.equal(trace[name], trace[before] + trace[added])
     last = trace.operation("out.logits").inputs[0]
-    table = trace.pipeline.model.output.table.detach()
-    torch.testing.assert_close(trace["out.logits"], trace[last] @ table.T)
+    output = trace.pipeline.model.output
+    bias = 0 if output.bias is None else output.bias.detach()
+    torch.testing.assert_close(trace["out.logits"], trace[last] @ output.table.detach().T + bias)
     assert float(trace["out.total"]) == pytest.approx(sum(trace.answer.logps), rel=1e-6)
 
 
 def test_every_operation_is_covered():
     """The traces of this file contain every operation that a program can have."""
-    from regard.trace.operations import element_wise, gates, interventions, row_wise
+    from regard.trace.operations import activations, element_wise, gates, interventions, row_wise
     from regard.trace.operations.operation import Operation
 
     traces = [record(random_model(kind), "aba", "AH") for kind in KINDS]
@@ -132,14 +133,15 @@ def test_every_operation_is_covered():
         )
     ]
     covered = {type(trace.operation(name)) for trace in traces for name in trace.names}
-    homes = (gates, interventions, row_wise, element_wise)
+    homes = (gates, interventions, row_wise, element_wise, activations)
+    bases = (Operation, activations.Activation, activations.GatedActivation)
     known = {
         kind
         for home in homes
         for kind in vars(home).values()
         if isinstance(kind, type)
         and issubclass(kind, Operation)
-        and kind is not Operation
+        and kind not in bases
         and kind.__module__ == home.__name__
     }
     assert known - covered == set()

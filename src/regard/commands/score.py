@@ -13,7 +13,7 @@ from regard.answer import Answer
 from regard.commands.formats import SPACES, json_number
 from regard.commands.progress import Progress
 from regard.loading import load_pipeline
-from regard.text import UNKNOWN, Corpus, Pair
+from regard.text import Corpus, Pair
 
 
 def score(
@@ -27,6 +27,7 @@ def score(
     """Write log-probability, source and target of each pair as it is scored; perplexity last."""
     pipeline = load_pipeline(folder, device=device, engine=engine)
     reading = pairs.read() if isinstance(pairs, Corpus) else None  # counts the lines it skips
+    unknown = pipeline.bundle.target.unknown
     count = tokens = 0
     total = 0.0
     out = sys.stdout.buffer
@@ -37,7 +38,7 @@ def score(
             count += 1
             tokens += len(answer.logps)
             total += answer.logp
-            if UNKNOWN in answer.ids or answer.unknown:
+            if unknown in answer.ids or answer.unknown:
                 progress.warn("more pairs with unknown symbols", f"pair {count:,}: unknown symbols")
             out.write(f"{_format_pair(pair, answer, as_json=as_json)}\n".encode())
             progress.advance(1)

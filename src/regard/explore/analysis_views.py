@@ -171,7 +171,7 @@ def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
     with stored.model.exclusive() as pipeline:
         search = search_for(pipeline, replace(stored.request.options, beam=beam))
         if not isinstance(search, Beam):
-            search = Beam(1, constraints=search.constraints)
+            search = Beam(1, constraints=search.constraints, template=search.template)
         return _describe_tree(
             pipeline, beam_search_tree.beam_tree(pipeline, stored.request.source, search)
         )

@@ -21,7 +21,8 @@ from regard.explore.trace_store import TraceStore
 from regard.models import Model
 from regard.ragged import Ragged
 from regard.search.search_batches import length_limits
-from regard.text import BEGIN, END
+from regard.search.start import start_tokens
+from regard.text.template import Template
 from regard.trace.attention_analysis import BATCH_TOKENS, copies, copy_logps
 
 if TYPE_CHECKING:
@@ -48,13 +49,15 @@ def ablate_heads(
     logp = float(base["out.total"])
     results = []
     with model.exclusive() as pipeline:
+        template = base.template
         max_length = int(length_limits(torch.tensor([len(source)]), **pipeline.length_limits)[0])
         for start in range(0, len(heads), batch):
             part = heads[start : start + batch]
             with ablated(pipeline.model, base.attentions, part):
-                logps = copy_logps(pipeline.model, source, target, len(part)).sum(1)
+                logps = copy_logps(pipeline.model, source, target, len(part), template.start[0])
+                logps = logps[:, len(template.start) - 1 :].sum(1)
                 outputs = decode_copies(
-                    pipeline.model, source, len(part), min(MAX_TOKENS, max_length)
+                    pipeline.model, source, len(part), min(MAX_TOKENS, max_length), template
                 )
             for (attention, head), without, ids in zip(part, logps.tolist(), outputs, strict=True):
                 text = pipeline.bundle.target.decode(ids)
@@ -96,18 +99,19 @@ class _ContextScaling:
 
 
 def decode_copies(
-    model: Model, source: Sequence[int], count: int, max_length: int
+    model: Model, source: Sequence[int], count: int, max_length: int, template: Template
 ) -> list[list[int]]:
     """The greedy output of each copy. No copy leaves early, so copy i stays in row i."""
-    state = model.start(model.encode(copies(source, count)))
-    tokens, outputs = torch.full((count,), BEGIN), torch.empty(count, 0, dtype=torch.long)
-    while outputs.shape[1] < max_length and not (outputs == END).any(1).all():
+    state, tokens = start_tokens(model, copies(source, count), template)
+    outputs, end = torch.empty(count, 0, dtype=torch.long), template.end
+    while outputs.shape[1] < max_length and not (outputs == end).any(1).all():
         logits, state = model.step(tokens, state)
+        logits[:, list(template.banned)] = -torch.inf
         tokens = logits.argmax(1)
         outputs = torch.cat([outputs, tokens[:, None]], 1)
-    return [_before_end(row) for row in outputs]
+    return [_before(end, row) for row in outputs]
 
 
-def _before_end(row: Int[Tensor, " time"]) -> list[int]:
+def _before(end: int, row: Int[Tensor, " time"]) -> list[int]:
     ids: list[int] = row.tolist()
-    return ids[: ids.index(END)] if END in ids else ids
+    return ids[: ids.index(end)] if end in ids else ids

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,7 +18,6 @@ from regard.bundle import Bundle
 from regard.explore.messages import TokenizeRequest
 from regard.explore.model_store import ServedModel
 from regard.explore.trace_store import StoredTrace
-from regard.text import BEGIN, END, UNKNOWN
 
 if TYPE_CHECKING:
     from regard.text.tokenizers import Piece, Tokenizer
@@ -41,8 +40,8 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "source": request.source,
         "teacher_forced": request.target is not None,
         "tokens": {
-            "source": describe_tokens(trace.source),
-            "target": describe_tokens(trace.target),
+            "source": describe_tokens(trace.source, trace.template.source([])),
+            "target": describe_tokens(trace.target, (*trace.template.start, trace.template.end)),
         },
         "next_tokens": _next_tokens(trace),
         "predicted_tokens": _predicted_tokens(stored),
@@ -67,8 +66,8 @@ def tokenize(bundle: Bundle, request: TokenizeRequest) -> dict[str, Any]:
     return {"tokens": describe_tokens(pieces), "unknown": tokenizer.unknown_symbols(text)}
 
 
-def describe_tokens(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-    """Tokens with their positions and character offsets; begin and end are special tokens."""
+def describe_tokens(pieces: Sequence[Piece], special: Collection[int] = ()) -> list[dict[str, Any]]:
+    """Tokens with their positions and character offsets; `special` are ids of special tokens."""
     return [
         {
             "position": position,
@@ -76,7 +75,7 @@ def describe_tokens(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
             "text": piece.text,
             "start": piece.start,
             "end": piece.end,
-            "special": piece.id in (BEGIN, END),
+            "special": piece.id in special,
         }
         for position, piece in enumerate(pieces)
     ]
@@ -230,6 +229,6 @@ def _any_text(tokenizer: Tokenizer) -> str:
     for id in range(len(tokenizer)):
         text = tokenizer.label(id)
         ids = tokenizer.encode(text.strip())
-        if ids and UNKNOWN not in ids:
+        if ids and tokenizer.unknown not in ids:
             return text
     raise AssertionError("a vocabulary without a single text")

@@ -9,7 +9,12 @@ from typing import Any
 
 from regard.bundle import Bundle
 from regard.hub.conversion import Conversion, limit_note, save_tokenizers, tokenizer_files
-from regard.hub.ctranslate2_export import require_ctranslate2, tokens, write_ctranslate2
+from regard.hub.ctranslate2_export import (
+    adds_source_end,
+    require_ctranslate2,
+    tokens,
+    write_ctranslate2,
+)
 from regard.hub.ctranslate2_model import CTranslate2Model
 from regard.hub.verification import Verification, verify
 
@@ -39,15 +44,16 @@ def convert_to_ctranslate2(
 ) -> Conversion:
     """Write the model, verified in float32; with `int8`, count the outputs that change."""
     names = tokens(bundle.source), tokens(bundle.target)
+    special: dict[str, Any] = {"template": bundle.template, "adds_end": adds_source_end(bundle)}
     longest = write_ctranslate2(bundle, folder)
-    verified = verify(bundle, CTranslate2Model(folder, *names), texts)
+    verified = verify(bundle, CTranslate2Model(folder, *names, **special), texts)
     verified.check()
     facts: dict[str, Any] = {"precision": "float32", **asdict(verified)}
     if int8:
         for path in folder.iterdir():
             path.unlink()
         write_ctranslate2(bundle, folder, int8=True)
-        quantised = verify(bundle, CTranslate2Model(folder, *names, int8=True), texts)
+        quantised = verify(bundle, CTranslate2Model(folder, *names, int8=True, **special), texts)
         facts |= _int8_facts(quantised)
     facts |= {"longest": longest, "version": str(require_ctranslate2().__version__)}
     changed = f" int8 changes {facts['int8_changed_outputs']} of the outputs." if int8 else ""

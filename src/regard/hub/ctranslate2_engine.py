@@ -10,11 +10,12 @@ from regard.decoding_options import length_limit
 from regard.errors import EngineError, debugging
 from regard.gpu_driver import runs_on_cpu
 from regard.hub.ctranslate2_export import MISSING, cannot_export
-from regard.hub.ctranslate2_model import CTranslate2Model, cannot_search
+from regard.hub.ctranslate2_model import CTranslate2Model
 from regard.models import is_finite
 from regard.native.native_options import NativeOptions
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions
+from regard.text.template import Template
 
 
 def cannot_run(request: EngineRequest) -> str | None:
@@ -44,13 +45,16 @@ class CTranslate2Engine:
             return "the model was changed after it was loaded"
         if debugging():
             return "it does not check attention scores, as debug() asks"
-        return "it does not stream" if stream else cannot_search(NativeOptions(**vars(options)))
+        given = NativeOptions(**vars(options))
+        return "it does not stream" if stream else self._model.cannot_search(given)
 
     def search(
         self, sources: Sequence[Ids], options: TokenOptions, max_length: int | None, ratio: float
     ) -> list[Sequence[Hypothesis]]:
         """The hypotheses of each source, best first."""
-        limits = [length_limit(len(ids) + 1, max_length, ratio) for ids in sources]
+        limits = [
+            length_limit(len(options.template.source(ids)), max_length, ratio) for ids in sources
+        ]
         found = self._model.search(sources, limits, NativeOptions(**vars(options)))
         return [[Hypothesis(*one) for one in hypotheses] for hypotheses in found]
 
@@ -60,9 +64,11 @@ class CTranslate2Engine:
         """Not supported; `cannot` says so."""
         raise EngineError(str(self.cannot(options, stream=True)))
 
-    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+    def score(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
+    ) -> list[list[float]]:
         """The log-probability of each target token and of END, for each pair."""
-        return self._model.score(list(zip(sources, targets, strict=True)))
+        return self._model.score(list(zip(sources, targets, strict=True)), template)
 
     def is_finite(self) -> bool:
         """Whether all weights are finite."""

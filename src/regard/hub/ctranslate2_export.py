@@ -27,7 +27,7 @@ from regard.models.families import (
     unknown_part,
 )
 from regard.positions import T5, Alibi, Distance, Learned, NoPosition, Rotary, Shaw, Sinusoidal
-from regard.text.tokenizers import BEGIN, END, UNKNOWN, Tokenizer
+from regard.text.tokenizers import Tokenizer
 
 SCORES = (ScaledDot, Dot, General)
 POSITIONS = (NoPosition, Sinusoidal, Learned, Rotary, Alibi, Distance, T5, Shaw)
@@ -106,11 +106,12 @@ def write_ctranslate2(bundle: Bundle, folder: Path, *, int8: bool = False) -> in
     source, target = tokens(bundle.source), tokens(bundle.target)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    config = spec.config
+    config, template = spec.config, bundle.template
     config.unk_token, config.bos_token, config.eos_token = (
-        target[special] for special in (UNKNOWN, BEGIN, END)
+        target[special] for special in (template.unknown, template.start[0], template.end)
     )
-    config.decoder_start_token, config.add_source_eos = target[BEGIN], True
+    config.decoder_start_token = target[template.start[0]]
+    config.add_source_eos = adds_source_end(bundle)
     first: Any = describe(model.encoder[0])
     config.layer_norm_epsilon = first.norms[0].eps
     spec.validate()
@@ -122,6 +123,14 @@ def write_ctranslate2(bundle: Bundle, folder: Path, *, int8: bool = False) -> in
     attention = first.self_attention
     limited = attention.rotation is None and type(attention.parts.bias) is not Shaw
     return LONGEST if limited or _has_table(model) else None
+
+
+def adds_source_end(bundle: Bundle) -> bool:
+    """Whether CTranslate2 itself adds the special tokens of a source: its end token alone."""
+    template, names = bundle.template, (bundle.source.token, bundle.target.token)
+    if template.source_prefix or len(template.source_suffix) != 1:
+        return False
+    return names[0](template.source_suffix[0]) == names[1](template.end)
 
 
 def tokens(tokenizer: Tokenizer) -> list[str]:

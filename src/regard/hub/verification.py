@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -87,9 +87,10 @@ class ReferenceOutputs:
         most = 2 * longest["target"] + 10 if "target" in longest else None
         ratio = longest.get("ratio", RATIO)
         model = inference_model(bundle.model.cpu().eval())
-        results = search_all(Greedy(), model, sources, max_length=most, ratio=ratio)
-        added = bundle.template.source_tokens
-        limits = [length_limit(len(ids) + added, most, ratio) for ids in sources]
+        template = bundle.template
+        limit: dict[str, Any] = {"max_length": most, "ratio": ratio}
+        results = search_all(Greedy(), model, sources, **limit, template=template)
+        limits = [length_limit(len(template.source(ids)), **limit) for ids in sources]
         return cls(sources, limits, results)
 
     @property

@@ -95,7 +95,7 @@ class BatchScheduler:
         self.decoder = StaticDecoder(
             model, slots, beams, capacity=capacity, memory=memory, kernels=kernels
         )
-        self.state: DeviceState = DeviceGreedy(self.decoder)
+        self.state: DeviceState = DeviceGreedy(self.decoder, search.template)
         if isinstance(search, Beam):
             self.state = DeviceBeams(self.decoder, search)
         self.step = GraphedFunction(self._step, self.decoder.device)  # no slot is active yet

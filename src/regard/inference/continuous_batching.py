@@ -53,6 +53,8 @@ def cannot(search: Search, model: Model, device: torch.device | str) -> str | No
         return f"it runs greedy and beam search, not {type(search).__name__}"
     if isinstance(search, Beam) and (search.size > MAX_BEAM or search.required is not None):
         return f"it supports beams up to {MAX_BEAM} without required words"
+    if len(search.template.start) > 1 or search.template.banned:
+        return "it supports one start token and no banned tokens"
     for constraint in search.constraints:
         if not isinstance(constraint, min_length | max_length):
             return "it supports length constraints only"
@@ -131,9 +133,9 @@ def _scheduler(
     if reason is not None:
         return None
     cached = _SCHEDULERS.setdefault(model, {})
-    kind = None
+    kind: tuple[object, ...] = (search.template,)
     if isinstance(search, Beam):
-        kind = (search.size, search.n_best, search.length_penalty)
+        kind = (*kind, search.size, search.n_best, search.length_penalty)
     for slots in [slots for slots in SLOTS[::-1] if slots <= wanted]:
         scheduler = cached.pop((kind, slots), None)
         if scheduler is None or not scheduler.fits(capacity, memory):

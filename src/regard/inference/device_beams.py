@@ -18,7 +18,7 @@ from regard.kernels.decoding.buffers import BeamBuffers, GreedyBuffers
 from regard.search.beam import Beam
 from regard.search.constraints import NEG_INF
 from regard.search.hypothesis import Hypothesis, SearchResult
-from regard.text import BEGIN, END
+from regard.text.template import DEFAULT_TEMPLATE, Template
 
 INFINITY = float("inf")
 
@@ -28,6 +28,10 @@ class DeviceState(ABC):
 
     tokens: Int[Tensor, " row"]  # the next input token of each row
     ancestors: Int[Tensor, "2 row time"] | None = None
+
+    def __init__(self, template: Template) -> None:
+        (self.begin,) = template.start
+        self.end = template.end
 
     @abstractmethod
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
@@ -47,7 +51,8 @@ class DeviceState(ABC):
 class DeviceGreedy(DeviceState):
     """The output of each slot."""
 
-    def __init__(self, decoder: StaticDecoder) -> None:
+    def __init__(self, decoder: StaticDecoder, template: Template = DEFAULT_TEMPLATE) -> None:
+        super().__init__(template)
         self.decoder, size = decoder, (decoder.slots, decoder.capacity)
         self.outputs = torch.zeros(size, dtype=torch.int32, device=decoder.device)
         self.logps = torch.zeros(size, device=decoder.device)
@@ -56,11 +61,11 @@ class DeviceGreedy(DeviceState):
 
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
         """The most likely token."""
-        self.decoder.kernels.greedy_step(logits, self.decoder.clock, self.buffers, END)
+        self.decoder.kernels.greedy_step(logits, self.decoder.clock, self.buffers, self.end)
 
     def open(self, slots: Int[Tensor, " some"]) -> None:
         """Reset the slots."""
-        self.tokens.index_fill_(0, slots, BEGIN)
+        self.tokens.index_fill_(0, slots, self.begin)
         self.margin.index_fill_(0, slots, INFINITY)
 
     def results(
@@ -81,6 +86,7 @@ class DeviceBeams(DeviceState):
     """The tokens and parents of each beam, and the finished hypotheses."""
 
     def __init__(self, decoder: StaticDecoder, search: Beam) -> None:
+        super().__init__(search.template)
         self.decoder, self.search = decoder, search
         slots, capacity, beams = decoder.slots, decoder.capacity, decoder.beams
         rows = slots * beams
@@ -110,11 +116,11 @@ class DeviceBeams(DeviceState):
 
     def choose(self, logits: Float[Tensor, "row vocabulary"]) -> None:
         """Extend the best hypotheses."""
-        self.decoder.kernels.beam_step(logits, self.decoder.clock, self.buffers, END)
+        self.decoder.kernels.beam_step(logits, self.decoder.clock, self.buffers, self.end)
 
     def open(self, slots: Int[Tensor, " some"]) -> None:
         """Reset the slots to one empty hypothesis each."""
-        self.tokens.view_as(self.scores).index_fill_(0, slots, BEGIN)
+        self.tokens.view_as(self.scores).index_fill_(0, slots, self.begin)
         self.scores.index_copy_(0, slots, self.first.expand(len(slots), -1))
         self.top.index_fill_(0, slots, NEG_INF)
         self.margin.index_fill_(0, slots, INFINITY)

@@ -24,6 +24,7 @@ from regard.models.contract import Model
 from regard.models.ensemble import Ensemble
 from regard.models.model_version import ModelVersion
 from regard.ragged import Layout, Ragged
+from regard.search.build import with_template
 from regard.search.hypothesis import SearchResult
 from regard.search.search_batches import (
     BATCH_TOKENS,
@@ -32,7 +33,7 @@ from regard.search.search_batches import (
     length_batches,
     length_limits,
 )
-from regard.text import END
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.threads import search_threads
 
 
@@ -114,12 +115,15 @@ def search_all(
     ratio: float = RATIO,
     tokens: int = BATCH_TOKENS,
     device: torch.device | str = "cpu",
+    template: Template = DEFAULT_TEMPLATE,
 ) -> list[SearchResult]:
-    """The search results of each source (ids without END), independent of batch and order.
+    """The search results of each source (ids alone), independent of batch and order. `template`
+    has the special tokens of sources, and replaces that of the search.
 
     Continuous batching on a GPU takes every source it can; the rest is batched by length.
     """
-    ended = [[*ids, END] for ids in sources]
+    search = with_template(search, template)
+    ended = [template.source(ids) for ids in sources]
     results: dict[int, SearchResult] = {}
     if continuous_batching.cannot(search, model, device) is None:
         lengths = torch.tensor([len(ids) for ids in ended], dtype=torch.long)

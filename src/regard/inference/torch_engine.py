@@ -11,13 +11,13 @@ from regard.inference.engines import ModelCache, search_all
 from regard.models import Model, is_finite
 from regard.ragged import Ragged
 from regard.search.beam import Beam, BeamSearch
-from regard.search.build import build_search
+from regard.search.build import build_search, search_template
 from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.search_batches import Search, length_limits
 from regard.search.token_options import TokenOptions
 from regard.teacher_forcing import target_logps
-from regard.text import with_end
+from regard.text.template import Template
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -53,7 +53,11 @@ class TorchEngine:
         ratio: float,
     ) -> list[Sequence[Hypothesis]]:
         """The hypotheses of each source, best first."""
-        search = build_search(options) if isinstance(options, TokenOptions) else options
+        search: Search
+        if isinstance(options, TokenOptions):
+            search, template = build_search(options), options.template
+        else:
+            search, template = options, search_template(options, self._bundle.template)
         found = search_all(
             search,
             self.inference_model,
@@ -61,6 +65,7 @@ class TorchEngine:
             max_length=max_length,
             ratio=ratio,
             device=self._device,
+            template=template,
         )
         return [result.hypotheses for result in found]
 
@@ -69,10 +74,12 @@ class TorchEngine:
     ) -> Iterator[tuple[Ids, bool]]:
         """After each step, the ids that all remaining hypotheses share; finally, the output."""
         search = build_search(options)
-        assert isinstance(search, Beam | Greedy)
         # A beam of 1 without a length penalty is greedy search.
-        beam = search if isinstance(search, Beam) else Beam(1, constraints=search.constraints)
-        batch = with_end(Ragged.of([torch.tensor(source)])).to(self._device)
+        beam = search
+        if isinstance(search, Greedy):
+            beam = Beam(1, constraints=search.constraints, template=options.template)
+        assert isinstance(beam, Beam)
+        batch = Ragged.of([torch.tensor(options.template.source(source))]).to(self._device)
         limits = length_limits(batch.lengths, max_length, ratio)
         beams = BeamSearch(beam, self.inference_model, batch, limits)
         for _ in beams:
@@ -80,9 +87,11 @@ class TorchEngine:
         for hypothesis in beams.results()[0].hypotheses[:1]:
             yield hypothesis.ids, True
 
-    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+    def score(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
+    ) -> list[list[float]]:
         """The log-probability of each target token and of END, by the model itself."""
-        return target_logps(self._bundle.model, sources, targets)
+        return target_logps(self._bundle.model, sources, targets, template)
 
     def is_finite(self) -> bool:
         """Whether all weights are finite."""

@@ -22,9 +22,11 @@ from regard.search.constraints import (
     LexicalConstraints,
     Scores,
     apply_constraints,
+    never,
 )
 from regard.search.hypothesis import LengthPenalty, SearchResult
-from regard.text import BEGIN
+from regard.search.start import start_tokens
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.threads import STEP_ROWS, search_threads
 
 SMALL = 512  # up to this many candidates, numpy ranks faster than torch
@@ -45,6 +47,7 @@ class Beam:
     length_penalty: LengthPenalty = field(default_factory=LengthPenalty)
     constraints: tuple[Constraint, ...] = ()
     required: LexicalConstraints | None = None
+    template: Template = DEFAULT_TEMPLATE
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 1 <= self.n_best <= self.size:
@@ -69,10 +72,16 @@ class BeamSearch:
     ) -> None:
         self.settings, self.model, self.source = settings, model, source
         required: tuple[Constraint, ...] = () if settings.required is None else (settings.required,)
-        self.constraints = (*settings.constraints, *required)
+        banned = never(settings.template.banned)
+        self.constraints = (*banned, *settings.constraints, *required)
         margin = INFINITY if settings.required is None else 0.0  # 0: always searched alone
         self.state = BeamState(
-            settings.size, settings.n_best, settings.length_penalty, limits.tolist(), margin
+            settings.size,
+            settings.n_best,
+            settings.length_penalty,
+            limits.tolist(),
+            margin,
+            settings.template.end,
         )
 
     def __iter__(self) -> Iterator[BeamSearch]:
@@ -96,8 +105,7 @@ class BeamSearch:
         """Extend every beam by one token; finished sources leave the batch."""
         beam_state, device = self.state, self.source.values.device
         if state is None:
-            state = self.model.start(self.model.encode(self.source))
-            tokens = torch.full((len(beam_state.active),), BEGIN, device=device)
+            state, tokens = start_tokens(self.model, self.source, self.settings.template)
         else:
             tokens = torch.from_numpy(beam_state.tokens_so_far[:, :, -1].ravel()).to(device)
         logits, state = self.model.step(tokens, state)
@@ -153,6 +161,7 @@ class BeamSearch:
             logps,
             tokens_so_far,
             torch.from_numpy(last.repeat(beams)).to(logps.device),
+            self.settings.template.end,
         )
 
 

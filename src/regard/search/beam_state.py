@@ -32,8 +32,9 @@ class BeamState:
         length_penalty: LengthPenalty,
         limits: list[int],
         margin: float,
+        end: int = END,
     ) -> None:
-        count = len(limits)
+        count, self.end = len(limits), end
         self.size, self.n_best, self.length_penalty = size, n_best, length_penalty
         self.finished: list[list[Hypothesis]] = [
             [] for _ in range(count)
@@ -61,7 +62,7 @@ class BeamState:
         """
         size, rows = self.size, np.arange(len(totals))[:, None]
         self.narrowest = np.full(len(totals), INFINITY)
-        ends = (tokens == END) & (totals > NEG_INF)
+        ends = (tokens == self.end) & (totals > NEG_INF)
         if ends.any():
             self._finish(ends, totals, beams, logps)
             order = ends.argsort(1, kind="stable")[:, : size + 1] + rows * ends.shape[1]

@@ -35,12 +35,13 @@ class min_length:  # noqa: N801 (used like a function)
     """No END before `count` tokens."""
 
     count: int
+    end: int = END
 
     def __post_init__(self) -> None:
         check_length("min_length", self.count)
 
     def __call__(self, scores: Scores, tokens_so_far: Tokens) -> Scores:
-        return _without(scores, END) if tokens_so_far.shape[1] < self.count else scores
+        return _without(scores, self.end) if tokens_so_far.shape[1] < self.count else scores
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,13 @@ class max_length:  # noqa: N801
     """Only END after `count` tokens."""
 
     count: int
+    end: int = END
 
     def __post_init__(self) -> None:
         check_length("max_length", self.count)
 
     def __call__(self, scores: Scores, tokens_so_far: Tokens) -> Scores:
-        return _only(scores, END) if tokens_so_far.shape[1] >= self.count else scores
+        return _only(scores, self.end) if tokens_so_far.shape[1] >= self.count else scores
 
 
 def prefix(ids: Sequence[int]) -> Constraint:
@@ -83,6 +85,18 @@ def ban(sequences: Iterable[Sequence[int]]) -> Constraint:
         return scores
 
     return constraint
+
+
+def never(tokens: Sequence[int]) -> tuple[Constraint, ...]:
+    """A constraint that forbids each of these tokens; none if there are none."""
+    ids = list(tokens)
+
+    def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
+        scores = scores.clone()
+        scores[:, ids] = NEG_INF
+        return scores
+
+    return (constraint,) if ids else ()
 
 
 def repetition_penalty(penalty: float) -> Constraint:
@@ -122,11 +136,12 @@ def apply_constraints(
     scores: Scores,
     tokens_so_far: Tokens,
     last: Bool[Tensor, " row"],
+    end: int = END,
 ) -> Scores:
     """Apply all constraints; rows at their length limit (`last`) may then only end."""
     for constraint in constraints:
         scores = constraint(scores, tokens_so_far)
-    return torch.where(last[:, None], _only(scores, END), scores) if bool(last.any()) else scores
+    return torch.where(last[:, None], _only(scores, end), scores) if bool(last.any()) else scores
 
 
 def _without(scores: Scores, token: int) -> Scores:
@@ -152,8 +167,13 @@ class LexicalConstraints:
     include the preceding space."""
 
     def __init__(
-        self, sequences: Sequence[Sequence[int]], opening: Sequence[Sequence[int]] | None = None
+        self,
+        sequences: Sequence[Sequence[int]],
+        opening: Sequence[Sequence[int]] | None = None,
+        *,
+        end: int = END,
     ) -> None:
+        self.end = end
         self.sequences = [list(sequence) for sequence in sequences]
         self.opening = [list(sequence) for sequence in opening or sequences]
         if not all(self.sequences):
@@ -166,7 +186,7 @@ class LexicalConstraints:
             [self.met(ids) < self.all for ids in tokens_so_far.tolist()], device=scores.device
         )
         scores = scores.clone()
-        scores[missing, END] = NEG_INF
+        scores[missing, self.end] = NEG_INF
         return scores
 
     def met(self, ids: Sequence[int]) -> int:
@@ -235,9 +255,10 @@ class LexicalConstraints:
         wanted |= {b * vocabulary + token for b, token in enumerate(most_likely)}
         places = sorted(wanted | set(totals.topk(min(2 * size, len(totals))).indices.tolist()))
         scored = [(float(totals[place]), place) for place in places if totals[place] > NEG_INF]
-        ends = [pair for pair in scored if pair[1] % vocabulary == END]
+        ends = [pair for pair in scored if pair[1] % vocabulary == self.end]
         banks: dict[int, list[Scored]] = {}
-        for pair in sorted((pair for pair in scored if pair[1] % vocabulary != END), reverse=True):
+        others = (pair for pair in scored if pair[1] % vocabulary != self.end)
+        for pair in sorted(others, reverse=True):
             ids = tokens_so_far[pair[1] // vocabulary]
             banks.setdefault(self.met([*ids, pair[1] % vocabulary]), []).append(pair)
         kept: list[Scored] = []

@@ -13,9 +13,10 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.models import Model
 from regard.ragged import Ragged
-from regard.search.constraints import Constraint, Scores, apply_constraints
+from regard.search.constraints import NEG_INF, Constraint, Scores, apply_constraints, never
 from regard.search.hypothesis import Hypothesis, SearchResult
-from regard.text import BEGIN, END
+from regard.search.start import start_tokens
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.threads import STEP_ROWS, search_threads
 
 UNSATISFIABLE = "no output satisfies all constraints; relax one (--max-length, --ban, ...)"
@@ -36,15 +37,17 @@ def decode(
     *,
     copies: int = 1,
     constraints: Sequence[Constraint] = (),
+    template: Template = DEFAULT_TEMPLATE,
 ) -> list[tuple[Hypothesis, float]]:
     """`copies` outputs per source, each with its smallest margin."""
     rows = torch.arange(len(source) * copies, device=source.values.device)
-    state = model.start(model.encode(source))
+    end, constraints = template.end, (*never(template.banned), *constraints)
+    state, tokens = start_tokens(model, source, template)
     if copies > 1:
-        state = state.branch(rows // copies)
+        state, tokens = state.branch(rows // copies), tokens[rows // copies]
     limits = limits.to(rows.device).repeat_interleave(copies)
     soonest, steps = (int(limits.min()), int(limits.max()) + 1) if len(rows) else (0, 0)
-    tokens, over = torch.full_like(rows, BEGIN), torch.zeros_like(rows, dtype=torch.bool)
+    over = torch.zeros_like(rows, dtype=torch.bool)
     tokens_so_far = rows.new_empty(len(rows), 0)  # only constraints read it
     taken: list[tuple[Tensor, ...]] = []
     threads = search_threads(len(source), rows.device)
@@ -54,14 +57,15 @@ def decode(
             scores = logits.float().log_softmax(-1)
         allowed = scores
         if constraints or step >= soonest:
-            allowed = apply_constraints(constraints, scores, tokens_so_far, limits[rows] <= step)
+            last = limits[rows] <= step
+            allowed = apply_constraints(constraints, scores, tokens_so_far, last, end)
         tokens, margin = choose(allowed, rows, step)
         taken.append((rows, tokens, scores.gather(1, tokens.unsqueeze(1)).squeeze(1), margin))
         if constraints:
             tokens_so_far = torch.cat([tokens_so_far, tokens[:, None]], 1)
-        if END not in tokens.tolist():
+        if end not in tokens.tolist():
             continue
-        over = over | (tokens == END)
+        over = over | (tokens == end)
         ended = int(over.sum())
         if ended == len(rows):
             break
@@ -74,10 +78,12 @@ def decode(
                 tokens_so_far[left],
                 state.select(left),
             )
-    return _hypotheses(len(limits), taken)
+    return _hypotheses(len(limits), taken, end)
 
 
-def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[Hypothesis, float]]:
+def _hypotheses(
+    count: int, taken: Sequence[tuple[Tensor, ...]], end: int
+) -> list[tuple[Hypothesis, float]]:
     """Each row's tokens up to its END; what a finished row produced afterwards is ignored."""
     ids: list[list[int]] = [[] for _ in range(count)]
     logps: list[list[float]] = [[] for _ in range(count)]
@@ -91,7 +97,7 @@ def _hypotheses(count: int, taken: Sequence[tuple[Tensor, ...]]) -> list[tuple[H
             raise RegardError(UNSATISFIABLE)
         ids[row].append(token)
         logps[row].append(logp)
-        narrowest[row], over[row] = min(narrowest[row], margin), token == END
+        narrowest[row], over[row] = min(narrowest[row], margin), token == end
     found = zip(ids, logps, narrowest, strict=True)
     return [(Hypothesis(a[:-1], b, sum(b)), margin) for a, b, margin in found]
 
@@ -104,16 +110,22 @@ class Greedy:
     """
 
     constraints: tuple[Constraint, ...] = ()
+    template: Template = DEFAULT_TEMPLATE
 
     def __call__(
         self, model: Model, source: Ragged, limits: Int[Tensor, " source"]
     ) -> list[SearchResult]:
         if len(source) == 1 and not self.constraints and not source.values.is_cuda:
-            return [greedy_single(model, source, int(limits[0]))]
+            return [greedy_single(model, source, int(limits[0]), self.template)]
         return [
             SearchResult([found], margin)
             for found, margin in decode(
-                model, source, limits, most_likely, constraints=self.constraints
+                model,
+                source,
+                limits,
+                most_likely,
+                constraints=self.constraints,
+                template=self.template,
             )
         ]
 
@@ -125,24 +137,34 @@ def most_likely(scores: Scores, rows: Tensor, step: int) -> tuple[Tensor, Tensor
 
 
 @torch.inference_mode()
-def greedy_single(model: Model, source: Ragged, limit: int) -> SearchResult:
+def greedy_single(
+    model: Model, source: Ragged, limit: int, template: Template = DEFAULT_TEMPLATE
+) -> SearchResult:
     """A single source: each step only takes the argmax; log-probabilities are computed once at the
     end.
     """
-    state, token = model.start(model.encode(source)), torch.full((1,), BEGIN)
+    end, banned = template.end, list(template.banned)
+    state, token = start_tokens(model, source, template)
     tokens_so_far: list[int] = []
     seen: list[Scores] = []
     threads = search_threads(1, token.device)
-    while len(tokens_so_far) <= limit and END not in tokens_so_far[-1:]:
+    while len(tokens_so_far) <= limit and end not in tokens_so_far[-1:]:
         with threads.measure(1):
             logits, state = model.step(token, state)
         seen.append(logits)
+        if banned:
+            logits = logits.clone()
+            logits[:, banned] = NEG_INF
         token = logits.argmax(1)
         tokens_so_far.append(
-            int(token) if len(tokens_so_far) < limit else END
+            int(token) if len(tokens_so_far) < limit else end
         )  # at the limit only END is allowed
     scores = torch.cat(seen).float().log_softmax(-1)
-    best = scores.topk(2).values
+    allowed = scores
+    if banned:
+        allowed = scores.clone()
+        allowed[:, banned] = NEG_INF
+    best = allowed.topk(2).values
     logps = scores.gather(1, torch.tensor(tokens_so_far)[:, None])[:, 0].tolist()
     margins = (best[:, 0] - best[:, 1])[:limit].tolist()  # a forced END was no decision
     return SearchResult(

@@ -18,6 +18,7 @@ from regard.search.constraints import NEG_INF, Constraint, Scores
 from regard.search.greedy import decode
 from regard.search.hypothesis import NEAR_TIE, SearchResult
 from regard.search.token_options import check_sampling
+from regard.text.template import DEFAULT_TEMPLATE, Template
 
 _GOLDEN = -0x61C8864680B583EB  # 2⁶⁴ / golden ratio, as a signed integer
 
@@ -61,6 +62,7 @@ class Sampling:
     min_p: float = 0.0
     seed: int = 1
     constraints: tuple[Constraint, ...] = ()
+    template: Template = DEFAULT_TEMPLATE
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -78,7 +80,13 @@ class Sampling:
             return self.draw(scores, seeds[rows], step)
 
         samples = decode(
-            model, source, limits, choose, copies=self.count, constraints=self.constraints
+            model,
+            source,
+            limits,
+            choose,
+            copies=self.count,
+            constraints=self.constraints,
+            template=self.template,
         )
         groups = [samples[i : i + self.count] for i in range(0, len(samples), self.count)]
         return [

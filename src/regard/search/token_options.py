@@ -14,6 +14,7 @@ from typing import Any, SupportsIndex
 from regard.decoding_options import DecodingOptions
 from regard.errors import RegardError
 from regard.search.hypothesis import LengthPenalty
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenizers import Tokenizer
 
 LEAST, MOST = 1e-6, 1e6  # keep penalised and scaled log-probabilities finite in float32
@@ -26,7 +27,7 @@ class TokenOptions:
     """Decoding options in ids. `beam` 1 without a length penalty is greedy search.
 
     `required` holds token sequences that every output must contain, and `required_opening` their
-    forms at the start of a text (default: the same).
+    forms at the start of a text (default: the same). `template` has the special tokens.
     """
 
     beam: int = 1
@@ -46,6 +47,7 @@ class TokenOptions:
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int = 1
+    template: Template = DEFAULT_TEMPLATE
 
     def check(self) -> None:
         """Raise if a value is out of range."""
@@ -57,7 +59,11 @@ class TokenOptions:
 
 
 def resolve_options(
-    options: DecodingOptions, target: Tokenizer, *, length_penalty: float = 0.0
+    options: DecodingOptions,
+    target: Tokenizer,
+    *,
+    length_penalty: float = 0.0,
+    template: Template = DEFAULT_TEMPLATE,
 ) -> TokenOptions:
     """The options in target ids; `length_penalty` is used where they name none."""
     options.check()
@@ -83,6 +89,7 @@ def resolve_options(
         top_p=options.top_p,
         min_p=options.min_p,
         seed=options.seed,
+        template=template,
     )
     resolved.check()
     return resolved

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 from regard.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from regard.text.batching import Batch, Batches, split_batch, with_begin, with_end
+    from regard.text.batching import (
+        Batch,
+        Batches,
+        split_batch,
+        with_begin,
+        with_end,
+        with_labels,
+        with_source_tokens,
+    )
     from regard.text.bpe_dropout import BpeDropout
     from regard.text.corpus import Corpus
     from regard.text.corpus_stats import CorpusStats, collect_stats
@@ -60,10 +68,15 @@ __all__ = [
     "unpack_batch",
     "with_begin",
     "with_end",
+    "with_labels",
+    "with_source_tokens",
 ]
 
 _HOMES = {
-    "batching": ("Batch", "Batches", "split_batch", "with_begin", "with_end"),
+    "batching": (
+        *("Batch", "Batches", "split_batch"),
+        *("with_begin", "with_end", "with_labels", "with_source_tokens"),
+    ),
     "bpe_dropout": ("BpeDropout",),
     "corpus": ("Corpus",),
     "corpus_stats": ("CorpusStats", "collect_stats"),

@@ -10,11 +10,12 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from regard.kernels import IGNORE_INDEX
 from regard.ragged import Layout, Ragged
 from regard.text.bpe_dropout import BpeDropout
 from regard.text.bucketing import BatchError, BatchPlan, plan_batches
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenized_pairs import FlatIds, TokenizedPairs
-from regard.text.tokenizers import BEGIN, END
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,21 +154,41 @@ def split_batch(batch: Batch) -> tuple[Batch, Batch]:
     return first, second
 
 
-def with_begin(ids: Ragged) -> Ragged:
-    """Every sequence with the begin token prepended: the decoder's input."""
-    return _with_token(ids, BEGIN, before=True)
+def with_source_tokens(ids: Ragged, template: Template = DEFAULT_TEMPLATE) -> Ragged:
+    """Every source with the special tokens around it: the encoder's input."""
+    return _surround(ids, template.source_prefix, template.source_suffix)
 
 
-def with_end(ids: Ragged) -> Ragged:
-    """Every sequence with the end token appended: the encoder's input and the decoder's labels."""
-    return _with_token(ids, END, before=False)
+def with_begin(ids: Ragged, template: Template = DEFAULT_TEMPLATE) -> Ragged:
+    """Every target after the start tokens: the decoder's input."""
+    return _surround(ids, template.start, ())
 
 
-def _with_token(ids: Ragged, token: int, *, before: bool) -> Ragged:
-    values = ids.values.new_full((len(ids.values) + len(ids),), token)
-    positions = torch.arange(len(ids.values), device=values.device) + ids.layout.rows + before
-    offsets = ids.offsets + torch.arange(len(ids) + 1, device=values.device)
-    layout = Layout(offsets, ids.longest + 1, len(values))
+def with_end(ids: Ragged, template: Template = DEFAULT_TEMPLATE) -> Ragged:
+    """Every target with the end token appended: what the decoder generates."""
+    return _surround(ids, (), (template.end,))
+
+
+def with_labels(ids: Ragged, template: Template = DEFAULT_TEMPLATE) -> Ragged:
+    """The label at each position of `with_begin`: start tokens are given, and so not predicted."""
+    return _surround(ids, [IGNORE_INDEX] * (len(template.start) - 1), (template.end,))
+
+
+def _surround(ids: Ragged, before: Sequence[int], after: Sequence[int]) -> Ragged:
+    """Every sequence with the same tokens before and after it."""
+    added = len(before) + len(after)
+    if not added:
+        return ids
+    values = ids.values.new_full((len(ids.values) + added * len(ids),), (*before, *after)[0])
+    rows = ids.layout.rows if added == 1 else added * ids.layout.rows
+    positions = torch.arange(len(ids.values), device=values.device) + rows + len(before)
+    offsets = ids.offsets + added * torch.arange(len(ids) + 1, device=values.device)
+    if added > 1:
+        for place, token in enumerate(before):
+            values[offsets[:-1] + place] = token
+        for place, token in enumerate(after):
+            values[offsets[1:] - len(after) + place] = token
+    layout = Layout(offsets, ids.longest + added, len(values))
     return Ragged.from_layout(values.index_copy_(0, positions, ids.values), layout)
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from regard.kernels import IGNORE_INDEX
 from regard.ragged import Layout, Ragged
-from regard.text.batching import Batch, with_begin, with_end
-from regard.text.tokenizers import END
+from regard.text.batching import Batch, with_begin, with_labels, with_source_tokens
+from regard.text.template import DEFAULT_TEMPLATE, Template
 
 MAX_LENGTH = 128  # of a sequence in a static batch
 
@@ -32,7 +32,7 @@ class TrainingBatch:
     token_weight: Float[Tensor, ""]
 
     @classmethod
-    def from_batch(cls, batch: Batch) -> TrainingBatch:
+    def from_batch(cls, batch: Batch, template: Template = DEFAULT_TEMPLATE) -> TrainingBatch:
         """The training batch of a batch as it is; every token of a step has the same weight."""
         source, target = batch.source, batch.target
         weight = 1 / (batch.step_target_tokens + batch.step_pairs)
@@ -40,7 +40,9 @@ class TrainingBatch:
             source = target = Ragged.of([source.values])
             weight = 0.0
         token_weight = torch.full((), weight, device=source.values.device)
-        return cls(with_end(source), with_begin(target), with_end(target).values, token_weight)
+        labels = with_labels(target, template).values
+        source, prefix = with_source_tokens(source, template), with_begin(target, template)
+        return cls(source, prefix, labels, token_weight)
 
 
 class StaticShape(NamedTuple):
@@ -53,14 +55,17 @@ class StaticShape(NamedTuple):
     target_longest: int
 
     @classmethod
-    def from_batch(cls, batch: Batch, multiple: int) -> StaticShape | None:
+    def from_batch(
+        cls, batch: Batch, multiple: int, template: Template = DEFAULT_TEMPLATE
+    ) -> StaticShape | None:
         """The smallest static shape that fits, with tokens in multiples of `multiple`; None if a
         sequence is too long."""
-        pairs, sides = len(batch), (batch.source, batch.target)
-        longest = [_round_length(side.longest + 1) for side in sides]
+        pairs = len(batch)
+        sides = (batch.source, template.source_tokens), (batch.target, len(template.start))
+        longest = [_round_length(side.longest + added) for side, added in sides]
         if not pairs or max(longest) > MAX_LENGTH:
             return None
-        tokens = [len(side.values) + pairs for side in sides]
+        tokens = [len(side.values) + added * pairs for side, added in sides]
         sizes = [-(-count // multiple) * multiple for count in tokens]
         padding = max(
             -(-(size - count) // length)
@@ -75,7 +80,11 @@ class StaticShape(NamedTuple):
 
 
 def pack_batch(
-    batch: Batch, shape: StaticShape, *, pinned: bool = False
+    batch: Batch,
+    shape: StaticShape,
+    *,
+    pinned: bool = False,
+    template: Template = DEFAULT_TEMPLATE,
 ) -> Int64[Tensor, " number"]:
     """A batch as one flat tensor, padded with sequences that do not contribute to the loss.
 
@@ -83,19 +92,21 @@ def pack_batch(
     """
     flat = torch.empty(shape.size, dtype=torch.int64, pin_memory=pinned)
     source, prefix, labels, source_offsets, target_offsets = flat.split(_section_sizes(shape))
-    for section, values, fill in (
-        (source, with_end(batch.source).values, END),
-        (prefix, with_begin(batch.target).values, END),
-        (labels, with_end(batch.target).values, IGNORE_INDEX),
+    fill = template.source([0])[-1]
+    for section, values, padding_token in (
+        (source, with_source_tokens(batch.source, template).values, fill),
+        (prefix, with_begin(batch.target, template).values, template.end),
+        (labels, with_labels(batch.target, template).values, IGNORE_INDEX),
     ):
         section[: len(values)] = values
-        section[len(values) :] = fill
+        section[len(values) :] = padding_token
     pairs = len(batch)
-    for offsets, side, size, longest in (
-        (source_offsets, batch.source, shape.source, shape.source_longest),
-        (target_offsets, batch.target, shape.target, shape.target_longest),
+    added_source, added_target = template.source_tokens, len(template.start)
+    for offsets, side, added, size, longest in (
+        (source_offsets, batch.source, added_source, shape.source, shape.source_longest),
+        (target_offsets, batch.target, added_target, shape.target, shape.target_longest),
     ):
-        torch.add(side.offsets, torch.arange(pairs + 1), out=offsets[: pairs + 1])
+        torch.add(side.offsets, torch.arange(pairs + 1) * added, out=offsets[: pairs + 1])
         padding = torch.arange(1, shape.pairs - pairs + 1) * longest + offsets[pairs]
         offsets[pairs + 1 :] = padding.clamp_(max=size)
     return flat

@@ -26,7 +26,6 @@ from regard.errors import RegardError, UnknownName, suggestion
 from regard.models import Model, eval_mode
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
-from regard.text import BEGIN
 from regard.trace.trace import Trace
 
 __all__ = ["MEAN", "agreement", "alignment_matrix", "distance", "entropy", "links", "occlusion"]
@@ -96,10 +95,11 @@ def occlusion(pipeline: Pipeline, trace: Trace) -> Matrix:
     model = pipeline.model
     attentions = _source_attentions(model, trace)
     source, target = [piece.id for piece in trace.source], [piece.id for piece in trace.following]
+    begin = trace.template.start[0]
     hidden, each = [NONE, *range(len(source))], len(target) * len(pipeline.bundle.target)
     count = max(1, min(BATCH_TOKENS // (len(source) + len(target)), LOGITS // each))
     found = [
-        _hidden_logps(model, attentions, source, target, hidden[i : i + count])
+        _hidden_logps(model, attentions, source, target, hidden[i : i + count], begin)
         for i in range(0, len(hidden), count)
     ]
     whole, *without = torch.cat(found)
@@ -138,20 +138,21 @@ def _hidden_logps(
     source: Sequence[int],
     target: Sequence[int],
     hidden: Sequence[int],
+    begin: int,
 ) -> Float[Tensor, "copy target"]:
     """The log-probability of each target token, in one copy per hidden source token."""
     keys = torch.tensor(hidden, device=next(model.parameters()).device)
     with eval_mode(model), _hide_keys(attentions, keys):
-        return copy_logps(model, source, target, len(hidden))
+        return copy_logps(model, source, target, len(hidden), begin)
 
 
 def copy_logps(
-    model: Model, source: Sequence[int], target: Sequence[int], count: int
+    model: Model, source: Sequence[int], target: Sequence[int], count: int, begin: int
 ) -> Float[Tensor, "copy target"]:
-    """The log-probability of each token of an output, its end included, in `count` copies."""
+    """The log-probability of each token after `begin`, the end included, in `count` copies."""
     device = next(model.parameters()).device
     logits = model(
-        copies(source, count).to(device), copies([BEGIN, *target[:-1]], count).to(device)
+        copies(source, count).to(device), copies([begin, *target[:-1]], count).to(device)
     ).values.float()
     logits = logits.unflatten(0, (count, -1))
     chosen = logits.gather(2, torch.tensor(target, device=device).expand(count, -1)[..., None])[

@@ -17,9 +17,9 @@ from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.search.beam import Beam, BeamSearch
 from regard.search.beam_state import BeamState, Places, Totals
+from regard.search.build import search_template, with_template
 from regard.search.constraints import NEG_INF
-from regard.search.search_batches import length_limits
-from regard.text import END, with_end
+from regard.search.search_batches import Search, length_limits
 
 # expanded: extended by another token; finished: ended; pruned: others were better; stopped: the
 # search ended first, because nothing can improve the result or the length limit is reached.
@@ -52,7 +52,12 @@ class BeamTrace(BeamState):
 
     def __init__(self, settings: Beam, limits: list[int]) -> None:
         super().__init__(
-            settings.size, settings.n_best, settings.length_penalty, limits, float("inf")
+            settings.size,
+            settings.n_best,
+            settings.length_penalty,
+            limits,
+            float("inf"),
+            settings.template.end,
         )
         self.candidates: list[Candidate] = []
         self._beams: list[int | None] = [None]  # the candidate number of each beam
@@ -84,7 +89,7 @@ class BeamTrace(BeamState):
         ):
             if total <= NEG_INF:  # forbidden by a constraint
                 return
-            number, ends = first + rank, token == END
+            number, ends = first + rank, token == self.end
             stays = rank < size if ends else others < size
             pruned_by = None if stays else first + (last if ends else latest)
             status: CandidateStatus = ("finished" if ends else "expanded") if stays else "pruned"
@@ -152,7 +157,8 @@ class BeamTree:
 
     def ids(self, number: int) -> list[int]:
         """The token ids up to this node, without END: a prefix for the model."""
-        return [id for id in (self.nodes[one].token for one in self.path(number)) if id != END]
+        tokens = (self.nodes[one].token for one in self.path(number))
+        return [id for id in tokens if id != self.search.template.end]
 
     def children(self, number: int | None) -> list[Candidate]:
         """The continuations of a node, best first; of None, the first tokens."""
@@ -187,12 +193,14 @@ class BeamTree:
 
 def beam_tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> BeamTree:
     """The tree of a search for one text; by default the pipeline's usual one, as a beam."""
-    chosen = pipeline.default_search if search is None else search
-    chosen = chosen if isinstance(chosen, Beam) else Beam(1)
+    chosen: Search = pipeline.default_search if search is None else search
+    template = search_template(chosen, pipeline.bundle.template)
+    chosen = with_template(chosen if isinstance(chosen, Beam) else Beam(1), template)
+    assert isinstance(chosen, Beam)
     ids = pipeline.bundle.source.encode(text.strip())
     if not ids:
         raise RegardError("the text is empty; there is nothing to search for")
-    source = with_end(Ragged.of([torch.tensor(ids)])).to(pipeline.device)
+    source = Ragged.of([torch.tensor(template.source(ids))]).to(pipeline.device)
     (limit,) = length_limits(source.lengths, **pipeline.length_limits).tolist()
     nodes, beams = trace_beams(chosen, pipeline.inference_model, source, limit)
     target = pipeline.bundle.target

@@ -23,12 +23,14 @@ from regard.models.transformer import Transformer
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.search import Beam, LengthPenalty, Search
+from regard.search.build import search_template
 from regard.search.search_batches import length_limits
-from regard.text import BEGIN, END, Piece
+from regard.text import Piece, Tokenizer
+from regard.text.template import Template
 from regard.trace.attention_edits import Change, SetAttentionRow
 from regard.trace.edits import ForceToken, ShufflePositions, edit, edited
 from regard.trace.operations.operation import TensorStore
-from regard.trace.operations.row_wise import LengthPenalised
+from regard.trace.operations.row_wise import LengthPenalised, SequenceLogProb
 from regard.trace.program import Program
 from regard.trace.recurrent_program import recurrent_program
 from regard.trace.trace import Trace
@@ -55,9 +57,10 @@ def record(
         if not isinstance(text, str):
             raise RegardError(f"text must be a str; got {text!r}")
     changes = tuple(edit(one) for one in edits)
-    source_ids = [*pipeline.bundle.source.encode(source.strip()), END]
+    template = search_template(search, pipeline.bundle.template)
+    source_ids = template.source(pipeline.bundle.source.encode(source.strip()))
     program = edited(program_of(pipeline.model), changes)
-    recording = Recording(pipeline, program, changes, source_ids)
+    recording = Recording(pipeline, program, changes, source_ids, template)
     forced = {one.step: one.token for one in changes if isinstance(one, ForceToken)}
     vocabulary = len(pipeline.bundle.target)
     for step, token in forced.items():
@@ -73,8 +76,8 @@ def record(
             )
         ids = [forced.get(step, token) for step, token in enumerate(ids)]
     elif changes:
-        ids = recording.generate(forced, max_length)
-        if late := [step for step, token in forced.items() if step > len(ids) - (token != END)]:
+        ids, end = recording.generate(forced, max_length), template.end
+        if late := [step for step, token in forced.items() if step > len(ids) - (token != end)]:
             raise RegardError(
                 f"a token is forced at step {min(late)}, but the edited output ends at step "
                 f"{len(ids)}; force an earlier step"
@@ -118,8 +121,9 @@ class Recording:
         program: Program,
         changes: Sequence[Change],
         source_ids: Sequence[int],
+        template: Template,
     ) -> None:
-        self.pipeline, self.program = pipeline, program
+        self.pipeline, self.program, self.template = pipeline, program, template
         self.changes, self.source_ids = tuple(changes), list(source_ids)
         weights = {
             name: weight.detach().float().cpu()
@@ -130,12 +134,21 @@ class Recording:
         self.store.tensors["src.positions"] = self.positions(len(self.source_ids))
         Program(program.parts[: program.decoding], 0, ()).run(self.store)
 
+    @property
+    def given(self) -> int:
+        """The rows at the start that predict a start token, which is given."""
+        return len(self.template.start) - 1
+
     def run_decoder(self, ids: Sequence[int], penalty: float = 1.0) -> Tensor:
         """Run the steps that depend on the target; returns the log-probabilities of next tokens."""
         tensors = self.store.tensors
-        tensors["tgt.ids"] = torch.tensor([BEGIN, *ids])
-        tensors["tgt.following"] = torch.tensor([*ids, END])
-        tensors["tgt.positions"] = self.target_positions(len(ids) + 1)
+        read = self.template.decoder_input(ids)
+        tensors["tgt.ids"] = torch.tensor(read)
+        tensors["tgt.following"] = torch.tensor([*read[1:], self.template.end])
+        tensors["tgt.positions"] = self.target_positions(len(read))
+        if self.given:
+            total = SequenceLogProb(("out.chosen",), (), self.given)
+            self.program = self.program.renewed("out.total", total)
         self.program = self.program.renewed(
             "out.score", LengthPenalised(("out.total",), (), penalty)
         )
@@ -151,8 +164,10 @@ class Recording:
             if len(ids) in forced:
                 token = forced[len(ids)]
             else:
-                token = int(self.run_decoder(ids)[-1].argmax())
-            if token == END:
+                logprobs = self.run_decoder(ids)[-1].clone()
+                logprobs[list(self.template.banned)] = -math.inf
+                token = int(logprobs.argmax())
+            if token == self.template.end:
                 break
             ids.append(token)
         return ids
@@ -180,7 +195,7 @@ class Recording:
         ]
         text, end = bundle.target.decode(ids), len(source.rstrip())
         target_pieces = bundle.target.decode_pieces(ids)
-        logps = self.store["out.chosen"].tolist()
+        logps = self.store["out.chosen"][self.given :].tolist()
         score = float(self.store["out.score"])
         answer = Answer(
             source,
@@ -191,25 +206,32 @@ class Recording:
             score,
             bundle.source.unknown_symbols(source.strip()),
         )
-        last = Piece(bundle.target.label(END), END, len(text), len(text))
-        first = Piece(bundle.target.label(BEGIN), BEGIN, 0, 0)
-        source_pieces.append(Piece(bundle.source.label(END), END, end, end))
+        template = self.template
+        first = _special_pieces(bundle.target, template.start, 0)
+        last = _special_pieces(bundle.target, [template.end], len(text))
+        source_pieces = [
+            *_special_pieces(bundle.source, template.source_prefix, shift),
+            *source_pieces,
+            *_special_pieces(bundle.source, template.source_suffix, end),
+        ]
         check = None if self.changes else self.difference(ids)
         return Trace(
             self.pipeline,
             self.program,
             self.store,
             source_pieces,
-            [first, *target_pieces],
-            [*target_pieces, last],
+            [*first, *target_pieces],
+            [*first[1:], *target_pieces, *last],
             answer,
             self.changes,
             check,
+            template,
         )
 
     def difference(self, target_ids: Sequence[int]) -> float:
         """The largest difference from the model's teacher-forced logits; raises if it is large."""
-        ids = (torch.tensor(self.source_ids), torch.tensor([BEGIN, *target_ids]))
+        read = self.template.decoder_input(target_ids)
+        ids = (torch.tensor(self.source_ids), torch.tensor(read))
         source, prefix = (Ragged.of([one]).to(self.pipeline.device) for one in ids)
         model, traced = self.pipeline.model, self.store["out.logits"]
         with eval_mode(model):
@@ -225,6 +247,11 @@ class Recording:
                 "the model computes something other than its class"
             )
         return difference
+
+
+def _special_pieces(tokenizer: Tokenizer, ids: Sequence[int], place: int) -> list[Piece]:
+    """Special tokens, which cover no characters."""
+    return [Piece(tokenizer.label(id), id, place, place) for id in ids]
 
 
 def _length_penalty(pipeline: Pipeline, search: Search | None) -> LengthPenalty:

@@ -76,7 +76,9 @@ def logit_lens(trace: Trace, row: int) -> dict[str, Row]:
     logits = trace.origin("out.logits")
     (last,) = logits.inputs
     norm = trace.origin(last) if last == "dec.norm" else None
-    stream = r"tgt\.sum|dec\.\d+\.resid\d|dec\.norm" if norm else r"tgt\.sum|dec\.\d+\.norm\d"
+    first = "tgt.norm" if "tgt.norm" in trace.names else "tgt.sum"
+    after = r"dec\.\d+\.resid\d|dec\.norm" if norm else r"dec\.\d+\.norm\d"
+    stream = f"{re.escape(first)}|{after}"
     found = {}
     for name in trace.names:
         if re.fullmatch(stream, name):

@@ -14,6 +14,7 @@ from regard.answer import Answer
 from regard.errors import RegardError, UnknownName, suggestion
 from regard.pipeline import Pipeline
 from regard.text import Piece
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.trace.attention_edits import Change
 from regard.trace.operations.operation import Computation, Index, Operand, Operation, TensorStore
 from regard.trace.program import AttentionBlock, Program, Step
@@ -24,9 +25,9 @@ class Trace:
     """The result of `record`. `trace["dec.0.cross.weights"]` is a tensor (head, query, key), and
     `trace.explain(name, index)` shows how one of its numbers is computed.
 
-    Rows of the target are the decoder's inputs: the first is BEGIN. `following` are the tokens
+    Rows of the target are the decoder's inputs: the first are the start tokens. `following` are the tokens
     after each of them. `check` is the largest difference of the logits from the model's own; None
-    for an edited model.
+    for an edited model. `template` has the special tokens on both sides.
     """
 
     pipeline: Pipeline
@@ -38,6 +39,7 @@ class Trace:
     answer: Answer
     edits: tuple[Change, ...]
     check: float | None
+    template: Template = DEFAULT_TEMPLATE
 
     @cached_property
     def _steps(self) -> dict[str, Step]:

@@ -13,6 +13,7 @@ from regard.models.parts import Embedding, Output
 from regard.models.transformer import Transformer
 from regard.positions import Learned, Sinusoidal
 from regard.trace.operations import element_wise, positional, row_wise
+from regard.trace.operations.activations import ACTIVATION_OPERATIONS
 from regard.trace.operations.operation import Operation, in_float32
 from regard.trace.program import SIDES, AttentionBlock, Program, ProgramBuilder, Step
 
@@ -34,20 +35,19 @@ class TransformerBuilder(ProgramBuilder):
         model = self.model
         self.check()
         encoder = list(self.embedding(model.source, "source"))
-        x = "src.sum"
+        x = encoder[-1].name
         for i, layer in enumerate(model.encoder):
             encoder += self.layer(layer, f"enc.{i}", x)
             x = encoder[-1].name
         encoder += self.final_norm(model.encoder_norm, "enc.norm", x, "source")
         memory = encoder[-1].name
         decoder = list(self.embedding(model.target, "target"))
-        x = "tgt.sum"
+        x = decoder[-1].name
         for i, decoder_layer in enumerate(model.decoder):
             decoder += self.layer(decoder_layer, f"dec.{i}", x, memory)
             x = decoder[-1].name
         decoder += self.final_norm(model.decoder_norm, "dec.norm", x, "target")
-        table = (self.parameter_names[id(model.output.table)],)
-        logits = row_wise.OutputProjection((decoder[-1].name,), table)
+        logits = self.output(model.output, decoder[-1].name)
         decoder += [Step("out.logits", ("target", "vocabulary"), logits), *output_steps()]
         return Program((*encoder, *decoder), len(encoder), tuple(self.attentions))
 
@@ -57,12 +57,6 @@ class TransformerBuilder(ProgramBuilder):
         self.require(model.source, Embedding, "the source embedding")
         self.require(model.target, Embedding, "the target embedding")
         self.require(model.output, Output, "the output projection")
-        for name, found in (
-            ("embedding_norm", model.source.norm),
-            ("output_bias", model.output.bias),
-        ):
-            if found is not None:
-                raise RegardError(f"cannot trace a model with model.{name}; leave it out")
         for stack, short, kind in (
             ("encoder", "enc", EncoderLayer),
             ("decoder", "dec", DecoderLayer),
@@ -79,7 +73,8 @@ class TransformerBuilder(ProgramBuilder):
                     self.require(residual, Sublayer, f"{short}.{i}.resid{place}")
 
     def embedding(self, embedding: Embedding, side: str) -> list[Step]:
-        """E[id] · √width, and the position vector if the encoding adds one."""
+        """E[id] · scale, the position vector if the encoding adds one, and the norm of the sum if
+        there is one."""
         short, axes = SIDES[side], (side, "width")
         table = (self.parameter_names[id(embedding.table)],)
         lookup = element_wise.TableLookup((f"{short}.ids",), table, embedding.scale)
@@ -87,7 +82,18 @@ class TransformerBuilder(ProgramBuilder):
         if embedding.position is not None:
             steps.append(Step(f"{short}.position", axes, self.position(embedding.position, short)))
         added = element_wise.Addition(tuple(step.name for step in steps))
-        return [*steps, Step(f"{short}.sum", axes, added)]
+        steps.append(Step(f"{short}.sum", axes, added))
+        if embedding.norm is not None:
+            steps.append(self.norm(embedding.norm, f"{short}.norm", f"{short}.sum", axes))
+        return steps
+
+    def output(self, output: Output, x: str) -> Operation:
+        """h · Eᵀ, and a bias if there is one."""
+        table = self.parameter_names[id(output.table)]
+        if output.bias is None:
+            return row_wise.OutputProjection((x,), (table,))
+        bias = self.parameter_names[id(output.bias)]
+        return row_wise.BiasedOutputProjection((x,), (table, bias))
 
     def position(self, part: nn.Module, short: str) -> Operation:
         """The operation that makes position vectors."""
@@ -123,15 +129,15 @@ class TransformerBuilder(ProgramBuilder):
 
     def feed_forward(self, ffn: FeedForward, name: str, x: str, side: str) -> list[Step]:
         """The feed-forward layer."""
-        if ffn.activation not in element_wise.ACTIVATIONS:
-            known = ", ".join(element_wise.ACTIVATIONS)
+        if ffn.activation not in ACTIVATION_OPERATIONS:
+            known = ", ".join(ACTIVATION_OPERATIONS)
             raise RegardError(
                 f"cannot trace {name}: unknown activation {ffn.activation!r}; use {known}"
             )
         hidden, act, out = (f"{name}.{part}" for part in ("hidden", "act", "out"))
         inner = row_wise.LinearProjection((x,), self.linear(ffn.inner, hidden))
         outer = row_wise.LinearProjection((act,), self.linear(ffn.outer, out))
-        activation = element_wise.ACTIVATIONS[ffn.activation]((hidden,))
+        activation = ACTIVATION_OPERATIONS[ffn.activation]((hidden,))
         return [
             Step(hidden, (side, "hidden"), inner),
             Step(act, (side, "hidden"), activation),

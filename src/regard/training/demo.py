@@ -12,7 +12,7 @@ from regard.config import TrainSettings, parse
 from regard.ragged import Ragged
 from regard.search import Greedy, length_limits
 from regard.teacher_forcing import alignment, record_attention
-from regard.text import Corpus, group_references, with_begin, with_end
+from regard.text import Corpus, group_references, with_begin, with_source_tokens
 from regard.training.cmudict import unpack
 from regard.training.evaluation import HeldOutSet, decode
 from regard.training.run import Job, run
@@ -70,7 +70,7 @@ def next_steps(out: Path, test: Path) -> str:
 
 def draw_alignment(trained: bundle.Bundle, word: str) -> str:
     """The attention of each phone to the letters of a word, as shades."""
-    source = with_end(Ragged.of([torch.tensor(trained.source.encode(word))]))
+    source = with_source_tokens(Ragged.of([torch.tensor(trained.source.encode(word))]))
     output = Greedy()(trained.model, source, length_limits(source.lengths))[0].hypotheses[0].ids
     prefix = with_begin(Ragged.of([torch.tensor(output, dtype=torch.long)]))
     weights = alignment(trained.model, record_attention(trained.model, source, prefix))

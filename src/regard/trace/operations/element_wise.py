@@ -1,11 +1,10 @@
-"""Element-wise operations: table lookups, sums, copies, concatenation, activations."""
+"""Element-wise operations: table lookups, sums, copies, concatenation, tanh."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +20,6 @@ from regard.trace.operations.operation import (
     constant,
     copied,
     product_sum,
-    sigmoid,
 )
 
 
@@ -202,72 +200,3 @@ class TanhActivation(Operation):
         operand = store.one(self.inputs[0], *index)
         value = math.tanh(operand.value)
         return Computation(value, ("tanh",), [Term((operand,), (value,))])
-
-
-@dataclass(frozen=True)
-class ReluActivation(Operation):
-    """ReLU: negative numbers become zero."""
-
-    kind = "activation"
-    formula = "max(0, x)"
-    function: ClassVar[str] = "relu"
-
-    def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        return F.relu(store[self.inputs[0]][rows])
-
-    def explain(self, store: TensorStore, index: Index) -> Computation:
-        operand = store.one(self.inputs[0], *index)
-        return Computation(
-            value := self.activation(operand.value), (self.function,), [Term((operand,), (value,))]
-        )
-
-    def activation(self, x: float) -> float:
-        """The function itself."""
-        return max(0.0, x)
-
-
-@dataclass(frozen=True)
-class GeluActivation(ReluActivation):
-    """GELU: x times the probability that a standard normal number is below x."""
-
-    formula = "x · ½ (1 + erf(x / √2))"
-    function = "gelu"
-    paper = "Hendrycks & Gimpel 2016"
-
-    def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        return F.gelu(store[self.inputs[0]][rows])
-
-    def activation(self, x: float) -> float:
-        """The function itself."""
-        return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
-
-
-@dataclass(frozen=True)
-class SwigluActivation(Operation):
-    """SwiGLU: the first half of the input gates the second."""
-
-    kind = "activation"
-    formula = "gate / (1 + exp(−gate)) · inner"
-    paper = "Shazeer 2020"
-
-    def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        gate, inner = store[self.inputs[0]][rows].chunk(2, -1)
-        return F.silu(gate) * inner
-
-    def explain(self, store: TensorStore, index: Index) -> Computation:
-        row, j = index
-        gate, inner = (
-            store.one(self.inputs[0], row, i) for i in (j, j + store[self.inputs[0]].shape[1] // 2)
-        )
-        gated = gate.value * sigmoid(gate.value)
-        result = gated * inner.value
-        return Computation(
-            result, ("silu(gate)", "· inner"), [Term((gate, inner), (gated, result))]
-        )
-
-
-ACTIVATIONS: dict[str, type[Operation]] = {
-    "relu": ReluActivation,
-    "gelu": GeluActivation,
-    "swiglu": SwigluActivation,
-}

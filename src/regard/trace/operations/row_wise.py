@@ -79,6 +79,13 @@ class OutputProjection(LinearProjection):
 
 
 @dataclass(frozen=True)
+class BiasedOutputProjection(OutputProjection):
+    """h · Eᵀ + b over the vocabulary."""
+
+    formula = "Σᵢ h[i] · E[token, i] + b[token]"
+
+
+@dataclass(frozen=True)
 class WeightedSum(Operation):
     """weights · values: inputs (weights, v)."""
 
@@ -244,16 +251,21 @@ class ChosenLogProb(Operation):
 
 @dataclass(frozen=True)
 class SequenceLogProb(Operation):
-    """The log-probability of the whole output: inputs (chosen,)."""
+    """The log-probability of the whole output: inputs (chosen,).
+
+    The first `given` rows predict start tokens, which do not count."""
+
+    given: int = 0
 
     kind = "sum"
     formula = "Σₜ log p(tokenₜ)"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
-        return store[self.inputs[0]].sum()
+        return store[self.inputs[0]][self.given :].sum()
 
     def explain(self, store: TensorStore, index: Index) -> Computation:
-        terms, total = product_sum([(one,) for one in store.along(self.inputs[0], ALL)])
+        counted = store.along(self.inputs[0], ALL)[self.given :]
+        terms, total = product_sum([(one,) for one in counted])
         return Computation(total, ("term",), terms)
 
 
