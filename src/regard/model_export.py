@@ -18,6 +18,7 @@ from regard.bundle.manifest import CARD, README, write_json
 from regard.errors import RegardError, choose
 from regard.hub.conversion import Converter
 from regard.hub.ctranslate2_conversion import convert_to_ctranslate2
+from regard.hub.hf_conversion import convert_to_hf
 from regard.hub.onnx_conversion import convert_to_onnx
 from regard.loading import bundle_folders
 from regard.pretrained import MODELS
@@ -27,6 +28,7 @@ from regard.training.pairs import as_corpus
 CONVERTERS: Mapping[str, Converter] = {
     "ctranslate2": convert_to_ctranslate2,
     "onnx": convert_to_onnx,
+    "hf": convert_to_hf,
 }
 
 
@@ -87,6 +89,8 @@ def describe_export(folder: Path) -> str:
     """What the card of an export says, in lines."""
     facts = json.loads((folder / CARD).read_text(encoding="utf-8"))["export"]
     compared = "log-probabilities" if facts["format"] == "ctranslate2" else "logits"
+    if "check" in facts:
+        return f"{folder}: {facts['format']}, {facts['precision']}\n  {facts['check']}"
     lines = [
         f"{folder}: {facts['format']}, {facts['precision']}",
         f"  {facts['texts']} texts: {compared} differ by at most "

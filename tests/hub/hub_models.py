@@ -21,10 +21,12 @@ WORDS = ["ab c", "dé f", "gh", "ijkl m"]
 CARD = {"longest": {"source": 12, "target": 9}, "samples": [["ab c", "x", "y"]], "task": "symbols"}
 
 
-def random_bundle(*, seed: int = 0, **settings: Any) -> Bundle:
+def random_bundle(*, seed: int = 0, shared: bool = False, **settings: Any) -> Bundle:
     """A model whose weights are all random, biases and position tables included."""
     torch.manual_seed(seed)
     source, target = train_tokenizer("characters", WORDS), train_tokenizer("words", WORDS)
+    if shared or settings.get("tie_embeddings") in ("all", "inputs"):
+        target = source
     sizes = TINY if settings.get("kind", "transformer") == "transformer" else {}
     made = parse(ModelSettings, {**sizes, **settings}, "model")
     model = build(made, len(source), len(target)).eval()

@@ -26,9 +26,10 @@ class OnnxModel:
         runner: Any = import_module("regard.hub.run_onnx")  # imports onnxruntime
         self.runner, self._template = runner.OnnxRunner(folder, threads), bundle.template
 
-    def greedy(self, source: Ids, limit: int) -> Ids:
-        """The greedy output."""
-        return self.search(source, limit, beam=1)[0][1]
+    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
+        """The greedy output of each source."""
+        pairs = zip(sources, limits, strict=True)
+        return [self.search(source, limit, beam=1)[0][1] for source, limit in pairs]
 
     def search(
         self, source: Ids, limit: int, *, beam: int, alpha: float = 0.0

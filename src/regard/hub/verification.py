@@ -42,7 +42,7 @@ class ExportedModel(Protocol):
 class LogitsModel(Protocol):
     """What an exported model must answer where its logits can be read."""
 
-    def greedy(self, source: Ids, limit: int) -> Ids: ...
+    def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]: ...
 
     def logits(self, source: Ids, target: Ids) -> np.ndarray: ...
 
@@ -128,15 +128,13 @@ def verify(bundle: Bundle, exported: ExportedModel, texts: Sequence[str]) -> Ver
 def verify_logits(bundle: Bundle, exported: LogitsModel, texts: Sequence[str]) -> Verification:
     """Compare greedy outputs and, for each position of them, the logits of the vocabulary."""
     expected = ReferenceOutputs.of(bundle, texts)
-    outputs, differences = [], []
-    for source, found, limit in zip(expected.sources, expected.best, expected.limits, strict=True):
-        outputs.append(exported.greedy(source, limit))
-        ours, theirs = (
-            reference_logits(bundle, source, found.ids),
-            exported.logits(source, found.ids),
-        )
-        differences.append(float(np.abs(ours - theirs).max()))
-    return expected.compare(outputs, differences)
+    outputs = exported.greedy(expected.sources, expected.limits)
+    pairs = zip(expected.sources, expected.best, strict=True)
+    differences = (
+        np.abs(reference_logits(bundle, source, found.ids) - exported.logits(source, found.ids))
+        for source, found in pairs
+    )
+    return expected.compare(outputs, (float(each.max()) for each in differences))
 
 
 @torch.inference_mode()
