@@ -58,13 +58,13 @@ def write_hf(bundle: Bundle, folder: Path) -> tuple[str, int | None]:
 def generation_options(bundle: Bundle) -> dict[str, Any]:
     """Options of `generate` that give the outputs of Regard's beam search.
 
-    Regard's limit also depends on the length of the source, which `generate` cannot express.
+    Regard's limit of length also depends on the source, and at the limit it counts the
+    log-probability of the end; `generate` can express neither.
     """
     longest, banned = bundle.card.get("longest", {}), list(bundle.template.banned)
     limit = 2 * longest["target"] + 10 if "target" in longest else DEFAULT_LIMIT
     return {
         **special_token_ids(bundle),
-        "forced_eos_token_id": bundle.template.end,
         "num_beams": 4,
         "early_stopping": "never",
         "length_penalty": float(bundle.card.get("task") == "text"),

@@ -35,10 +35,9 @@ class HFModel:
 
     def greedy(self, sources: Sequence[Ids], limits: Sequence[int]) -> list[list[int]]:
         """The greedy output of each source, in batches."""
-        options = {"beam": 1, "limit": max(limits), "forced_eos_token_id": None}
         found: list[list[int]] = []
         for start in range(0, len(sources), BATCH):
-            found += self.generate(sources[start : start + BATCH], **options)
+            found += self.generate(sources[start : start + BATCH], limit=max(limits), beam=1)
         return [ids[:limit] for ids, limit in zip(found, limits, strict=True)]
 
     @torch.inference_mode()
