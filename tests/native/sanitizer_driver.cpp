@@ -189,7 +189,8 @@ bool stream(regard::Engine* engine, const std::int32_t* ids, std::int64_t length
 
 // Compute the log-probabilities and alignments of the first hypothesis of each source.
 void score(regard::Engine* engine, const std::vector<std::int32_t>& ids,
-           const std::vector<std::int64_t>& ends, const regard_results& found) {
+           const std::vector<std::int64_t>& ends, const DecodingOptions& options,
+           const regard_results& found) {
   std::vector<std::int32_t> targets;
   std::vector<std::int64_t> target_ends;
   std::int64_t hypothesis = 0, at = 0;
@@ -203,7 +204,8 @@ void score(regard::Engine* engine, const std::vector<std::int32_t>& ids,
   }
   regard_results* scored =
       regard_score(engine, ids.data(), ends.data(), targets.data(), target_ends.data(),
-                   found.sources, static_cast<int>(draw(2)), 1 + static_cast<int>(draw(3)));
+                   found.sources, &options, static_cast<int>(draw(2)),
+                   1 + static_cast<int>(draw(3)));
   if (scored != nullptr) regard_free_results(scored);
 }
 
@@ -220,9 +222,15 @@ bool search(regard::Engine* engine, const ModelSettings& s, bool damaged) {
     limits.push_back(static_cast<int>(draw(24)));
     for (int k = 0; k < 8; ++k) seeds.push_back(static_cast<std::int64_t>(draw(1u << 30)));
   }
-  std::vector<std::int32_t> words = {3, 4, 3, 4, 4};
-  std::vector<std::int32_t> word_ends = {1, 3, 4, 5};
+  std::vector<std::int32_t> words = {1, 0, 3, 4, 3, 4, 4};
+  std::vector<std::int32_t> word_ends = {1, 2, 3, 5, 6, 7};
   DecodingOptions o{};
+  o.end = 2;
+  if (draw(2)) {  // two start tokens, and none that is never generated
+    word_ends.erase(word_ends.begin());
+  } else {
+    o.never_count = 1;
+  }
   o.beam = 1 + static_cast<int>(draw(6));
   o.sample = static_cast<int>(draw(4) == 0);
   o.n_best = o.sample ? 1 + static_cast<int>(draw(8)) : 1 + static_cast<int>(draw(static_cast<std::uint32_t>(o.beam)));
@@ -247,7 +255,7 @@ bool search(regard::Engine* engine, const ModelSettings& s, bool damaged) {
       case 2:
         o.beam = 0;
         break;
-      default: words[draw(5)] = -7; break;
+      default: words[draw(7)] = -7; break;
     }
   }
   if (sources > 0 && !stream(engine, ids.data(), ends[0], limits[0], o)) return false;
@@ -255,7 +263,7 @@ bool search(regard::Engine* engine, const ModelSettings& s, bool damaged) {
       regard_search(engine, ids.data(), ends.data(), limits.data(), seeds.data(),
                     static_cast<std::int64_t>(sources), &o, 1 + static_cast<int>(draw(3)));
   if (results == nullptr) return false;
-  score(engine, ids, ends, *results);
+  score(engine, ids, ends, o, *results);
   double total = 0.0;
   std::int64_t at = 0;
   for (std::int64_t h = 0; h < results->hypotheses; ++h) {

@@ -42,7 +42,7 @@ class OptionsStruct(ctypes.Structure):
             (name, c_int32)
             for name in (
                 *("beam", "n_best", "gnmt", "min_length", "max_length", "no_repeat_ngram"),
-                *("sample", "top_k"),
+                *("sample", "top_k", "end"),
             )
         ),
         *(
@@ -51,7 +51,10 @@ class OptionsStruct(ctypes.Structure):
         ),
         ("ids", POINTER(c_int32)),
         ("ends", POINTER(c_int32)),
-        *((name, c_int32) for name in ("prefix_count", "ban_count", "required_count")),
+        *(
+            (name, c_int32)
+            for name in ("never_count", "prefix_count", "ban_count", "required_count")
+        ),
     )
 
 
@@ -101,7 +104,10 @@ _SIGNATURES = {
     ),
     "regard_score": (
         POINTER(ResultsStruct),
-        [*(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p), *(c_int64, c_int32, c_int32)],
+        [
+            *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
+            *(c_int64, POINTER(OptionsStruct), c_int32, c_int32),
+        ],
     ),
     "regard_free_results": (None, [POINTER(ResultsStruct)]),
     "regard_stream_open": (

@@ -15,6 +15,7 @@ from regard.native.native_options import NativeOptions
 from regard.native.weights_file import WeightsError, read_tensors
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions
+from regard.text.template import Template
 
 
 class NativeEngine:
@@ -46,7 +47,8 @@ class NativeEngine:
         self, sources: Sequence[Ids], options: TokenOptions, max_length: int | None, ratio: float
     ) -> list[Sequence[Hypothesis]]:
         """The hypotheses of each source, best first."""
-        limits = [length_limit(len(ids) + 1, max_length, ratio) for ids in sources]
+        added = options.template.source_tokens
+        limits = [length_limit(len(ids) + added, max_length, ratio) for ids in sources]
         found = self._model.search(sources, limits, NativeOptions(**vars(options)))
         return [[Hypothesis(*one) for one in hypotheses] for hypotheses in found]
 
@@ -54,12 +56,14 @@ class NativeEngine:
         self, source: Ids, options: TokenOptions, max_length: int | None, ratio: float
     ) -> Iterator[tuple[Ids, bool]]:
         """After each step, the ids that all remaining hypotheses share; finally, the output."""
-        limit = length_limit(len(source) + 1, max_length, ratio)
+        limit = length_limit(len(options.template.source(source)), max_length, ratio)
         return self._model.stream(source, limit, NativeOptions(**vars(options)))
 
-    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+    def score(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
+    ) -> list[list[float]]:
         """The log-probability of each target token and of END, for each pair."""
-        return [one.logps for one in self._model.score(sources, targets)]
+        return [one.logps for one in self._model.score(sources, targets, template)]
 
     def is_finite(self) -> bool:
         """Whether all weights are finite."""

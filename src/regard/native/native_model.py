@@ -14,8 +14,7 @@ from regard.native.library import NativeError, ResultsStruct, last_error, load_l
 from regard.native.model_structs import flatten_score, settings_struct, tensor_structs
 from regard.native.native_options import NativeOptions
 from regard.native.position_tables import PositionTables, convert_position
-
-END = 2  # regard.text.END
+from regard.text.template import DEFAULT_TEMPLATE, Template
 
 
 class NativeHypothesis(NamedTuple):
@@ -80,7 +79,7 @@ class NativeModel:
         *,
         threads: int | None = None,
     ) -> list[list[NativeHypothesis]]:
-        """The hypotheses of each source (ids without END), best first.
+        """The hypotheses of each source (ids without special tokens), best first.
 
         `limits` are the maximum output lengths. Sources are distributed over `threads` (default:
         one per CPU core); a single source uses one. Results depend neither on the batch nor on
@@ -89,7 +88,7 @@ class NativeModel:
         options = options or NativeOptions()
         if len(limits) != len(sources):
             raise NativeError(f"{len(sources)} sources need as many limits; got {len(limits)}")
-        ended = [[*ids, END] for ids in sources]
+        ended = [options.template.source(ids) for ids in sources]
         ids, ends = _concatenate(ended)
         most = np.array(limits, np.int32)
         seeds = np.zeros(0, np.int64)
@@ -108,21 +107,28 @@ class NativeModel:
         self,
         sources: Sequence[Sequence[int]],
         targets: Sequence[Sequence[int]],
+        template: Template = DEFAULT_TEMPLATE,
         *,
         threads: int | None = None,
     ) -> list[NativeHypothesis]:
         """Given targets as hypotheses, with the log-probability of each token and of END."""
-        return [one for (one,) in self._take_results(self._score(sources, targets, threads))]
+        found = self._score(sources, targets, template, threads)
+        return [one for (one,) in self._take_results(found)]
 
-    def align(self, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-        """The alignment of a target (ids and END) with a source (ids and END).
+    def align(
+        self,
+        source: Sequence[int],
+        target: Sequence[int],
+        template: Template = DEFAULT_TEMPLATE,
+    ) -> np.ndarray:
+        """The alignment of a target (ids and END) with a source (ids and special tokens).
 
         Each row is the mean cross-attention of a decoding step over layers and heads.
         """
-        found = self._score([source], [target], 1, align=True)
+        found = self._score([source], [target], template, 1, align=True)
         if not found:
             raise last_error()
-        shape = len(target) + 1, len(source) + 1
+        shape = len(target) + 1, len(source) + template.source_tokens
         try:
             return np.ctypeslib.as_array(found.contents.alignments, shape).copy()
         finally:
@@ -133,9 +139,10 @@ class NativeModel:
     ) -> Iterator[tuple[list[int], bool]]:
         """After each step, the ids that all hypotheses share, and False; finally, those of the
         best one, and True, unless there is none. Samples are not streamed."""
-        ids, _ = _concatenate([[*source, END]])
+        options = options or NativeOptions()
+        ids, _ = _concatenate([options.template.source(source)])
         stream = self._library.regard_stream_open(
-            self._engine, ids.ctypes.data, len(ids), limit, (options or NativeOptions()).struct()
+            self._engine, ids.ctypes.data, len(ids), limit, options.struct()
         )
         if not stream:
             raise last_error()
@@ -157,17 +164,22 @@ class NativeModel:
         self,
         sources: Sequence[Sequence[int]],
         targets: Sequence[Sequence[int]],
+        template: Template,
         threads: int | None,
         *,
         align: bool = False,
     ) -> Any:
         if len(targets) != len(sources):
             raise NativeError(f"{len(sources)} sources need as many targets; got {len(targets)}")
-        arrays = *_concatenate([[*ids, END] for ids in sources]), *_concatenate(targets)
+        arrays = (
+            *_concatenate([template.source(ids) for ids in sources]),
+            *_concatenate(targets),
+        )
         return self._library.regard_score(
             self._engine,
             *(array.ctypes.data for array in arrays),
             len(sources),
+            NativeOptions(template=template).struct(),
             align,
             _threads(threads),
         )

@@ -22,7 +22,9 @@ class NativeOptions(TokenOptions):
     def struct(self) -> OptionsStruct:
         """The C structure of these options."""
         opening = self.required if self.required_opening is None else self.required_opening
-        sequences = [*([self.prefix] if self.prefix else []), *self.ban, *self.required, *opening]
+        template = self.template
+        single = [one for one in (template.banned, self.prefix) if one]
+        sequences = [template.start, *single, *self.ban, *self.required, *opening]
         ids = [token for sequence in sequences for token in sequence]
         ends = np.cumsum([len(sequence) for sequence in sequences]).tolist()
         return OptionsStruct(
@@ -34,6 +36,7 @@ class NativeOptions(TokenOptions):
             no_repeat_ngram=self.no_repeat_ngram,
             sample=self.sample,
             top_k=self.top_k or 0,
+            end=template.end,
             length_alpha=self.length_penalty,
             repetition_penalty=self.repetition_penalty,
             temperature=self.temperature,
@@ -41,13 +44,14 @@ class NativeOptions(TokenOptions):
             min_p=self.min_p,
             ids=(ctypes.c_int32 * len(ids))(*ids),
             ends=(ctypes.c_int32 * len(ends))(*map(int, ends)),
+            never_count=1 if template.banned else 0,
             prefix_count=1 if self.prefix else 0,
             ban_count=len(self.ban),
             required_count=len(self.required),
         )
 
     def sample_seeds(self, ids: Sequence[int]) -> list[int]:
-        """A seed for each sample of a source (END included): the same as in regard.search.
+        """A seed for each sample of a source (with its special tokens), as in regard.search.
 
         The digest of ids and seed starts a Mersenne Twister, whose 64-bit draws modulo 2⁶² are
         the seeds.

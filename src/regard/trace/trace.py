@@ -25,9 +25,9 @@ class Trace:
     """The result of `record`. `trace["dec.0.cross.weights"]` is a tensor (head, query, key), and
     `trace.explain(name, index)` shows how one of its numbers is computed.
 
-    Rows of the target are the decoder's inputs: the first are the start tokens. `following` are the tokens
+    Rows of the target are the decoder's inputs, the start tokens first. `following` are the tokens
     after each of them. `check` is the largest difference of the logits from the model's own; None
-    for an edited model. `template` has the special tokens on both sides.
+    for an edited model. `template` has the special tokens of both sides.
     """
 
     pipeline: Pipeline

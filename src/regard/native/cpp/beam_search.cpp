@@ -59,13 +59,18 @@ class BeamSearch : public SourceSearch {
   void append_rows(SourceState* state, std::vector<DecoderRow>& rows) override {
     for (std::size_t i = 0; i < beams_.size(); ++i) {
       const Beam& beam = beams_[i];
-      const int token = beam.ids.empty() ? kBegin : beam.ids.back();
-      rows.push_back({state, beam.path.data(), static_cast<int>(beam.ids.size()),
+      const int token = beam.ids.empty() ? constraints_.start()[given_] : beam.ids.back();
+      rows.push_back({state, beam.path.data(), static_cast<int>(beam.path.size()),
                       static_cast<int>(i), token, nullptr});
     }
   }
 
   bool advance(const float* logits, Workspace& workspace) override {
+    if (given_ + 1 < constraints_.start().size()) {  // what follows is given, not chosen
+      ++given_;
+      beams_.front().path.push_back(0);
+      return false;
+    }
     const int vocabulary = model_.target_vocabulary();
     const int step = static_cast<int>(beams_.front().ids.size());
     const std::size_t size = static_cast<std::size_t>(options_.beam);
@@ -73,7 +78,7 @@ class BeamSearch : public SourceSearch {
     std::vector<Candidate> extended;
     for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
       const Candidate& candidate = candidates[rank];
-      if (candidate.place % vocabulary == kEnd) {
+      if (candidate.place % vocabulary == constraints_.end()) {
         if (rank < size) finish(candidate, step);
       } else if (extended.size() < size) {
         extended.push_back(candidate);
@@ -127,7 +132,8 @@ class BeamSearch : public SourceSearch {
       const double score = beams_[i].score;
       if (!constraints_.any()) {
         if (at_limit) {
-          top.offer({score + logps[kEnd], first + kEnd, logps[kEnd]});
+          const int end = constraints_.end();
+          top.offer({score + logps[end], first + end, logps[end]});
           continue;
         }
         for (int token = 0; token < vocabulary; ++token) {
@@ -172,7 +178,7 @@ class BeamSearch : public SourceSearch {
     std::vector<std::vector<Candidate>> banks(
         static_cast<std::size_t>(constraints_.required().total()) + 1);
     for (const Candidate& candidate : top) {
-      if (candidate.place % vocabulary == kEnd) {
+      if (candidate.place % vocabulary == constraints_.end()) {
         if (ends.size() < size) ends.push_back(candidate);
         continue;
       }
@@ -229,6 +235,7 @@ class BeamSearch : public SourceSearch {
   const DecodingOptions& options_;
   const Constraints& constraints_;
   const int limit_;
+  std::size_t given_ = 0;     // start tokens that the decoder has read
   double worst_ = -INFINITY;  // score of the n_best-th hypothesis; −∞ until there are that many
   std::vector<Beam> beams_;
   std::vector<Hypothesis> finished_;

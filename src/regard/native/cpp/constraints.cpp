@@ -89,19 +89,26 @@ Constraints::Constraints(const DecodingOptions& options, int vocabulary)
     }
     return ids;
   };
+  if (options.end < 0 || options.end >= vocabulary) {
+    throw Error("the end token is not in the target vocabulary");
+  }
+  start_ = sequence();
+  if (options.never_count > 0) never_ = sequence();
   if (options.prefix_count > 0) prefix_ = sequence();
   for (int i = 0; i < options.ban_count; ++i) banned_.push_back(sequence());
   for (int i = 0; i < options.required_count; ++i) required_.sequences.push_back(sequence());
   for (int i = 0; i < options.required_count; ++i) required_.opening.push_back(sequence());
   any_ = options.min_length > 0 || options.max_length >= 0 || options.no_repeat_ngram > 0 ||
-         options.repetition_penalty != 1.0 || !prefix_.empty() || !banned_.empty();
+         options.repetition_penalty != 1.0 || !prefix_.empty() || !banned_.empty() ||
+         !never_.empty();
 }
 
 void Constraints::apply(const Tokens& so_far, float* logps) const {
   const int length = static_cast<int>(so_far.size());
-  if (length < options_.min_length) logps[kEnd] = kNever;
+  for (int token : never_) logps[token] = kNever;
+  if (length < options_.min_length) logps[end()] = kNever;
   if (options_.max_length >= 0 && length >= options_.max_length) {
-    allow_only(logps, vocabulary_, kEnd);
+    allow_only(logps, vocabulary_, end());
   }
   if (so_far.size() < prefix_.size()) allow_only(logps, vocabulary_, prefix_[so_far.size()]);
   for (const Tokens& banned : banned_) {
@@ -124,7 +131,7 @@ void Constraints::apply(const Tokens& so_far, float* logps) const {
       if (std::equal(recent, so_far.end(), gram)) logps[*(gram + n - 1)] = kNever;
     }
   }
-  if (!required_.empty() && required_.met(so_far) < required_.total()) logps[kEnd] = kNever;
+  if (!required_.empty() && required_.met(so_far) < required_.total()) logps[end()] = kNever;
 }
 
 }  // namespace regard

@@ -17,6 +17,7 @@ struct DecodingOptions {
   std::int32_t no_repeat_ngram;
   std::int32_t sample;
   std::int32_t top_k;  // 0: off
+  std::int32_t end;    // the token that ends an output
   double length_alpha;
   double repetition_penalty;
   double temperature;
@@ -25,6 +26,7 @@ struct DecodingOptions {
   // Sequences of ids: ends[i] is where sequence i ends in `ids`.
   const std::int32_t* ids;
   const std::int32_t* ends;
+  std::int32_t never_count;     // first the start tokens; then, 0 or 1: tokens never generated
   std::int32_t prefix_count;    // 0 or 1: what every output starts with
   std::int32_t ban_count;       // then the banned sequences
   std::int32_t required_count;  // then the required sequences, then their opening forms
@@ -56,6 +58,9 @@ class Constraints {
   Constraints(const DecodingOptions& options, int vocabulary);
 
   bool any() const { return any_ || !required_.empty(); }
+  int end() const { return options_.end; }
+  // The tokens that the decoder is given before the first generated one; at least one.
+  const Tokens& start() const { return start_; }
   const LexicalConstraints& required() const { return required_; }
 
   // Set the log-probabilities of forbidden tokens to −∞, and penalise repetitions.
@@ -65,6 +70,8 @@ class Constraints {
   DecodingOptions options_;
   int vocabulary_;
   bool any_;
+  Tokens start_;
+  Tokens never_;
   Tokens prefix_;
   std::vector<Tokens> banned_;
   LexicalConstraints required_;

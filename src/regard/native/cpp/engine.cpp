@@ -81,7 +81,7 @@ Source checked_ids(const std::int32_t* ids, std::int64_t start, std::int64_t end
   const std::int64_t length = end - start;
   if (length < shortest || length > kLongest) {
     throw Error(std::string("a ") + side + " must have between " + std::to_string(shortest) +
-                " and 2^24 tokens, END included");
+                " and 2^24 tokens, special tokens included");
   }
   for (std::int64_t t = start; t < end; ++t) {
     if (ids[t] < 0 || ids[t] >= vocabulary) {
@@ -92,8 +92,10 @@ Source checked_ids(const std::int32_t* ids, std::int64_t start, std::int64_t end
 }
 
 std::vector<Task> make_tasks(const Model& model, const std::int32_t* ids, const std::int64_t* ends,
-                             const std::int32_t* limits, std::int64_t sources) {
+                             const std::int32_t* limits, std::int64_t sources,
+                             const DecodingOptions& options) {
   std::vector<Task> tasks;
+  const int given = options.ends[0] - 1;  // start tokens before the last one
   std::int64_t start = 0;
   int last = 0;
   for (std::int64_t i = 0; i < sources; start = ends[i++]) {
@@ -101,7 +103,7 @@ std::vector<Task> make_tasks(const Model& model, const std::int32_t* ids, const 
         checked_ids(ids, start, ends[i], 1, model.source_vocabulary(), "source");
     if (limits[i] < 0 || limits[i] > kLongest) throw Error("a limit is not between 0 and 2^24");
     tasks.push_back({source, limits[i], nullptr, static_cast<std::size_t>(i)});
-    last = std::max({last, source.length - 1, limits[i]});
+    last = std::max({last, source.length - 1, limits[i] + given});
   }
   model.prepare_position(last);
   return tasks;
@@ -110,7 +112,7 @@ std::vector<Task> make_tasks(const Model& model, const std::int32_t* ids, const 
 std::vector<Task> make_forced_tasks(const Model& model, const std::int32_t* ids,
                                     const std::int64_t* ends, const std::int32_t* targets,
                                     const std::int64_t* target_ends, std::int64_t sources,
-                                    bool align) {
+                                    const DecodingOptions& options, bool align) {
   std::vector<std::int32_t> lengths;
   std::vector<const std::int32_t*> begins;
   std::int64_t start = 0;
@@ -120,7 +122,7 @@ std::vector<Task> make_forced_tasks(const Model& model, const std::int32_t* ids,
     lengths.push_back(target.length);
     begins.push_back(target.ids);
   }
-  std::vector<Task> tasks = make_tasks(model, ids, ends, lengths.data(), sources);
+  std::vector<Task> tasks = make_tasks(model, ids, ends, lengths.data(), sources, options);
   for (Task& task : tasks) {
     task.target = begins[task.index];
     task.align = align;
@@ -157,15 +159,6 @@ std::unique_ptr<OwnedResults> pack_results(const Results& results) {
   packed->logps = packed->all_logps.data();
   packed->alignments = packed->all_alignments.data();
   return packed;
-}
-
-// Options of teacher forcing.
-DecodingOptions plain_options() {
-  DecodingOptions options{};
-  options.beam = options.n_best = 1;
-  options.max_length = -1;
-  options.repetition_penalty = options.temperature = options.top_p = 1.0;
-  return options;
 }
 
 thread_local std::string last_error;
@@ -229,7 +222,7 @@ regard_results* regard_search(Engine* engine, const std::int32_t* ids, const std
                               std::int32_t threads) {
   return guarded([&]() -> regard_results* {
     check_options(*options);
-    std::vector<Task> tasks = make_tasks(engine->model(), ids, ends, limits, sources);
+    std::vector<Task> tasks = make_tasks(engine->model(), ids, ends, limits, sources, *options);
     for (Task& task : tasks) {
       if (options->sample) task.seeds = seeds + task.index * static_cast<std::size_t>(options->n_best);
     }
@@ -244,16 +237,18 @@ void regard_free_results(regard_results* results) { delete static_cast<OwnedResu
 
 regard_results* regard_score(Engine* engine, const std::int32_t* ids, const std::int64_t* ends,
                              const std::int32_t* targets, const std::int64_t* target_ends,
-                             std::int64_t sources, std::int32_t align, std::int32_t threads) {
+                             std::int64_t sources, const DecodingOptions* options,
+                             std::int32_t align, std::int32_t threads) {
   return guarded([&]() -> regard_results* {
+    check_options(*options);
     const Model& model = engine->model();
     if (align && !model.has_cross_attention()) {
       throw Error("this model has no cross-attention to align with (model.attention = none)");
     }
     std::vector<Task> tasks =
-        make_forced_tasks(model, ids, ends, targets, target_ends, sources, align != 0);
+        make_forced_tasks(model, ids, ends, targets, target_ends, sources, *options, align != 0);
     Results results(static_cast<std::size_t>(sources));
-    decode_all(model, engine->workspaces(), plain_options(), std::move(tasks),
+    decode_all(model, engine->workspaces(), *options, std::move(tasks),
                std::clamp(threads, 1, kMostThreads), results);
     return pack_results(results).release();
   });
@@ -264,7 +259,7 @@ Stream* regard_stream_open(Engine* engine, const std::int32_t* ids, std::int64_t
   return guarded([&] {
     check_options(*options);
     if (options->sample) throw Error("samples are not streamed; use greedy or beam search");
-    const std::vector<Task> tasks = make_tasks(engine->model(), ids, &length, &limit, 1);
+    const std::vector<Task> tasks = make_tasks(engine->model(), ids, &length, &limit, 1, *options);
     return std::make_unique<Stream>(*engine, *options, tasks[0]).release();
   });
 }

@@ -58,8 +58,8 @@ REGARD_EXPORT regard::Engine* regard_create(const regard::ModelSettings* setting
 
 REGARD_EXPORT void regard_destroy(regard::Engine* engine);
 
-// Search all sources with at most `threads` threads. Source i has the ids up to ends[i] (END
-// included) and the output limit limits[i]. With sampling, seeds has n_best values per source.
+// Search all sources with at most `threads` threads. Source i has the ids up to ends[i] (special
+// tokens included) and the output limit limits[i]. With sampling, seeds has n_best values per source.
 // Several threads may search with one engine at the same time.
 REGARD_EXPORT regard_results* regard_search(regard::Engine* engine, const std::int32_t* ids,
                                             const std::int64_t* ends, const std::int32_t* limits,
@@ -68,10 +68,11 @@ REGARD_EXPORT regard_results* regard_search(regard::Engine* engine, const std::i
                                             std::int32_t threads);
 
 // Teacher forcing: the log-probabilities of given targets, which have the ids up to target_ends[i],
-// and, if `align`, the mean cross-attention of each step over layers and heads.
+// after the start tokens of the options, and, if `align`, the mean cross-attention of each step over layers and heads.
 REGARD_EXPORT regard_results* regard_score(regard::Engine* engine, const std::int32_t* ids,
                                            const std::int64_t* ends, const std::int32_t* targets,
                                            const std::int64_t* target_ends, std::int64_t sources,
+                                           const regard::DecodingOptions* options,
                                            std::int32_t align, std::int32_t threads);
 
 REGARD_EXPORT void regard_free_results(regard_results* results);

@@ -29,7 +29,7 @@ struct LogSoftmax {
     constraints.apply(so_far, to);
     if (!at_limit) return;
     for (int token = 0; token < count; ++token) {
-      if (token != kEnd) to[token] = kNever;
+      if (token != constraints.end()) to[token] = kNever;
     }
   }
 

@@ -9,10 +9,6 @@
 
 namespace regard {
 
-// Ids of special tokens, as in regard.text.
-constexpr int kBegin = 1;
-constexpr int kEnd = 2;
-
 // The C structure of model settings; the Python binding mirrors it field by field.
 struct ModelSettings {
   std::int32_t family;  // 0: Transformer, 1: recurrent
@@ -48,7 +44,7 @@ struct ModelSettings {
 
 enum class Activation { relu = 0, gelu = 1, swiglu = 2, gelu_tanh = 3, silu = 4, geglu = 5 };
 
-// Token ids of one source, END included.
+// Token ids of one source, special tokens included.
 struct Source {
   const std::int32_t* ids;
   int length;

@@ -151,7 +151,7 @@ class Decoder {
     if (task.target == nullptr) {
       return build_search(model_, options_, constraints_, task.limit, task.seeds);
     }
-    return build_forced(model_, Tokens(task.target, task.target + task.limit),
+    return build_forced(model_, constraints_, Tokens(task.target, task.target + task.limit),
                         task.align ? task.source.length : 0);
   }
 

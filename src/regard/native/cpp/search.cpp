@@ -86,13 +86,20 @@ class AutoregressiveSearch : public SourceSearch {
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const Output& output = outputs_[i];
       if (output.finished) continue;
-      const int token = output.ids.empty() ? kBegin : output.ids.back();
-      rows.push_back({state, output.path.data(), static_cast<int>(output.ids.size()),
+      const int token = output.ids.empty() ? constraints_.start()[given_] : output.ids.back();
+      rows.push_back({state, output.path.data(), static_cast<int>(output.path.size()),
                       static_cast<int>(i), token, nullptr});
     }
   }
 
   bool advance(const float* logits, Workspace& workspace) override {
+    if (given_ + 1 < constraints_.start().size()) {  // what follows is given, not chosen
+      ++given_;
+      for (std::size_t i = 0; i < outputs_.size(); ++i) {
+        outputs_[i].path.push_back(static_cast<int>(i));
+      }
+      return false;
+    }
     const int vocabulary = model_.target_vocabulary();
     bool finished = true;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
@@ -102,7 +109,7 @@ class AutoregressiveSearch : public SourceSearch {
       const int token = choose(output, logps, workspace);
       logits += vocabulary;
       output.logps.push_back(logps[token]);
-      output.finished = token == kEnd;
+      output.finished = token == constraints_.end();
       if (output.finished) continue;
       output.ids.push_back(token);
       output.path.push_back(static_cast<int>(i));
@@ -136,7 +143,7 @@ class AutoregressiveSearch : public SourceSearch {
     const int vocabulary = model_.target_vocabulary();
     const int step = static_cast<int>(output.ids.size());
     const bool at_limit = limit_ <= step;
-    if (!constraints_.any() && at_limit) return kEnd;
+    if (!constraints_.any() && at_limit) return constraints_.end();
     if (!constraints_.any() && !options_.sample) return argmax(logps.logits, vocabulary);
     float* allowed = workspace.allowed.reserve(static_cast<std::size_t>(vocabulary));
     logps.allowed(constraints_, output.ids, at_limit, vocabulary, allowed);
@@ -152,6 +159,7 @@ class AutoregressiveSearch : public SourceSearch {
   const DecodingOptions& options_;
   const Constraints& constraints_;
   const int limit_;
+  std::size_t given_ = 0;  // start tokens that the decoder has read
   std::vector<Output> outputs_;
 };
 
@@ -159,24 +167,32 @@ class AutoregressiveSearch : public SourceSearch {
 
 class ForcedSearch : public SourceSearch {
  public:
-  ForcedSearch(const Model& model, Tokens target, int source_length)
+  ForcedSearch(const Model& model, const Constraints& constraints, Tokens target,
+               int source_length)
       : model_(model),
+        start_(constraints.start()),
+        end_(constraints.end()),
         target_(std::move(target)),
         source_length_(static_cast<std::size_t>(source_length)),
-        path_(target_.size() + 1, 0),
+        path_(target_.size() + start_.size(), 0),
         alignment_((target_.size() + 1) * source_length_, 0.0f) {}
 
   void append_rows(SourceState* state, std::vector<DecoderRow>& rows) override {
     const std::size_t step = logps_.size();
-    float* alignment = source_length_ == 0 ? nullptr : &alignment_[step * source_length_];
-    rows.push_back({state, path_.data(), static_cast<int>(step), 0,
-                    step == 0 ? kBegin : target_[step - 1], alignment});
+    const bool aligned = source_length_ > 0 && given_ + 1 == start_.size();
+    float* alignment = aligned ? &alignment_[step * source_length_] : nullptr;
+    rows.push_back({state, path_.data(), static_cast<int>(given_ + step), 0,
+                    step == 0 ? start_[given_] : target_[step - 1], alignment});
   }
 
   bool advance(const float* logits, Workspace&) override {
+    if (given_ + 1 < start_.size()) {  // what follows is given, not predicted
+      ++given_;
+      return false;
+    }
     const LogSoftmax logps(model_.kernels(), logits, model_.target_vocabulary());
     const std::size_t step = logps_.size();
-    logps_.push_back(logps[step < target_.size() ? target_[step] : kEnd]);
+    logps_.push_back(logps[step < target_.size() ? target_[step] : end_]);
     return step == target_.size();
   }
 
@@ -191,6 +207,9 @@ class ForcedSearch : public SourceSearch {
 
  private:
   const Model& model_;
+  const Tokens start_;
+  const int end_;
+  std::size_t given_ = 0;  // start tokens that the decoder has read
   Tokens target_;
   const std::size_t source_length_;
   const std::vector<int> path_;  // all tokens are in slot 0
@@ -200,8 +219,9 @@ class ForcedSearch : public SourceSearch {
 
 }  // namespace
 
-std::unique_ptr<SourceSearch> build_forced(const Model& model, Tokens target, int source_length) {
-  return std::make_unique<ForcedSearch>(model, std::move(target), source_length);
+std::unique_ptr<SourceSearch> build_forced(const Model& model, const Constraints& constraints,
+                                           Tokens target, int source_length) {
+  return std::make_unique<ForcedSearch>(model, constraints, std::move(target), source_length);
 }
 
 std::unique_ptr<SourceSearch> build_search(const Model& model, const DecodingOptions& options,
@@ -231,6 +251,8 @@ void check_options(const DecodingOptions& options) {
   require(!options.sample || options.temperature > 0.0, "temperature");
   require(options.top_p > 0.0 && options.min_p >= 0.0 && options.top_k >= 0, "sampling");
   require(options.prefix_count >= 0 && options.prefix_count <= 1, "prefix");
+  require(options.never_count >= 0 && options.never_count <= 1, "tokens never generated");
+  require(options.ends[0] >= 1 && options.ends[0] <= most, "start tokens");
   require(options.ban_count >= 0 && options.required_count >= 0, "sequences");
 }
 

@@ -9,7 +9,7 @@
 
 namespace regard {
 
-// An output: ids without BEGIN and END, the log-probability of each and of END, the score by which
+// An output: ids without start tokens and END, the log-probability of each and of END, the score by which
 // hypotheses are ranked, and, where wanted, its alignment ([token or END][source token]).
 struct Hypothesis {
   Tokens ids;
@@ -46,7 +46,8 @@ std::unique_ptr<SourceSearch> build_beam_search(const Model& model, const Decodi
 
 // Teacher forcing: computes the log-probabilities of a given output and, with `source_length` > 0,
 // its alignment.
-std::unique_ptr<SourceSearch> build_forced(const Model& model, Tokens target, int source_length);
+std::unique_ptr<SourceSearch> build_forced(const Model& model, const Constraints& constraints,
+                                           Tokens target, int source_length);
 
 // The rows that one source can occupy in a step.
 int rows_per_source(const DecodingOptions& options);

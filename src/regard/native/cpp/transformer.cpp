@@ -462,7 +462,7 @@ void check_settings(const ModelSettings& s) {
   for (int size : {s.width, s.encoder_layers, s.decoder_layers}) {
     require(size >= 1 && size <= most, "sizes must be between 1 and 2^20");
   }
-  require(s.source_vocabulary > kEnd && s.target_vocabulary > kEnd, "vocabulary size");
+  require(s.source_vocabulary >= 1 && s.target_vocabulary >= 2, "vocabulary size");
   require(s.tied >= 0 && s.tied <= (s.family == 0 ? 3 : 2), "tied embeddings");
   require(s.tied < 2 || s.source_vocabulary == s.target_vocabulary, "tied embeddings");
   if (s.family == 0) {
