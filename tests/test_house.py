@@ -28,7 +28,7 @@ LAYERS = [
     {"native"},
     {"inference"},
     {"hub"},
-    {"engine_choice"},
+    {"engine_choice", "model_location"},
     {"searcher"},
     {"training", "vectors", "pooling"},
     {"pipeline"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"quality"},
     {"reports"},
     {"api"},
-    {"seeds", "distillation", "quantization", "model_export"},
+    {"seeds", "distillation", "quantization", "model_export", "model_import"},
     {"trace"},
     {"plots"},
     {"explore"},
@@ -77,6 +77,8 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "ctranslate2": "hub",
     "onnx": "hub",
     "onnxruntime": "hub/run_onnx",
+    "transformers": "hub",
+    "huggingface_hub": "hub",
     "cyclopts": "cli",
 }
 

@@ -22,8 +22,8 @@ from regard.config import (
 )
 from regard.errors import RegardError, suggestion
 from regard.loading import load
+from regard.model_location import find_model
 from regard.pipeline import Pipeline
-from regard.pretrained import resolve_model
 from regard.quality import EvaluationReport, evaluate_pipeline
 from regard.reports import write_report
 from regard.text import group_references
@@ -86,7 +86,7 @@ def train(
         device=device,
         tensorboard=tensorboard,
         command=command,
-        **{name: None if one is None else resolve_model(one) for name, one in bundles.items()},
+        **{name: None if one is None else find_model(one) for name, one in bundles.items()},
         extend=extend,
         restart=restart,
         callbacks=callbacks,

@@ -16,7 +16,7 @@ from regard import cli_options as options
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError
-from regard.pretrained import resolve_model
+from regard.model_location import find_model
 from regard.registry import import_files
 from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
 
@@ -153,7 +153,7 @@ def predict(
     arguments = [] if texts == ("-",) else list(texts)
     asked = asdict(reading or options.InputOptions())
     job = PredictJob(
-        bundles=[resolve_model(one) for one in (bundle, *(ensemble or []))],
+        bundles=[find_model(one) for one in (bundle, *(ensemble or []))],
         inputs=open_inputs(arguments, [str(path) for path in input or []], column, **asked),
         output=output,
         form=form or OutputFormat(),
@@ -198,7 +198,7 @@ def evaluate(
     corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
     options.show_notes(corpus.notes)
     run(
-        resolve_model(bundle),
+        find_model(bundle),
         corpus,
         decoding=decoding or SearchOptions(),
         as_json=json,
@@ -237,7 +237,7 @@ def score(
     if not pairs:
         pairs = Corpus(list(files), targets, **options.reading_arguments(reading))
         options.show_notes(pairs.notes)
-    run(resolve_model(bundle), pairs, engine=engine, device=device, as_json=json)
+    run(find_model(bundle), pairs, engine=engine, device=device, as_json=json)
 
 
 for command, key in [*cli_tools.COMMANDS.items(), *cli_runs.COMMANDS.items()]:

@@ -20,7 +20,10 @@ DECODING = Group.create_ordered(
     "Decoding",
     default_parameter=Parameter(show_default=lambda value: None if value in ("", ()) else value),
 )
-BUNDLE = "Folder of `regard train`, .zip of `regard pack`, or spelling or spelling-recurrent."
+BUNDLE = (
+    "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER of Hugging Face, or spelling or "
+    "spelling-recurrent."
+)
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[
@@ -130,6 +133,23 @@ ExportHeldOut = Annotated[
         help="Files of pairs whose sources verify the export (default: the run's held-out set).",
         consume_multiple=True,
     ),
+]
+SourceLanguage = Annotated[
+    str | None, Parameter(help="Source language of a multilingual model, such as eng_Latn.")
+]
+TargetLanguage = Annotated[
+    str | None, Parameter(help="Target language of a multilingual model, such as fra_Latn.")
+]
+HuggingFaceFolder = Annotated[
+    Path, Parameter(help="Hugging Face folder: config.json, model.safetensors, tokenizer files.")
+]
+ImportFolder = Annotated[Path, Parameter(help="Folder of the bundle to write.")]
+Download = Annotated[
+    bool, Parameter(help="FOLDER is a name on the Hugging Face Hub; download its files.")
+]
+ImportHeldOut = Annotated[
+    list[Path] | None,
+    Parameter(help="Files of pairs whose sources verify the import, too.", consume_multiple=True),
 ]
 RULES = Group.create_ordered("Rules")
 Rules = Annotated[CleaningRules | None, Parameter(name="*", group=RULES)]

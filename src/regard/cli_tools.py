@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from regard import cli_options as options
 from regard.commands.options import CleaningRules
-from regard.pretrained import resolve_model
+from regard.model_location import find_model
 from regard.registry import import_files
 
 
@@ -18,7 +19,7 @@ def inspect(
         from regard.commands.inspect import inspect as run
 
     import_files(import_ or [])
-    run(resolve_model(bundle), as_json=json)
+    run(find_model(bundle), as_json=json)
 
 
 def explore(
@@ -37,7 +38,7 @@ def explore(
         from regard.explore.server import serve
 
     import_files(import_ or [])
-    models = ModelStore.open([resolve_model(bundle) for bundle in bundles])
+    models = ModelStore.open([find_model(bundle) for bundle in bundles])
     serve(models, host=host, port=port, browser=not no_browser)
 
 
@@ -113,7 +114,7 @@ def pack(bundle: options.Bundle, archive: options.Archive, /) -> None:
     """
     from regard.commands.pack import pack as run
 
-    run(resolve_model(bundle), archive)
+    run(find_model(bundle), archive)
 
 
 def quantize(
@@ -165,6 +166,36 @@ def export(
     print(describe_export(run(bundle, to, out, int8=int8, held_out=pairs)))
 
 
+def import_(
+    folder: options.HuggingFaceFolder,
+    out: options.ImportFolder,
+    /,
+    *,
+    source_language: options.SourceLanguage = None,
+    target_language: options.TargetLanguage = None,
+    download: options.Download = False,
+    held_out: options.ImportHeldOut = None,
+    reading: options.PairReading = None,
+) -> None:
+    """Import a model of Hugging Face: `regard import opus-mt-en-de models/en-de`.
+
+    Reads Marian, BART, mBART, M2M100, NLLB, Pegasus, Blenderbot, FSMT, T5, mT5 and ByT5 without
+    running code. Where transformers is installed, the imported model is compared with the original:
+    equal outputs, and logits within 1e-4. If they differ, nothing is written. Every command also
+    accepts hf:FOLDER as a model, which imports it into the cache.
+    """
+    with options.without_gc():
+        from regard.model_import import describe_import, import_model
+        from regard.text import Corpus
+
+    pairs = Corpus(held_out, **options.reading_arguments(reading)) if held_out else None
+    languages = {"source_language": source_language, "target_language": target_language}
+    print(f"importing {str(folder)!r}", file=sys.stderr)
+    print(
+        describe_import(import_model(folder, out, download=download, held_out=pairs, **languages))
+    )
+
+
 # Commands with their order in `regard --help`.
 COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}
-COMMANDS |= {data: 12, clean: 13, pack: 14, quantize: 16, export: 17}
+COMMANDS |= {data: 12, clean: 13, pack: 14, quantize: 16, export: 17, import_: 18}
