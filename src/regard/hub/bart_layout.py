@@ -10,14 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.bundle import Bundle
+from regard.hub.bart_checkpoint import BASE, halved_sinusoids
 from regard.hub.checkpoint_layout import (
     SHARED_RULES,
-    Checkpoint,
+    HFCheckpoint,
     Requirement,
     Rule,
     Tensors,
@@ -27,8 +27,8 @@ from regard.hub.checkpoint_layout import (
     unmet_rules,
     unmet_template,
     weight_and_bias,
-    with_rows,
 )
+from regard.hub.checkpoint_tensors import with_rows
 from regard.hub.folding import LONGEST
 from regard.models.families import LayerDescription, describe
 from regard.positions import Learned, Sinusoidal
@@ -36,7 +36,6 @@ from regard.positions import Learned, Sinusoidal
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu"}
 ROLES = {"queries": "q_proj", "keys": "k_proj", "values": "v_proj", "out": "out_proj"}
 NEVER = -1e9  # the logit of ids that only the other side has
-BASE = 10_000  # of Marian's sinusoids
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class BartLayout:
             found.append(Requirement("model.position.base", position.base, str(BASE)))
         return found
 
-    def convert(self, bundle: Bundle) -> Checkpoint:
+    def convert(self, bundle: Bundle) -> HFCheckpoint:
         """The configuration and the weights."""
         model: Any = bundle.model
         order = self._channels(model)
@@ -115,7 +114,7 @@ class BartLayout:
             "encoder_no_repeat_ngram_size": 0,
             **special_token_ids(bundle),
         }
-        return Checkpoint(config, tensors, longest)
+        return HFCheckpoint(config, tensors, longest)
 
     def _channels(self, model: Any) -> Tensor:
         """The model's channel for each channel of the checkpoint."""
@@ -173,16 +172,9 @@ def _is_marian_table(model: Any) -> bool:
     if not all(isinstance(table, Learned) for table in tables):
         return False
     return all(
-        torch.equal(table.table.detach(), marian_sinusoids(*table.table.shape)) for table in tables
+        torch.equal(table.table.detach(), halved_sinusoids(*table.table.shape, pad=0))
+        for table in tables
     )
-
-
-def marian_sinusoids(count: int, width: int) -> Tensor:
-    """Sines of even columns, then cosines of odd ones, in float64."""
-    columns = np.arange(width)
-    angles = np.arange(count)[:, None] / np.power(BASE, 2 * (columns // 2) / width)
-    table = np.concatenate([np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])], 1)
-    return torch.from_numpy(table.astype(np.float32))
 
 
 def _layer(name: str, layer: LayerDescription, order: Tensor) -> Tensors:

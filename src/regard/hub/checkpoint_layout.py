@@ -31,7 +31,7 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class HFCheckpoint:
     """The files of a model: configuration and weights; `longest` is the limit of a side."""
 
     config: dict[str, Any]
@@ -49,7 +49,7 @@ class CheckpointLayout(Protocol):
     def unmet(self, bundle: Bundle) -> list[Requirement]:
         """The settings that it cannot represent."""
 
-    def convert(self, bundle: Bundle) -> Checkpoint:
+    def convert(self, bundle: Bundle) -> HFCheckpoint:
         """The configuration and the weights."""
 
 
@@ -131,11 +131,6 @@ def _repeated(pair: tuple[Tensor, Tensor], heads: int, copies: int) -> tuple[Ten
         part.unflatten(0, (heads, -1)).repeat_interleave(copies, 0).flatten(0, 1) for part in pair
     )
     return weight, bias
-
-
-def with_rows(table: Tensor, rows: int) -> Tensor:
-    """A table with rows of zeros added."""
-    return torch.cat([table, table.new_zeros(rows - len(table), *table.shape[1:])])
 
 
 def padding_token(bundle: Bundle) -> int:

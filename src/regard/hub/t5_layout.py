@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.bundle import Bundle
 from regard.hub.checkpoint_layout import (
     SHARED_RULES,
-    Checkpoint,
+    HFCheckpoint,
     Requirement,
     Rule,
     Tensors,
@@ -24,8 +24,8 @@ from regard.hub.checkpoint_layout import (
     special_token_ids,
     unmet_rules,
     unmet_template,
-    with_rows,
 )
+from regard.hub.checkpoint_tensors import with_rows
 from regard.hub.folding import LONGEST, distance_table
 from regard.models.families import LayerDescription, describe
 from regard.positions import T5
@@ -63,7 +63,7 @@ class T5Layout:
             found.append(Requirement("text.shared_vocabulary", False, "True"))
         return found
 
-    def convert(self, bundle: Bundle) -> Checkpoint:
+    def convert(self, bundle: Bundle) -> HFCheckpoint:
         """The configuration and the weights."""
         model, settings = _model(bundle), bundle.settings
         config, tensors = _tables(model)
@@ -101,7 +101,7 @@ class T5Layout:
             "is_encoder_decoder": True,
             **special_token_ids(bundle),
         }
-        return Checkpoint(config, tensors, longest)
+        return HFCheckpoint(config, tensors, longest)
 
 
 def _model(bundle: Bundle) -> Any:
