@@ -78,12 +78,12 @@ class BartLayout:
         model: Any = bundle.model
         order = self._channels(model)
         config, tensors = self._tables(bundle, order)
-        longest = LONGEST
+        longest, units = LONGEST, {}
         for side, embedding, layers, norm in (
             ("encoder", model.source, model.encoder, model.encoder_norm),
             ("decoder", model.target, model.decoder, model.decoder_norm),
         ):
-            stack = f"model.{side}"
+            stack, units[side] = f"model.{side}", _used_units(layers)
             if isinstance(embedding.position, Learned):
                 longest = embedding.position.max_length
             if not self.sinusoidal:
@@ -95,7 +95,7 @@ class BartLayout:
             if self.pre_norm:
                 tensors |= _norm(f"{stack}.layer_norm", norm, order)
             for index, layer in enumerate(layers):
-                tensors |= _layer(f"{stack}.layers.{index}", describe(layer), order)
+                tensors |= _layer(f"{stack}.layers.{index}", describe(layer), order, units[side])
         settings: Any = bundle.settings
         config |= {
             "architectures": [self.architecture],
@@ -106,7 +106,7 @@ class BartLayout:
                 for side, stack in (("encoder", model.encoder), ("decoder", model.decoder))
             },
             **{f"{side}_attention_heads": settings.heads for side in ("encoder", "decoder")},
-            **{f"{side}_ffn_dim": settings.ffn_width for side in ("encoder", "decoder")},
+            **{f"{side}_ffn_dim": count for side, count in units.items()},
             "activation_function": ACTIVATIONS[settings.activation],
             "dropout": settings.dropout,
             "max_position_embeddings": longest,
@@ -171,13 +171,21 @@ def _is_marian_table(model: Any) -> bool:
     tables = [side.position for side in (model.source, model.target)]
     if not all(isinstance(table, Learned) for table in tables):
         return False
+    sizes = [(*table.table.shape, 0) for table in tables]
     return all(
-        torch.equal(table.table.detach(), halved_sinusoids(*table.table.shape, pad=0))
-        for table in tables
+        torch.equal(table.table.detach(), halved_sinusoids(*size))
+        for table, size in zip(tables, sizes, strict=True)
     )
 
 
-def _layer(name: str, layer: LayerDescription, order: Tensor) -> Tensors:
+def _used_units(layers: Any) -> int:
+    """How many feed-forward units a stack uses: an import fills up those of the smaller one."""
+    outer = torch.stack([layer.feed_forward.outer.weight.detach() for layer in layers])
+    used = outer.abs().amax((0, 1)).nonzero()
+    return int(used.max()) + 1 if len(used) else 1
+
+
+def _layer(name: str, layer: LayerDescription, order: Tensor, units: int) -> Tensors:
     tensors: Tensors = {}
     attentions = {"self_attn": layer.self_attention}
     norms = ["self_attn_layer_norm", "final_layer_norm"]
@@ -200,9 +208,9 @@ def _layer(name: str, layer: LayerDescription, order: Tensor) -> Tensors:
         weight_and_bias(part) for part in (layer.feed_forward.inner, layer.feed_forward.outer)
     )
     return tensors | {
-        f"{name}.fc1.weight": inner[0][:, order],
-        f"{name}.fc1.bias": inner[1],
-        f"{name}.fc2.weight": outer[0][order],
+        f"{name}.fc1.weight": inner[0][:units, order],
+        f"{name}.fc1.bias": inner[1][:units],
+        f"{name}.fc2.weight": outer[0][order, :units],
         f"{name}.fc2.bias": outer[1][order],
     }
 
