@@ -100,7 +100,9 @@ def _last_norms(model: Any) -> list[torch.Tensor]:
 def _make_outputs_end(model: Any) -> None:
     """Raise the logit of END by a constant, or along the mean of the last vectors."""
     config = model.config
-    head = model.model.decoder.output_projection if "FSMT" in type(model).__name__ else model.lm_head
+    head = (
+        model.model.decoder.output_projection if "FSMT" in type(model).__name__ else model.lm_head
+    )
     seen: list[torch.Tensor] = []
     hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].flatten(0, 1)))
     sizes = source_and_target_sizes(config)
@@ -132,7 +134,9 @@ def write_folder(model: Any, folder: Path, **options: Any) -> None:
     tokens = {role: values.get(role) for role in (*SPECIAL, "decoder_start_token_id")}
     size = max(source_and_target_sizes(model.config))
     names = {id: f"w{id}" for id in range(size)}
-    names |= {id: SPECIAL[role] for role, id in tokens.items() if id is not None and role in SPECIAL}
+    names |= {
+        id: SPECIAL[role] for role, id in tokens.items() if id is not None and role in SPECIAL
+    }
     used = {id for id in tokens.values() if id is not None}
     common = range(min(source_and_target_sizes(model.config)))
     unknown = next((id for id in common if id not in used), values["eos_token_id"])

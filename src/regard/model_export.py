@@ -42,10 +42,10 @@ def export(
     source: str | None = None,
     target: str | None = None,
 ) -> Path:
-    """Export a bundle to another runtime (`ctranslate2`, `onnx`); returns the folder written.
+    """Export a bundle to `ctranslate2`, `onnx` or `hf`; returns the folder that was written.
 
-    The exported model must give the same outputs as the original and the same log-probabilities
-    within 1e-4 on up to 200 texts: the sources of `held_out` (pairs as in `regard.train`), those of
+    The exported model must give the same outputs as the original, and the same logits or
+    log-probabilities within 1e-4 on up to 200 texts: the sources of `held_out` (pairs as in `regard.train`), those of
     the held-out set of the bundle's run, or the samples on its card and random ones. Otherwise
     nothing is written. With `int8`, the number of outputs that quantisation changes is recorded.
     """
