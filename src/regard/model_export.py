@@ -45,9 +45,10 @@ def export(
     """Export a bundle to `ctranslate2`, `onnx` or `hf`; returns the folder that was written.
 
     The exported model must give the same outputs as the original, and the same logits or
-    log-probabilities within 1e-4 on up to 200 texts: the sources of `held_out` (pairs as in `regard.train`), those of
-    the held-out set of the bundle's run, or the samples on its card and random ones. Otherwise
-    nothing is written. With `int8`, the number of outputs that quantisation changes is recorded.
+    log-probabilities within 1e-4, on up to 200 texts: the sources of `held_out` (pairs as in
+    `regard.train`), those of the held-out set of the bundle's run, or the samples on its card and
+    random ones. Otherwise nothing is written. With `int8`, the number of outputs that quantisation
+    changes is recorded.
     """
     convert = choose(CONVERTERS, to, "export format")
     folders = bundle_folders(folder)

@@ -47,6 +47,10 @@ SETTINGS: list[dict[str, Any]] = [
     {"position": "rotary", "score": "dot"},
     {"position": "t5", "score": "general", "heads": 4, "kv_heads": 2},
     {"position": "sinusoidal", "score": "general", "width": 24, "heads": 3},
+    {"activation": "silu", "biases": False, "dim": 6, "embedding_scale": 2.0},
+    {"activation": "geglu", "biases": False, "norm": "rms", "norm_eps": 1e-3, "position": "t5"},
+    {"activation": "gelu-tanh", "embedding_norm": True, "output_bias": True, "position": "learned"},
+    {"embedding_norm": True, "norm_order": "post", "tie_embeddings": "inputs", "kv_heads": 1},
 ]
 
 
