@@ -76,7 +76,14 @@ def random_ids(size: int, lengths: Any, seed: int) -> list[list[int]]:
 def references(bundle: Bundle, sources: list[list[int]], beam: int) -> list[SearchResult]:
     """The outputs of Regard."""
     search = Greedy() if beam == 1 else Beam(beam, 1, LengthPenalty(1.0))
-    return search_all(search, bundle.model, sources, max_length=LIMIT, ratio=100.0)
+    return search_all(
+        search,
+        bundle.model,
+        sources,
+        max_length=LIMIT,
+        ratio=100.0,
+        template=bundle.template,
+    )
 
 
 def changed(results: list[SearchResult], found: list[list[int]]) -> int:
@@ -135,7 +142,7 @@ def hf(settings: dict[str, Any]) -> tuple[float, int] | None:
         model = HFModel(Path(name), bundle)
 
         def search(sources: list[list[int]], beam: int) -> list[list[int]]:
-            options: dict[str, Any] = {"logits_processor": [EndAtLimit()]}
+            options: dict[str, Any] = {"logits_processor": [EndAtLimit(bundle)]}
             if beam > 1:
                 options["length_penalty"] = 1.0
             return model.generate(sources, limit=LIMIT, beam=beam, **options)

@@ -20,7 +20,7 @@ from regard.hub.verification import reference_logits
 from regard.inference import search_all
 from regard.search import Beam, Greedy, LengthPenalty
 from tests.commands.small import regard as command
-from tests.hub.hub_models import random_bundle
+from tests.hub.hub_models import FOREIGN, random_bundle
 
 transformers = pytest.importorskip("transformers")
 
@@ -34,6 +34,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("Blenderbot", {**ADDED, "position": "none", "biases": False, "activation": "gelu-tanh"}),
     ("Blenderbot", {**ADDED, "score": "general", "output_bias": True, "embedding_scale": 3.0}),
     ("mBART", {**ADDED, "embedding_norm": True, "activation": "silu", "embedding_scale": 1.0}),
+    ("mBART", {**ADDED, "embedding_norm": True, "template": FOREIGN}),
     ("BART", {**ADDED, "embedding_norm": True, "norm_order": "post", "activation": "gelu"}),
     ("Marian", {**SMALL, "position": "sinusoidal", "norm_order": "post", "activation": "relu"}),
     ("Marian", {**SMALL, "position": {"kind": "sinusoidal", "order": "halves"},
@@ -51,10 +52,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 class EndAtLimit(transformers.LogitsProcessor):
     """At the limit only END is allowed, with its own log-probability, as in Regard."""
 
+    def __init__(self, made: bundle.Bundle) -> None:
+        self.end, self.longest = made.template.end, LIMIT + len(made.template.start)
+
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        if ids.shape[1] <= LIMIT:
+        if ids.shape[1] < self.longest:
             return scores
-        return torch.where(torch.arange(scores.shape[1]) == 2, scores, -torch.inf)
+        return torch.where(torch.arange(scores.shape[1]) == self.end, scores, -torch.inf)
 
 
 @pytest.mark.parametrize(("layout", "settings"), CASES, ids=str)
@@ -74,8 +78,9 @@ def test_the_loaded_folder_gives_the_same_outputs(
     given = [draw.integers(3, len(made.source), n).tolist() for n in (1, 2, 3, 4, 6, 8, 12)]
     for beam, alpha in ((1, 0.0), (4, 0.0), (4, 1.0)):
         search = Greedy() if beam == 1 else Beam(beam, 1, LengthPenalty(alpha))
-        results = search_all(search, made.model, given, max_length=LIMIT, ratio=LIMIT)
-        options = {"length_penalty": alpha, "logits_processor": [EndAtLimit()]}
+        limits: dict[str, Any] = {"max_length": LIMIT, "ratio": LIMIT}
+        results = search_all(search, made.model, given, **limits, template=made.template)
+        options = {"length_penalty": alpha, "logits_processor": [EndAtLimit(made)]}
         found = loaded.generate(given, limit=LIMIT, beam=beam, **options)
         for result, ids in zip(results, found, strict=True):
             assert ids == result.hypotheses[0].ids or result.is_close, (beam, alpha)

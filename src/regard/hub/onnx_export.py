@@ -35,7 +35,7 @@ ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 RUNNER = "run_onnx.py"
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 SINGLE_FILE = 1 << 30  # bytes of weights up to which a graph holds them; ONNX allows twice that
-LOGGERS = ("torch.onnx", "onnxscript", "onnx_ir")
+LOGGERS = ("torch.onnx", "torch.__trace", "onnxscript", "onnx_ir")
 
 
 def require_onnx() -> None:
