@@ -63,7 +63,7 @@ class TransformerSettings(SettingsGroup):
     """Feed-forward activation; swiglu and geglu are gated by silu and gelu-tanh."""
     biases: bool = True
     """Biases of linear layers; norms keep theirs."""
-    embedding_scale: float | None = None
+    embedding_scale: float | None = Field(None, gt=0)
     """Factor of token vectors (default: √width)."""
     embedding_norm: bool = False
     """Norm after embedding and position, as in BART."""

@@ -6,7 +6,6 @@ what it has (`regard.hub.folding`).
 
 from __future__ import annotations
 
-import math
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +33,12 @@ from regard.text.tokenizers import Tokenizer
 SCORES = (ScaledDot, Dot, General)
 POSITIONS = (NoPosition, Sinusoidal, Learned, Rotary, Alibi, Distance, T5, Shaw)
 BIASES = (Alibi, Distance, T5)
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
+ACTIVATIONS = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu-tanh": "GELUTanh",
+    "silu": "SWISH",
+}
 MISSING = 'CTranslate2 is not installed; install it with pip install "regard[ctranslate2]"'
 
 
@@ -153,13 +157,13 @@ def _empty_spec(model: Any) -> Any:
     layer = describe(model.encoder[0])
     attention, activation = layer.self_attention, layer.feed_forward.activation
     heads, groups = attention.projections.heads, attention.projections.kv_heads
-    dim, function = attention.projections.dim, GATED.get(activation, activation)
+    function = ACTIVATIONS[GATED.get(activation, activation)]
     options: dict[str, Any] = {
         "pre_norm": layer.pre_norm,
-        "activation": common_spec.Activation[ACTIVATIONS[function]],
+        "activation": getattr(common_spec.Activation, function),
         "ffn_glu": activation in GATED,
         "layernorm_embedding": model.source.norm is not None,
-        "head_dim": None if dim * heads == model.settings.width else dim,
+        "head_dim": attention.projections.dim,
         "rms_norm": isinstance(layer.norms[0], nn.RMSNorm),
         "relative_position": type(attention.parts.bias) is Shaw,
         "relative_attention_bias": _has_table(model),
@@ -189,10 +193,8 @@ def _fill_stack(
     stack: Any, model: Any, embedding: Any, layers: list[LayerDescription], norm: nn.Module
 ) -> None:
     is_encoder = isinstance(stack.embeddings, list)
-    scaled = embedding.scale == math.sqrt(model.settings.width)  # any other factor is folded
-    table = _array(embedding.table * (1.0 if scaled else embedding.scale))
-    (stack.embeddings[0] if is_encoder else stack.embeddings).weight = table
-    stack.scale_embeddings = scaled
+    (stack.embeddings[0] if is_encoder else stack.embeddings).weight = _array(embedding.table)
+    stack.scale_embeddings = np.float32(embedding.scale)
     if embedding.norm is not None:
         _fill_norm(stack.layernorm_embedding, embedding.norm)
     added, has_table = embedding.position, _has_table(model)
@@ -252,12 +254,10 @@ def _fill_feed_forward(spec: Any, part: Any) -> None:
     if part.activation not in GATED:
         _fill_linear(spec.linear_0, part.inner)
     else:
-        halves = spec.linear_0, spec.linear_0_noact
-        for linear, weight in zip(halves, part.inner.weight.chunk(2), strict=True):
-            linear.weight = _array(weight)
-        if part.inner.bias is not None:
-            for linear, bias in zip(halves, part.inner.bias.chunk(2), strict=True):
-                linear.bias = _array(bias)
+        for half, linear in enumerate((spec.linear_0, spec.linear_0_noact)):
+            linear.weight = _array(part.inner.weight.chunk(2)[half])
+            if part.inner.bias is not None:
+                linear.bias = _array(part.inner.bias.chunk(2)[half])
     _fill_linear(spec.linear_1, part.outer)
 
 
