@@ -62,25 +62,25 @@ def compare_search(
     bundle: Bundle,
     original: Any,
     sources: Sequence[Ids],
+    pipelines: Sequence[Pipeline],
     *,
     beam: int = 1,
     length_penalty: float = 1.0,
-    pipeline: Pipeline | None = None,
-) -> OutputCounts:
-    """Search with Regard, or with the engine of a pipeline, and with `generate`, with equal
-    settings."""
+) -> list[OutputCounts]:
+    """Search with each pipeline and with `generate`, with equal settings."""
     search = Greedy() if beam == 1 else Beam(beam, 1, LengthPenalty(length_penalty))
     model, template = inference_model(bundle.model), bundle.template
     limits: dict[str, Any] = {"max_length": MAX_LENGTH, "ratio": 100.0}
     found = search_all(search, model, sources, template=template, **limits)
-    ours = [one.hypotheses[0].ids for one in found]
     close = [one.is_close for one in found]
-    if pipeline is not None:
-        ours = search_texts(pipeline, sources, beam, length_penalty)
     theirs = generate(original, sources, template, beam=beam, length_penalty=length_penalty)
-    rows = list(zip(ours, theirs, close, strict=True))
-    different = sum(a != b and not near for a, b, near in rows)
-    return OutputCounts(len(rows), different, sum(close), sum(map(len, ours)))
+    counts = []
+    for pipeline in pipelines:
+        ours = search_texts(pipeline, sources, beam, length_penalty)
+        rows = zip(ours, theirs, close, strict=True)
+        different = sum(a != b and not near for a, b, near in rows)
+        counts.append(OutputCounts(len(ours), different, sum(close), sum(map(len, ours))))
+    return counts
 
 
 class EndAtLimit(transformers.LogitsProcessor):

@@ -79,6 +79,8 @@ def random_hf_model(name: str, size: int, seed: int = 0) -> Any:
             model.lm_head.weight = torch.nn.Parameter(untied)
         for last in _last_norms(model):
             last.mul_(SHARPNESS)
+    if name in ("bart", "mbart", "m2m_100"):  # a given first token, such as a language
+        model.generation_config.forced_bos_token_id = 0
     _make_outputs_end(model.eval())
     return model
 
@@ -168,8 +170,6 @@ def _bart_model(name: str, size: int) -> Any:
         tokens["forced_eos_token_id"] = 0
         if name != "marian":
             options = {**options, "decoder_vocab_size": vocabulary + 5}
-    elif name in ("bart", "mbart", "m2m_100"):
-        tokens["forced_bos_token_id"] = 0  # a first token, such as a language
     elif name == "blenderbot":
         tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
         tokens["decoder_start_token_id"] = 1

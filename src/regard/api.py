@@ -48,6 +48,7 @@ def train(
     bad_lines: str = "stop",
     init: PathLike | None = None,
     tokenizers: PathLike | None = None,
+    tokenizer: PathLike | None = None,
     family: str | None = None,
     size: str = "auto",
     device: str = "auto",
@@ -64,8 +65,9 @@ def train(
 
     `pairs` and `held_out`: files, (source, target) pairs, a pandas or polars DataFrame, a Hugging
     Face Dataset or a mapping of two columns; `source` and `target` name the columns. `init`: a
-    bundle to fine-tune. `tokenizers`: a bundle with the tokenizers to use. `settings`: any setting
-    by its name (`minutes=2`, `width=128`, `patience=3`) or in groups (`train={…}`, `model={…}`).
+    bundle to fine-tune. `tokenizers`: a bundle with the tokenizers to use; `tokenizer`: a
+    tokenizer.json for both sides, or its folder. `settings`: any setting by its name (`minutes=2`,
+    `width=128`, `patience=3`) or in groups (`train={…}`, `model={…}`).
 
     `metrics`: functions of predictions and references by name; `select="name"` selects by one of
     them. `callbacks` receive steps, evaluations and checkpoints. The same call resumes a run.
@@ -87,6 +89,7 @@ def train(
         tensorboard=tensorboard,
         command=command,
         **{name: None if one is None else find_model(one) for name, one in bundles.items()},
+        tokenizer=None if tokenizer is None else Path(tokenizer),
         extend=extend,
         restart=restart,
         callbacks=callbacks,

@@ -56,6 +56,9 @@ def train(
     device: options.Device = "auto",
     tensorboard: options.Tensorboard = False,
     from_: options.From = None,
+    tokenizer: options.GivenTokenizer = None,
+    source_language: options.SourceLanguage = None,
+    target_language: options.TargetLanguage = None,
     freeze: options.Freeze = None,
     extend: options.Extend = False,
     restart: options.RestartRun = False,
@@ -79,6 +82,8 @@ def train(
     groups: dict[str, Any] = {**read_settings(config, set_ or [])}
     given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
     groups["train"] |= {name: value for name, value in given.items() if value is not None}
+    codes = {"source_language": source_language, "target_language": target_language}
+    groups["text"] |= {name: value for name, value in codes.items() if value is not None}
     if held_out_targets and not held_out:
         raise RegardError("--held-out-targets needs --held-out, the files of held-out sources")
     corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
@@ -88,6 +93,7 @@ def train(
         out or Path("runs") / run_name(files[0]),
         held_out=corpus(held_out, held_out_targets) if held_out else None,
         init=from_,
+        tokenizer=tokenizer,
         family=family,
         size=size,
         device=device,
@@ -218,6 +224,8 @@ def score(
     targets: options.Targets = None,
     reading: options.Reading = None,
     json: options.JsonLines = False,
+    source_language: options.SourceLanguage = None,
+    target_language: options.TargetLanguage = None,
     import_: options.Imports = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
@@ -237,7 +245,8 @@ def score(
     if not pairs:
         pairs = Corpus(list(files), targets, **options.reading_arguments(reading))
         options.show_notes(pairs.notes)
-    run(find_model(bundle), pairs, engine=engine, device=device, as_json=json)
+    codes = {"source_language": source_language, "target_language": target_language}
+    run(find_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
 
 
 for command, key in [*cli_tools.COMMANDS.items(), *cli_runs.COMMANDS.items()]:

@@ -134,12 +134,6 @@ ExportHeldOut = Annotated[
         consume_multiple=True,
     ),
 ]
-SourceLanguage = Annotated[
-    str | None, Parameter(help="Source language of a multilingual model, such as eng_Latn.")
-]
-TargetLanguage = Annotated[
-    str | None, Parameter(help="Target language of a multilingual model, such as fra_Latn.")
-]
 HuggingFaceFolder = Annotated[
     Path, Parameter(help="Hugging Face folder: config.json, model.safetensors, tokenizer files.")
 ]
@@ -197,8 +191,18 @@ Tensorboard = Annotated[bool, Parameter(help="Also write TensorBoard event files
 From = Annotated[
     Path | None,
     Parameter(
-        name="--from", help="Fine-tune this bundle: its weights, tokenizers and model settings."
+        name="--from",
+        help="Fine-tune this bundle or hf:FOLDER: its weights, tokenizers and model settings.",
     ),
+]
+GivenTokenizer = Annotated[
+    Path | None, Parameter(help="Train with this tokenizer.json (or its folder) on both sides.")
+]
+SourceLanguage = Annotated[
+    str | None, Parameter(help="Code of the source language, for a multilingual model.")
+]
+TargetLanguage = Annotated[
+    str | None, Parameter(help="Code of the target language, for a multilingual model.")
 ]
 Freeze = Annotated[
     list[str] | None,

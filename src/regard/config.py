@@ -118,6 +118,10 @@ class TextSettings(SettingsGroup):
     """Maximum tokens per side; longer pairs are skipped and reported."""
     extend_vocabulary: bool = True
     """Fine-tuning: add new characters or words to the tokenizers (else they are unknown)."""
+    source_language: str | None = None
+    """Language of the sources, by its code in a multilingual model or tokenizer."""
+    target_language: str | None = None
+    """Language of the targets, by its code in a multilingual model or tokenizer."""
     split_seed: int = Field(1, ge=0, lt=2**63)
     """Seed of the held-out split. Models with the same split_seed and data can be compared."""
 

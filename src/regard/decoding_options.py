@@ -49,6 +49,12 @@ class SearchOptions:
     no_repeat_ngram: int = 0
     """Forbid repeating any n-gram of this many tokens (0 = off)."""
 
+    source_language: str | None = None
+    """Language of the inputs, by its code in a multilingual model."""
+
+    target_language: str | None = None
+    """Language of the outputs, by its code in a multilingual model."""
+
     @classmethod
     def of(cls, **options: Any) -> Self:
         """Options from keyword arguments; a single word may stand for a list of one."""

@@ -34,6 +34,8 @@ def load(
     precision: str | None = None,
     engine: str = "auto",
     imports: PathLike | Iterable[PathLike] = (),
+    source_language: str | None = None,
+    target_language: str | None = None,
 ) -> Pipeline:
     """Load the pipeline of a bundle, a run, an ensemble or an included model; several of them form
     an ensemble.
@@ -42,12 +44,14 @@ def load(
     of search (default: that of the bundle, float32 or int8): bfloat16 is faster on a GPU, but
     near-ties may resolve differently, even between batches; int8 runs on the native engine.
     `engine` is auto, native (C++ on a CPU, without torch) or torch. `imports` are Python files that
-    register user-defined parts of the model.
+    register user-defined parts of the model. `source_language` and `target_language` are the codes
+    that a multilingual model uses by default.
     """
     import_files(imports)
     given = [folder] if isinstance(folder, str | os.PathLike) else folder
     folders = [member for one in given for member in bundle_folders(one)]
-    bundles = [read(one, str(device)) for one in folders]
+    languages = source_language, target_language
+    bundles = [read(one, str(device)).with_languages(*languages) for one in folders]
     return Pipeline(_ensemble(bundles), long=long, precision=precision, engine=engine)
 
 
@@ -94,6 +98,8 @@ def _ensemble(bundles: Sequence[Bundle]) -> Bundle:
             "an ensemble needs models with the same tokenizers; "
             f"these {len(bundles)} models have {kinds} different ones"
         )
+    if len({one.template for one in bundles}) != 1:
+        raise RegardError("an ensemble needs models with the same special tokens (templates)")
     if len(bundles) == 1:
         return bundles[0]
     from regard.models import Ensemble

@@ -20,8 +20,9 @@ from regard.decoding_options import SearchOptions
 from regard.errors import RegardError
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions
-from regard.searcher import Searcher
+from regard.searcher import Searcher, no_output
 from regard.source_encoder import SourceEncoder, as_text, shorten
+from regard.text.template import Template
 
 if TYPE_CHECKING:
     import torch
@@ -133,16 +134,19 @@ class Pipeline:
         **options: Any,
     ) -> Iterator[Answer]:
         """The best answer to each line, in order; at most a few thousand lines are in memory."""
-        for answers in self.answers(lines, search, **options):
+        chosen = self._searcher.choose(search, options)
+        template = self._searcher.template_of(chosen)
+        for answers in self.answers(lines, chosen):
             best = answers[0]
             if alignment or weights:
-                best = self.with_attention(best, alignment=alignment, weights=weights)
+                wanted = {"alignment": alignment, "weights": weights}
+                best = self.with_attention(best, template=template, **wanted)
             yield best
 
     def answers(
         self,
         lines: Iterable[str],
-        search: Search | SearchOptions | None = None,
+        search: TokenOptions | Search | SearchOptions | None = None,
         *,
         first: int = FIRST_LINES,
         **options: Any,
@@ -155,11 +159,7 @@ class Pipeline:
             raise RegardError(
                 f"lines must be a list or a file of texts; for one text give [{shorten(lines)}]"
             )
-        if search is not None and options:
-            raise RegardError(f"give a search or decoding options, not both; got {options}")
-        chosen: Any = search
-        if search is None or isinstance(search, SearchOptions):
-            chosen = self._searcher.resolve(search, **options)
+        chosen = self._searcher.choose(search, options)
         lines, count = iter(lines), first
         while window := [as_text(line).rstrip("\r\n") for line in islice(lines, count)]:
             yield from self._answer_lines(window, chosen)
@@ -189,20 +189,30 @@ class Pipeline:
             yield certain[len(shown) :]
             shown = certain
         if not complete:
-            raise _no_output(text)
+            raise no_output(text)
 
-    def score(self, source: str, target: str) -> Answer:
-        """A given target as an answer, with the model's log-probability of each of its tokens."""
-        (answer,) = self.scores([(source, target)])
+    def score(self, source: str, target: str, **languages: str | None) -> Answer:
+        """A given target as an answer, with the model's log-probability of each of its tokens.
+
+        A multilingual model takes the codes `source_language` and `target_language`.
+        """
+        (answer,) = self.scores([(source, target)], **languages)
         return answer
 
-    def scores(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Answer]:
+    def scores(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        source_language: str | None = None,
+        target_language: str | None = None,
+    ) -> Iterator[Answer]:
         """Score many (source, target) pairs, in order, some at a time."""
+        template = self.bundle.template.for_languages(source_language, target_language)
         pairs = iter(pairs)
         while window := list(islice(pairs, FIRST_LINES)):
             if alone := next((pair for pair in window if isinstance(pair, str)), None):
                 raise RegardError(f"expected a pair of texts, source and target; got {alone!r}")
-            yield from self._score_pairs(window)
+            yield from self._score_pairs(window, template)
 
     def align(self, source: str, target: str | None = None) -> Answer:
         """An answer with its alignment: of a given target, or of the model's own best answer."""
@@ -227,24 +237,22 @@ class Pipeline:
 
         logps = next_logps(self.model, ids, best.ids[:position], self.bundle.template)
         found: list[Hypothesis] = []
-        for token in logps.topk(min(n, len(logps))).indices.tolist():
+        likely = logps.topk(min(n, len(logps))).indices
+        for token in likely[logps[likely].isfinite()].tolist():  # without banned tokens
             search = replace(self._searcher.default_options, prefix=[*best.ids[:position], token])
             found += self._searcher.run(search, [ids])[0][:1]  # none beyond the length limit
         return [self._answer(text, ids, hypothesis) for hypothesis in found]
 
     def with_attention(
-        self, answer: Answer, *, alignment: bool = False, weights: bool = False
+        self, answer: Answer, *, template: Template | None = None, **wanted: bool
     ) -> Answer:
-        """The answer with its alignment or all attention weights, from one teacher-forced pass."""
-        from regard import teacher_forcing
+        """The answer with its `alignment` or all attention `weights`, by teacher forcing."""
+        from regard.teacher_forcing import alignment, attention_maps
 
-        maps = teacher_forcing.attention_maps(
-            self.model, self._encode.ids(answer.source), answer.ids, self.bundle.template
-        )
-        aligned = None
-        if alignment:
-            aligned = teacher_forcing.alignment(self.model, maps, self.bundle.template)
-        return replace(answer, alignment=aligned, weights=maps if weights else None)
+        ids, template = self._encode.ids(answer.source), template or self.bundle.template
+        maps = attention_maps(self.model, ids, answer.ids, template)
+        aligned = alignment(self.model, maps, template) if wanted.get("alignment") else None
+        return replace(answer, alignment=aligned, weights=maps if wanted.get("weights") else None)
 
     def _answer_lines(
         self, lines: Sequence[str], search: TokenOptions | Search
@@ -263,10 +271,12 @@ class Pipeline:
                 answers.setdefault(answer.text, answer)
             yield list(answers.values())
 
-    def _score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Answer]:
+    def _score_pairs(
+        self, pairs: Sequence[tuple[str, str]], template: Template
+    ) -> Iterator[Answer]:
         sources = [self._encode(source) for source, _ in pairs]
         targets = [self.bundle.target.encode(as_text(target).strip()) for _, target in pairs]
-        logps = self._searcher.score(sources, targets)
+        logps = self._searcher.score(sources, targets, template)
         for (line, _), source, target, row in zip(pairs, sources, targets, logps, strict=True):
             yield self._answer(line, source, Hypothesis(target, row, sum(row)))
 
@@ -277,7 +287,7 @@ class Pipeline:
         found = self._searcher.run(search, [ids for _, ids in asked])
         for (line, _), hypotheses in zip(asked, found, strict=True):
             if not hypotheses:
-                raise _no_output(line)
+                raise no_output(line)
         return found
 
     def _answer(self, source: str, ids: Sequence[int], found: Hypothesis) -> Answer:
@@ -287,10 +297,3 @@ class Pipeline:
         unknown = encoder.unknown_symbols(source.strip()) if encoder.unknown in ids else []
         text = target.decode(found.ids)
         return Answer(source, text, found.ids, tokens, found.logps, found.score, unknown)
-
-
-def _no_output(line: str) -> RegardError:
-    return RegardError(
-        f"no output for {shorten(line)} satisfies all constraints within the length limit; relax "
-        "one or increase beam"
-    )

@@ -12,6 +12,8 @@ from regard.engine_choice import EngineSelector, stored_precision
 from regard.errors import RegardError, choose
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions, resolve_options
+from regard.source_encoder import shorten
+from regard.text.template import Template
 
 if TYPE_CHECKING:
     from regard.inference.torch_engine import TorchEngine
@@ -56,10 +58,30 @@ class Searcher:
         elif not isinstance(options, DecodingOptions):
             options = DecodingOptions(**vars(options))
         default_penalty = float(self.bundle.card.get("task") == "text")
-        template = self.bundle.template
+        template = self.bundle.template.for_languages(
+            options.source_language, options.target_language
+        )
         return resolve_options(
             options, self.bundle.target, length_penalty=default_penalty, template=template
         )
+
+    def choose(
+        self, search: TokenOptions | Search | SearchOptions | None, options: dict[str, Any]
+    ) -> TokenOptions | Search:
+        """The given search, or decoding options in ids."""
+        if search is not None and options:
+            raise RegardError(f"give a search or decoding options, not both; got {options}")
+        if search is None or isinstance(search, SearchOptions):
+            return self.resolve(search, **options)
+        return search
+
+    def template_of(self, search: TokenOptions | Search) -> Template:
+        """The special tokens that a search uses."""
+        if isinstance(search, TokenOptions):
+            return search.template
+        from regard.search.build import search_template
+
+        return search_template(search, self.bundle.template)
 
     def run(
         self, search: TokenOptions | Search, sources: Sequence[Ids]
@@ -80,10 +102,11 @@ class Searcher:
         engine = self.engines.select(options, stream=True)
         return engine.stream(source, options, **self.length_limits)
 
-    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+    def score(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
+    ) -> list[list[float]]:
         """The log-probability of each target token and of END, for each pair."""
-        engine = self.engines.select(self.default_options)
-        return engine.score(sources, targets, self.bundle.template)
+        return self.engines.select(self.default_options).score(sources, targets, template)
 
     def torch_engine(self, purpose: str) -> TorchEngine:
         """The torch engine, for what only it does; raises if another one was requested."""
@@ -94,3 +117,11 @@ class Searcher:
         if isinstance(search, TokenOptions):
             return self.engines.select(search)
         return self.torch_engine(f"a {type(search).__name__} object; pass options instead")
+
+
+def no_output(line: str) -> RegardError:
+    """The error for a text without any output."""
+    return RegardError(
+        f"no output for {shorten(line)} satisfies all constraints within the length limit; relax "
+        "one or increase beam"
+    )

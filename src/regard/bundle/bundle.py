@@ -117,6 +117,8 @@ class Bundle:
 
     def with_languages(self, source: str | None, target: str | None) -> Bundle:
         """The same bundle for these languages of a multilingual model; None keeps its own."""
+        if source is None and target is None:
+            return self
         changed = copy(self)
         changed.template = self.template.for_languages(source, target)
         return changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import tee
 from pathlib import Path
 
@@ -23,6 +23,7 @@ def score(
     engine: str = "auto",
     device: str = "auto",
     as_json: bool = False,
+    languages: Mapping[str, str | None] | None = None,
 ) -> None:
     """Write log-probability, source and target of each pair as it is scored; perplexity last."""
     pipeline = load_pipeline(folder, device=device, engine=engine)
@@ -34,7 +35,7 @@ def score(
     with Progress() as progress:
         # Read twice, because an answer has the target as the tokenizer decodes it.
         given, scored = tee(pairs if reading is None else reading)
-        for pair, answer in zip(given, pipeline.scores(scored), strict=True):
+        for pair, answer in zip(given, pipeline.scores(scored, **languages or {}), strict=True):
             count += 1
             tokens += len(answer.logps)
             total += answer.logp

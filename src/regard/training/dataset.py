@@ -105,7 +105,15 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     lengths = _lengths(pairs, max_tokens)
     max_length = int(min(max_tokens, 2 * int(lengths[1].max()) + 10))
     ratio = length_ratio(*lengths)
-    held_out = HeldOutSet(chosen.source, chosen.target, references, task, max_length, ratio)
+    held_out = HeldOutSet(
+        chosen.source,
+        chosen.target,
+        references,
+        task,
+        max_length,
+        ratio,
+        template=chosen.template,
+    )
     sources = TrainingSources.load(data.folder / TRAINING_SOURCES)
     known = recorded["frequent_target"], recorded["baselines"]
     return Dataset(pairs, held_out, decisions, data.fingerprint, max_tokens, sources, *known)

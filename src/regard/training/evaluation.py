@@ -19,6 +19,7 @@ from regard.inference import inference_model, search_all
 from regard.models import Model, is_finite
 from regard.search import Greedy
 from regard.text import Tokenizer
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.training import bootstrap, metrics
 
 SAMPLES = 3
@@ -57,6 +58,7 @@ class HeldOutSet:
     max_length: int
     ratio: float = RATIO
     extra_metrics: Mapping[str, Metric] = field(default_factory=dict)
+    template: Template = DEFAULT_TEMPLATE
 
     def evaluate(self, model: Model, device: torch.device) -> Evaluation:
         """Decode all sources and measure; the samples are always of the same sources."""
@@ -69,6 +71,7 @@ class HeldOutSet:
             max_length=self.max_length,
             ratio=self.ratio,
             device=device,
+            template=self.template,
         )
         references = list(self.references.values())
         values = metrics.measure(self.task, outputs, references)
@@ -105,6 +108,7 @@ def decode(
     max_length: int,
     ratio: float = RATIO,
     device: torch.device,
+    template: Template = DEFAULT_TEMPLATE,
 ) -> list[str]:
     """The greedy output for each line, in order."""
     training = model.training
@@ -112,7 +116,13 @@ def decode(
     encoded = [source.encode(line) for line in lines]
     search_model = inference_model(model)
     results = search_all(
-        Greedy(), search_model, encoded, max_length=max_length, ratio=ratio, device=device
+        Greedy(),
+        search_model,
+        encoded,
+        max_length=max_length,
+        ratio=ratio,
+        device=device,
+        template=template,
     )
     model.train(training)
     return [target.decode(result.hypotheses[0].ids) for result in results]

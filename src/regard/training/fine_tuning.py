@@ -19,6 +19,8 @@ from regard.bundle.model_files import unique_parameters
 from regard.errors import RegardError
 from regard.models import Model
 from regard.text import Tokenizer
+from regard.text.foreign_templates import load_foreign
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenizer_training import extend_tokenizer
 from regard.text.tokenizers import nfc
 
@@ -34,21 +36,29 @@ INITIAL_MODEL = "initial model"
 
 @dataclass(frozen=True, eq=False)
 class GivenTokenizers:
-    """The tokenizers of an existing bundle, which a run uses instead of training its own.
+    """Existing tokenizers with their special tokens, which a run uses instead of training its own.
 
-    `role` is what messages call the bundle. Only an initial model's tokenizers may be extended.
+    `role` is what messages call them. Only an initial model's tokenizers may be extended.
     """
 
     source: Tokenizer
     target: Tokenizer
     fingerprint: str
     role: str = "given bundle"
+    template: Template = DEFAULT_TEMPLATE
 
     @classmethod
     def load(cls, folder: Path) -> GivenTokenizers:
         """Load the tokenizers of a bundle, without its weights."""
         contents = bundle.read(folder)
-        return cls(contents.source, contents.target, _fingerprint(folder))
+        sides, template = (contents.source, contents.target), contents.template
+        return cls(*sides, _fingerprint(folder), template=template)
+
+    @classmethod
+    def from_file(cls, path: Path) -> GivenTokenizers:
+        """Load one tokenizer.json, or that of a folder, for both sides."""
+        tokenizer, template = load_foreign(path)
+        return cls(tokenizer, tokenizer, tokenizer.fingerprint, "given tokenizer", template)
 
     @property
     def extensible(self) -> bool:
@@ -73,7 +83,7 @@ class InitialModel:
     def tokenizers(self) -> GivenTokenizers:
         """The tokenizers of the bundle."""
         sides = self.bundle.source, self.bundle.target
-        return GivenTokenizers(*sides, self.fingerprint, INITIAL_MODEL)
+        return GivenTokenizers(*sides, self.fingerprint, INITIAL_MODEL, self.bundle.template)
 
     @property
     def model_settings(self) -> dict[str, Any]:
@@ -114,6 +124,8 @@ def adapt_tokenizer(
     `characters` and `words` get a token for each new symbol if `extend`; `bytes`, `bpe` and
     `unigram` spell any text already.
     """
+    if tokenizer.is_foreign:
+        return tokenizer, f"{side} tokenizer: of the {role}, {len(tokenizer):,} ids"
     if tokenizer.kind not in ("characters", "words"):
         return tokenizer, f"{side} tokenizer: {tokenizer.kind} of the {role}, spells any text"
     split = str.split if tokenizer.kind == "words" else list

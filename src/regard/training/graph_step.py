@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.inference.cuda_graph import capture
 from regard.text import Batch, Batches, StaticShape, TrainingBatch, pack_batch, unpack_batch
+from regard.text.template import DEFAULT_TEMPLATE, Template
 
 SIZES = 32  # different sizes of one side of a batch, up to the tokens of a whole step
 
@@ -59,8 +60,10 @@ class GraphStep:
         batch_tokens: int,
         device: torch.device,
         replay: bool = True,
+        template: Template = DEFAULT_TEMPLATE,
     ) -> None:
         self.update, self.device, self.replay = update, device, replay
+        self.template = template
         self.granularity = max(64, batch_tokens // SIZES // 64 * 64)
         self.buffers: dict[StaticShape, StaticBuffers] = {}
         self._pool: Any = None
@@ -72,10 +75,11 @@ class GraphStep:
 
     def pack(self, batch: Batch) -> PackedBatch | None:
         """A batch padded to its static shape, in pinned memory; None if a sequence is too long."""
-        shape = StaticShape.from_batch(batch, self.granularity)
+        shape = StaticShape.from_batch(batch, self.granularity, self.template)
         if shape is None:
             return None
-        return shape, pack_batch(batch, shape, pinned=self.device.type == "cuda")
+        pinned = self.device.type == "cuda"
+        return shape, pack_batch(batch, shape, pinned=pinned, template=self.template)
 
     def __call__(self, shape: StaticShape, numbers: Tensor, share: float) -> Tensor:
         """Run one update; returns its loss. `share`: the weight of one target token."""

@@ -225,6 +225,7 @@ class TrainingLoop:
             total,
             self.world,
             rate=train.learning_rate,
+            template=self.dataset.held_out.template,
             threads=self.threads,
         )
 

@@ -65,6 +65,7 @@ def _save_bundle(
         settings.model,
         card,
         dataset.training_sources,
+        template=dataset.held_out.template,
     )
     bundle.save(context.folder / "bundle", made)
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from regard.kernels import IGNORE_INDEX, can_fuse
 from regard.models import Model
 from regard.text import Batch, TrainingBatch
+from regard.text.template import DEFAULT_TEMPLATE, Template
 
 
 class Objective(nn.Module):
@@ -21,14 +22,23 @@ class Objective(nn.Module):
     2021): the mean of both losses plus α/4 · (KL(p‖q) + KL(q‖p)).
     """
 
-    def __init__(self, model: Model, *, label_smoothing: float = 0.0, rdrop: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        label_smoothing: float = 0.0,
+        rdrop: float = 0.0,
+        template: Template = DEFAULT_TEMPLATE,
+    ) -> None:
         super().__init__()
-        self.model, self.rdrop = model, rdrop
+        self.model, self.rdrop, self.template = model, rdrop, template
         self.label_smoothing = label_smoothing
 
     def forward(self, batch: Batch | TrainingBatch) -> Tensor:
         training_batch = (
-            batch if isinstance(batch, TrainingBatch) else TrainingBatch.from_batch(batch)
+            batch
+            if isinstance(batch, TrainingBatch)
+            else TrainingBatch.from_batch(batch, self.template)
         )
         if self.rdrop and self.model.training:
             # In one forward pass: small models on a GPU are limited by kernel launches.

@@ -155,7 +155,8 @@ def fit_batch_tokens(
     """The settings with as many tokens per step as fit in the GPU's memory, found by trying."""
     train, held_out = settings.train, dataset.held_out
     model = build(settings.model, len(held_out.source), len(held_out.target)).to(world.device)
-    objective = Objective(model, label_smoothing=train.label_smoothing, rdrop=train.rdrop or 0.0)
+    losses = {"label_smoothing": train.label_smoothing, "rdrop": train.rdrop or 0.0}
+    objective = Objective(model, **losses, template=held_out.template)
     bfloat16 = resolve_precision(train.precision, world.device)[0] == "bfloat16"
 
     def peak_memory(batch_tokens: int) -> int:

@@ -56,6 +56,7 @@ class Job:
     command: Sequence[str] = ()
     init: Path | None = None
     tokenizers: Path | None = None  # of a bundle whose tokenizers are used
+    tokenizer: Path | None = None  # a tokenizer.json for both sides, or its folder
     extend: bool = False
     restart: bool = False
     callbacks: Sequence[Callback] = ()
@@ -111,8 +112,13 @@ def _use_model_of(initial: InitialModel, job: Job) -> Job:
 
 def _given_tokenizers(job: Job, initial: InitialModel | None) -> GivenTokenizers | None:
     """The tokenizers of the initial model or of the given bundle, if there is one."""
+    sources = {"init": job.init, "tokenizers": job.tokenizers, "tokenizer": job.tokenizer}
+    if len(named := [name for name, path in sources.items() if path is not None]) > 1:
+        raise RegardError(f"{' and '.join(named)} name different tokenizers; give one of them")
     if initial is not None:
         given = initial.tokenizers
+    elif job.tokenizer is not None:
+        given = GivenTokenizers.from_file(job.tokenizer)
     elif job.tokenizers is not None:
         given = GivenTokenizers.load(job.tokenizers)
     else:

@@ -14,6 +14,7 @@ from regard.text import (
     default_vocabulary_size,
     train_tokenizer,
 )
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.training.fine_tuning import adapt_tokenizer
 from regard.training.raw_data import SIDES, RawData
 
@@ -22,13 +23,15 @@ MAX_CHARACTERS = 20_000  # of a line, when tokenizers are trained: longer lines 
 
 @dataclass(frozen=True)
 class TokenizerPair:
-    """Result of `choose`: the tokenizers of both sides, and the split of the corpus."""
+    """Result of `choose`: the tokenizers and special tokens of both sides, and the split of the
+    corpus."""
 
     data: RawData
     source: Tokenizer
     target: Tokenizer
     split: HeldOutSplit | None
     decisions: list[str]
+    template: Template = DEFAULT_TEMPLATE
 
 
 def choose(data: RawData) -> TokenizerPair:
@@ -43,8 +46,19 @@ def choose(data: RawData) -> TokenizerPair:
         shared = prepare(data, decisions)
         threshold = None if data.stats.split is None else data.stats.split.threshold
     source, target = (Tokenizer.load(_tokenizer_file(data.folder, side)) for side in SIDES)
+    template, given = DEFAULT_TEMPLATE, data.tokenizers
+    languages = data.text.source_language, data.text.target_language
+    if given is not None:
+        template = given.template
+        if source.is_foreign:  # a model may have more ids than the file
+            source = source.with_size(len(given.source))
+        if target.is_foreign:
+            target = target.with_size(len(given.target))
+    template = template.for_languages(*languages)
+    template.check_sizes(len(source), len(source if shared else target))
     split = None if threshold is None else HeldOutSplit(data.text.split_seed, threshold)
-    return TokenizerPair(data, source, source if shared else target, split, decisions)
+    sides = source, source if shared else target
+    return TokenizerPair(data, *sides, split, decisions, template)
 
 
 def _adapt_tokenizers(data: RawData, decisions: list[str]) -> bool:

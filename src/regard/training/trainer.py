@@ -19,6 +19,7 @@ from regard.kernels.weight_cast import WeightCast
 from regard.models import Model
 from regard.ragged import Ragged
 from regard.text import Batch, Batches, TrainingBatch, split_batch
+from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.threads import FixedThreads, ThreadTuner
 from regard.training import checkpoint
 from regard.training.distributed import World, gather_full, shard_like
@@ -49,19 +50,19 @@ class Trainer:
         world: World,
         *,
         rate: float,
+        template: Template = DEFAULT_TEMPLATE,
         threads: ThreadTuner | FixedThreads | None = None,
     ) -> None:
         self.model, self.batches = model, batches
-        self.settings, self.world = settings, world
+        self.settings, self.world, self.template = settings, world, template
         self.threads = threads or FixedThreads()
         self.length = RunLength(total, total)
         self.bfloat16 = resolve_precision(settings.precision, world.device)[0] == "bfloat16"
         # The reference backend turns off all fused kernels: it is the definition they must match.
         self.disable_fusion = model.attention_backend == "reference"
         self.peak_rate, self.warmup = rate, round(settings.warmup * total)
-        objective = Objective(
-            model, label_smoothing=settings.label_smoothing, rdrop=settings.rdrop or 0.0
-        )
+        losses = {"label_smoothing": settings.label_smoothing, "rdrop": settings.rdrop or 0.0}
+        objective = Objective(model, **losses, template=template)
         self.objective = world.parallelize(objective, settings.parallel)
         self.weights = list(model.parameters())  # once: collecting them takes as long as a layer
         # On a GPU the rate is a tensor, which captured steps read.
@@ -282,6 +283,7 @@ class Trainer:
             device=device,
             batch_tokens=self.batches.batch_tokens,
             replay=self.settings.cuda_graphs,
+            template=self.template,
         )
 
 
