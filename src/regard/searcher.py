@@ -10,6 +10,7 @@ from regard.decoding_engine import DecodingEngine, EngineRequest, Ids
 from regard.decoding_options import RATIO, DecodingOptions, SearchOptions
 from regard.engine_choice import EngineSelector, stored_precision
 from regard.errors import RegardError, choose
+from regard.native.gate import split_part
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions, resolve_options
 
@@ -33,6 +34,9 @@ class Searcher:
         longest = bundle.card.get("longest", {})
         self.bundle = bundle
         most = None if "target" not in longest else 2 * longest["target"] + 10
+        positions = learned_positions(bundle.raw_settings.get("position"))
+        if positions is not None:  # the token that starts an output takes the first one
+            most = positions - 1 if most is None else min(most, positions - 1)
         ratio = longest.get("ratio", RATIO)
         self.length_limits: dict[str, Any] = {"max_length": most, "ratio": ratio}
         self.default_options = self.resolve()
@@ -90,3 +94,9 @@ class Searcher:
         if isinstance(search, TokenOptions):
             return self.engines.select(search)
         return self.torch_engine(f"a {type(search).__name__} object; pass options instead")
+
+
+def learned_positions(setting: Any) -> int | None:
+    """The number of positions of `model.position`, if they are learned."""
+    kind, options = split_part(setting)
+    return options.get("max_length", 1024) if kind == "learned" else None
