@@ -4,20 +4,23 @@ Each model has random weights and is compared after it was written and loaded: w
 (every combination, recurrent models too), CTranslate2 (float32, and int8, whose changed outputs
 are counted) and `transformers` (where a class fits). 100 random sources each, greedy and beam 4.
 
-    python benchmarks/interchange_export.py [--only ctranslate2|onnx|hf]
+    python benchmarks/interchange_export.py [--only ctranslate2|onnx|hf] [--workers 2]
 """
 
 import argparse
+import multiprocessing
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from harness import Check, report
 
-from benchmarks.harness import Check, report
 from regard.bundle import Bundle
 from regard.errors import RegardError
 from regard.hub import CTranslate2Model, OnnxModel, write_onnx
@@ -30,6 +33,8 @@ from regard.inference import search_all
 from regard.search import Beam, Greedy, LengthPenalty
 from regard.search.hypothesis import SearchResult
 from regard.teacher_forcing import target_logps
+
+sys.path.append(str(Path(__file__).parents[1]))
 from tests.hub.hub_models import random_bundle
 from tests.hub.test_ctranslate2 import SETTINGS
 from tests.hub.test_hf_export import CASES, EndAtLimit
@@ -175,16 +180,20 @@ FORMATS: dict[str, tuple[Callable[[dict[str, Any]], Any], list[dict[str, Any]]]]
 }
 
 
-def checks(name: str) -> Iterator[Check]:
+def run_one(name: str, settings: dict[str, Any]) -> Any:
+    """The figures of one combination."""
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    found = FORMATS[name][0](settings)
+    print(name, settings, found, f"{time.perf_counter() - start:.0f} s", flush=True)
+    return found
+
+
+def checks(name: str, pool: Executor) -> Iterator[Check]:
     """The figures of one format."""
-    run, combinations = FORMATS[name]
-    found = []
-    for settings in combinations:
-        start = time.perf_counter()
-        one = run(settings)
-        print(name, settings, one, f"{time.perf_counter() - start:.0f} s", flush=True)
-        if one is not None:
-            found.append(one)
+    combinations = FORMATS[name][1]
+    ran = list(pool.map(run_one, [name] * len(combinations), combinations))
+    found = [one for one in ran if one is not None]
     largest, different = max(one[0] for one in found), sum(one[1] for one in found)
     yield Check(f"{name}: combinations", len(found), len(combinations), None, True)
     what = "log-probability" if name == "ctranslate2" else "logit"
@@ -202,10 +211,12 @@ def main() -> None:
     """Run all formats, or one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=list(FORMATS))
-    only = parser.parse_args().only
-    torch.set_num_threads(1)
-    names = [only] if only else list(FORMATS)
-    report("interchange_export", [check for name in names for check in checks(name)])
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    options = parser.parse_args()
+    names = [options.only] if options.only else list(FORMATS)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.workers, context) as pool:
+        report("interchange_export", [check for name in names for check in checks(name, pool)])
 
 
 if __name__ == "__main__":
