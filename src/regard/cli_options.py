@@ -140,11 +140,11 @@ QuantizeHeldOut = Annotated[
         consume_multiple=True,
     ),
 ]
-ExportFormat = Annotated[str, Parameter(help="Runtime to export to: ctranslate2.")]
+ExportFormat = Annotated[str, Parameter(help="Format to export to: ctranslate2, onnx or hf.")]
 ExportFolder = Annotated[
     Path | None, Parameter(help="Folder to write (default: the name of the bundle and the format).")
 ]
-Int8 = Annotated[bool, Parameter(name="--int8", help="Quantise the weights to int8.")]
+Int8 = Annotated[bool, Parameter(name="--int8", help="Quantise to int8 (ctranslate2 only).")]
 ExportHeldOut = Annotated[
     list[Path] | None,
     Parameter(

@@ -152,10 +152,20 @@ def export(
     held_out: options.ExportHeldOut = None,
     reading: options.PairReading = None,
 ) -> None:
-    """Export a model to another runtime: `regard export runs/demo --to ctranslate2`.
+    """Export a model to another runtime: `regard export runs/demo --to onnx`.
 
-    The exported model is compared with the original on held-out texts: equal outputs, and
-    log-probabilities within 1e-4. If they differ, nothing is written.
+    ctranslate2: Transformers, in float32 or int8, for CTranslate2.
+
+    onnx: every model, recurrent ones too: encoder.onnx, decoder.onnx (one cached step) and
+    run_onnx.py, which searches with numpy and onnxruntime alone: `python run_onnx.py "a text"`.
+
+    hf: a folder for transformers (AutoModelForSeq2SeqLM), where a class fits the settings:
+    Blenderbot, mBART or BART (position = learned or sinusoidal, layer norms), Marian (the same,
+    post-norm, sinusoidal) or T5 (norm = rms, biases = false, position = t5).
+
+    The exported model is compared with the original on held-out texts: equal outputs, and logits
+    or log-probabilities within 1e-4. If they differ, nothing is written. The measured difference
+    is in card.json.
     """
     with options.without_gc():
         from regard.model_export import describe_export

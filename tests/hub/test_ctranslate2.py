@@ -253,7 +253,7 @@ def test_an_altered_export_is_not_written(tmp_path, monkeypatch):
     with torch.no_grad():
         other.model.decoder[1].feed_forward.outer.bias[3] += 0.05
     monkeypatch.setattr(
-        "regard.model_export.write_ctranslate2",
+        "regard.hub.ctranslate2_conversion.write_ctranslate2",
         lambda _, folder, **options: write_ctranslate2(other, folder, **options),
     )
     with pytest.raises(ExportError, match="differs from the original"):
