@@ -66,8 +66,7 @@ def train(
 ) -> None:
     """Train a model on pairs of text: `regard train pairs.tsv`.
 
-    The model is written to `bundle` in the folder of the run. Run the same command again to resume
-    after an interruption.
+    The model is written to `bundle` in the run's folder. Run the same command again to resume.
     """
     if help_settings:
         cli_runs.print_settings()
@@ -78,8 +77,8 @@ def train(
 
     import_files(import_ or [])
     given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
-    codes = options.language_codes(languages)
-    groups = cli_runs.add_settings(read_settings(config, set_ or []), train=given, text=codes)
+    text = options.language_codes(languages)
+    groups = cli_runs.add_settings(read_settings(config, set_ or []), train=given, text=text)
     cli_runs.check_held_out(held_out, held_out_targets)
     corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
     start = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
