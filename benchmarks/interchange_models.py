@@ -144,11 +144,10 @@ def write_folder(model: Any, folder: Path, **options: Any) -> None:
     unknown = next((id for id in common if id not in used), values["eos_token_id"])
     names[unknown] = "<unk>"
     definition: dict[str, Any] = {
-        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor")),
+        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder")),
         "version": "1.0",
         "added_tokens": [],
         "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "decoder": {"type": "Fuse"},
         "model": {
             "type": "WordLevel",
             "vocab": {name: id for id, name in names.items()},

@@ -75,7 +75,6 @@ def train(
     groups = group_settings(settings)
     kind = groups["model"].pop("kind", "transformer")
     columns: dict[str, Any] = {"source": source, "target": target, "bad_lines": bad_lines}
-    bundles = {"init": init, "tokenizers": tokenizers}
     job = Job(
         corpus=as_corpus(pairs, **columns),
         held_out=None if held_out is None else as_corpus(held_out, **columns),
@@ -88,7 +87,8 @@ def train(
         device=device,
         tensorboard=tensorboard,
         command=command,
-        **{name: None if one is None else find_model(one) for name, one in bundles.items()},
+        init=None if init is None else find_model(init),
+        tokenizers=None if tokenizers is None else find_model(tokenizers),
         tokenizer=None if tokenizer is None else Path(tokenizer),
         extend=extend,
         restart=restart,
@@ -96,11 +96,16 @@ def train(
         metrics=_as_metrics(metrics or {}),
     )
     run(job, display)
-    if not int(os.environ.get("RANK", "0")):
-        path = write_report(job.out)
-        if display is None:
-            print(f"report: {path}", file=sys.stderr)
+    _write_report(job.out, quiet=display is not None)
     return load(job.out, device=device)
+
+
+def _write_report(out: Path, *, quiet: bool) -> None:
+    """Write the report of a run, in its first process only."""
+    if not int(os.environ.get("RANK", "0")):
+        path = write_report(out)
+        if not quiet:
+            print(f"report: {path}", file=sys.stderr)
 
 
 def evaluate(

@@ -29,6 +29,7 @@ def test_help_names_every_option(capsys):
                 "--size",
             ),
             *("--minutes", "--steps", "--epochs", "--config", "--set", "--device", "--tensorboard"),
+            *("--tokenizer", "--source-language", "--target-language"),
         ],
         ("demo",): ["--minutes", "--out", "--family", "--device"],
         ("predict",): [
@@ -62,7 +63,7 @@ def test_help_names_every_option(capsys):
                 "--seed",
                 "--long",
             ),
-            *("LINE⇥SCORE⇥ANSWER", "--device"),
+            *("LINE⇥SCORE⇥ANSWER", "--device", "--source-language", "--target-language"),
         ],
         ("evaluate",): [
             "--targets",

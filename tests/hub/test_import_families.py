@@ -15,7 +15,7 @@ from benchmarks.interchange_imports import (
 )
 from benchmarks.interchange_models import NAMES, SIZES
 from regard.bundle import Bundle
-from regard.hub.checkpoint_folder import CheckpointError
+from regard.hub.checkpoint_folder import HuggingFaceError
 from regard.hub.hf_import import import_checkpoint
 from tests.commands.small import regard as command
 from tests.hub.hf_folders import hf_folder
@@ -95,7 +95,7 @@ def test_a_changed_copy_is_not_written(tmp_path: Path, monkeypatch):
     from regard.hub.hf_import import build_model as build
 
     monkeypatch.setattr("regard.hub.hf_import.build_model", altered)
-    with pytest.raises(CheckpointError, match="the copy differs from the original, logits by up"):
+    with pytest.raises(HuggingFaceError, match="the copy differs from the original, logits by up"):
         regard.import_model(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -12,8 +12,8 @@ from regard.hub.checkpoint_folder import (
     CONFIG,
     GENERATION,
     MAX_CONFIG_BYTES,
-    CheckpointError,
     CheckpointFolder,
+    HuggingFaceError,
 )
 
 MAX_WIDTH, MAX_LAYERS = 1 << 16, 1 << 9
@@ -120,6 +120,6 @@ class CheckpointConfig:
         value = self._generation.get(name)
         return self.get(name) if value is None else value
 
-    def error(self, name: str, rule: str, value: Any) -> CheckpointError:
+    def error(self, name: str, rule: str, value: Any) -> HuggingFaceError:
         """The error for a value."""
         return self.folder.error(f"{name} in {CONFIG} {rule}; got {value!r:.80}")

@@ -30,7 +30,7 @@ OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot")  # pi
 MAX_NAME = 80  # characters of a name in a message
 
 
-class CheckpointError(RegardError):
+class HuggingFaceError(RegardError):
     """A Hugging Face folder that is damaged, unsafe or not supported."""
 
 
@@ -41,11 +41,11 @@ class CheckpointFolder:
         self.name, self.home = os.fspath(folder), Path(os.path.realpath(folder))
         if not self.home.is_dir():
             what = "is a file, not a folder" if self.home.exists() else "does not exist"
-            raise CheckpointError(f"{self.name!r} {what}; pass a folder with {CONFIG}")
+            raise HuggingFaceError(f"{self.name!r} {what}; pass a folder with {CONFIG}")
 
-    def error(self, reason: str, fix: str = "copy the model again") -> CheckpointError:
+    def error(self, reason: str, fix: str = "copy the model again") -> HuggingFaceError:
         """The error for this folder."""
-        return CheckpointError(f"cannot import {self.name!r}: {reason}; {fix}")
+        return HuggingFaceError(f"cannot import {self.name!r}: {reason}; {fix}")
 
     def find(self, name: str) -> Path | None:
         """The path of a file if it exists; raises unless it is a regular file of this folder."""
@@ -166,7 +166,7 @@ class CheckpointFolder:
             what = str(error).splitlines()[0]
             raise self.error(f"{path.name!r} cannot be read ({what})") from None
 
-    def _no_weights(self) -> CheckpointError:
+    def _no_weights(self) -> HuggingFaceError:
         others = sorted(
             path.name for path in self.home.iterdir() if path.name.endswith(OTHER_WEIGHTS)
         )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.bundle import Bundle
-from regard.hub.checkpoint_folder import CheckpointError
+from regard.hub.checkpoint_folder import HuggingFaceError
 from regard.hub.transformers_library import quiet_transformers
 from regard.inference import inference_model, search_all
 from regard.models import is_finite
@@ -41,10 +41,10 @@ MAX_SOURCE, MAX_TARGET = 24, 16
 
 
 def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dict[str, Any]:
-    """The facts for the card; raises CheckpointError if the two models differ."""
+    """The facts for the card; raises HuggingFaceError if the two models differ."""
     sources = choose_ids(bundle, [*texts, *TEXTS])
     if not is_finite(bundle.model):
-        raise CheckpointError(
+        raise HuggingFaceError(
             f"cannot import {folder!r}: its weights are not finite; copy the model again"
         )
     found = search_all(
@@ -57,7 +57,7 @@ def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dic
     outputs = [one.hypotheses[0].ids for one in found]
     ours = _logits(bundle, sources, outputs)
     if not all(bool(one.isfinite().all()) for one in ours):
-        raise CheckpointError(
+        raise HuggingFaceError(
             f"cannot import {folder!r}: its outputs are not finite; copy the model again"
         )
     if find_spec("transformers") is None:
@@ -78,7 +78,7 @@ def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dic
         if output != other
     ]
     if not largest <= TOLERANCE * max(1.0, size) or changed.count(False):
-        raise CheckpointError(
+        raise HuggingFaceError(
             f"cannot import {folder!r}: the copy differs from the original, logits by up to "
             f"{largest:.1e} (allowed: {TOLERANCE:.0e}) and {changed.count(False)} of "
             f"{len(sources)} outputs; nothing was written; report the model's config.json"
@@ -147,7 +147,7 @@ class _Original:
             ).eval()
         except Exception as error:  # of any kind
             what = (str(error).splitlines() or [type(error).__name__])[0]
-            raise CheckpointError(
+            raise HuggingFaceError(
                 f"cannot import {folder!r}: transformers cannot load it ({what:.200}); copy the "
                 "model again"
             ) from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from regard.hub.checkpoint_folder import CheckpointError, CheckpointFolder
+from regard.hub.checkpoint_folder import CheckpointFolder, HuggingFaceError
 from regard.hub.sentencepiece_model import SentencePieceError, SentencePieceModel
 
 NAMES = {
@@ -111,6 +111,6 @@ class TokenizerFiles:
             raise self.folder.error(f"{file!r} has no token {name!r}")
         return name
 
-    def missing(self) -> CheckpointError:
+    def missing(self) -> HuggingFaceError:
         """The error for a folder without the files of its family."""
         return self.folder.error("it has no tokenizer files of its family", ADD_FILE)
