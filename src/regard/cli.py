@@ -78,8 +78,7 @@ def train(
 
     import_files(import_ or [])
     given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
-    codes = options.language_codes(languages)
-    groups = cli_runs.add_settings(read_settings(config, set_ or []), train=given, text=codes)
+    text, groups = options.language_codes(languages), read_settings(config, set_ or [])
     cli_runs.check_held_out(held_out, held_out_targets)
     corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
     start = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
@@ -96,7 +95,7 @@ def train(
         extend=extend,
         restart=restart,
         command=["regard", *sys.argv[1:]],
-        **groups,
+        **cli_runs.add_settings(groups, train=given, text=text),
     )
 
 

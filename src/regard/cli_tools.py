@@ -200,9 +200,7 @@ def import_(
     pairs = Corpus(held_out, **options.reading_arguments(reading)) if held_out else None
     codes = options.language_codes(languages)
     print(f"importing {str(folder)!r}", file=sys.stderr)
-    print(
-        describe_import(import_model(folder, out, download=download, held_out=pairs, **codes))
-    )
+    print(describe_import(import_model(folder, out, download=download, held_out=pairs, **codes)))
 
 
 # Commands with their order in `regard --help`.
