@@ -66,7 +66,8 @@ def train(
 ) -> None:
     """Train a model on pairs of text: `regard train pairs.tsv`.
 
-    The model is written to `bundle` in the run's folder. Run the same command again to resume.
+    The model is written to `bundle` in the folder of the run. Run the same command again to resume
+    after an interruption.
     """
     if help_settings:
         cli_runs.print_settings()
@@ -77,8 +78,7 @@ def train(
 
     import_files(import_ or [])
     given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
-    text = options.language_codes(languages)
-    groups = cli_runs.add_settings(read_settings(config, set_ or []), train=given, text=text)
+    text, groups = options.language_codes(languages), read_settings(config, set_ or [])
     cli_runs.check_held_out(held_out, held_out_targets)
     corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
     start = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
@@ -95,7 +95,7 @@ def train(
         extend=extend,
         restart=restart,
         command=["regard", *sys.argv[1:]],
-        **groups,
+        **cli_runs.add_settings(groups, train=given, text=text),
     )
 
 

@@ -52,7 +52,7 @@ class BartLayout:
 
     def unmet(self, bundle: Bundle) -> list[Requirement]:
         """The settings that it cannot represent."""
-        settings: Any = bundle.settings
+        settings, model = _settings_and_model(bundle)
         added = ("sinusoidal",) if self.sinusoidal else ("learned", "sinusoidal", "none")
         rules: list[Rule] = [
             ("norm_order", *one_of("pre" if self.pre_norm else "post")),
@@ -65,17 +65,17 @@ class BartLayout:
             ("window", *one_of(None)),
             *SHARED_RULES,
         ]
-        if self.sinusoidal and _is_marian_table(bundle.model):
+        if self.sinusoidal and _is_marian_table(model):
             rules = [rule for rule in rules if rule[0] != "position"]
         found = [*unmet_rules(settings, rules), *unmet_template(bundle)]
-        position = bundle.model.source.position  # type: ignore[union-attr, unused-ignore]
+        position = model.source.position
         if self.sinusoidal and isinstance(position, Sinusoidal) and position.base != BASE:
             found.append(Requirement("model.position.base", position.base, str(BASE)))
         return found
 
     def convert(self, bundle: Bundle) -> HFCheckpoint:
         """The configuration and the weights."""
-        model: Any = bundle.model
+        settings, model = _settings_and_model(bundle)
         order = self._channels(model)
         config, tensors = self._tables(bundle, order)
         longest, units = LONGEST, {}
@@ -96,7 +96,6 @@ class BartLayout:
                 tensors |= _norm(f"{stack}.layer_norm", norm, order)
             for index, layer in enumerate(layers):
                 tensors |= _layer(f"{stack}.layers.{index}", describe(layer), order, units[side])
-        settings: Any = bundle.settings
         config |= {
             "architectures": [self.architecture],
             "model_type": self.model_type,
@@ -156,6 +155,11 @@ class BartLayout:
         if not self.sinusoidal:
             tensors["model.shared.weight"] = outputs.clone()
         return config, tensors
+
+
+def _settings_and_model(bundle: Bundle) -> tuple[Any, Any]:
+    """Those of a Transformer."""
+    return bundle.settings, bundle.model
 
 
 def _position_table(embedding: Any, count: int) -> Tensor:

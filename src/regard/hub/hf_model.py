@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.bundle import Bundle
 from regard.hub.conversion import has_shared_tokenizer
 from regard.hub.hf_tokenizer import TARGET_FOLDER
+from regard.hub.transformers_library import quiet_transformers
 
 Ids = Sequence[int]
 BATCH = 32  # sources that are searched together
@@ -79,27 +76,3 @@ class HFModel:
     def decode(self, ids: Ids) -> str:
         """The text of an output."""
         return str(self.target.decode(list(ids), skip_special_tokens=True))
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[Any]:
-    """The library without downloads, progress bars and warnings."""
-    before = os.environ.get("HF_HUB_OFFLINE")
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            library = import_module("transformers")
-            level = library.logging.get_verbosity()
-            library.logging.set_verbosity_error()
-            library.logging.disable_progress_bar()
-            try:
-                yield library
-            finally:
-                library.logging.set_verbosity(level)
-                library.logging.enable_progress_bar()
-    finally:
-        if before is None:
-            del os.environ["HF_HUB_OFFLINE"]
-        else:
-            os.environ["HF_HUB_OFFLINE"] = before

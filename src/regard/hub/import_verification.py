@@ -5,12 +5,8 @@ Where `transformers` is not installed, outputs must be finite, and the card says
 
 from __future__ import annotations
 
-import os
 import random
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,6 +15,7 @@ from torch import Tensor
 
 from regard.bundle import Bundle
 from regard.hub.checkpoint_folder import HuggingFaceError
+from regard.hub.transformers_library import quiet_transformers
 from regard.inference import inference_model, search_all
 from regard.models import is_finite
 from regard.ragged import Ragged
@@ -65,7 +62,7 @@ def verify_import(bundle: Bundle, folder: str, texts: Sequence[str] = ()) -> dic
         )
     if find_spec("transformers") is None:
         return {"check": "finite outputs; transformers is not installed", "texts": len(sources)}
-    with _quiet_transformers() as transformers:
+    with quiet_transformers() as transformers:
         original = _Original(transformers, folder, bundle)
         theirs = [
             original.logits(source, output) for source, output in zip(sources, outputs, strict=True)
@@ -197,29 +194,3 @@ class _Original:
             )
         except Exception:  # it needs a library that is not installed, or there is none
             return None
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[Any]:
-    """The library without its progress bars, warnings and downloads."""
-    before = os.environ.get("HF_HUB_OFFLINE")
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            library = import_module("transformers")
-            level = library.logging.get_verbosity()
-            bars = library.utils.logging.is_progress_bar_enabled()
-            library.logging.set_verbosity_error()
-            library.logging.disable_progress_bar()
-            try:
-                yield library
-            finally:
-                library.logging.set_verbosity(level)
-                if bars:
-                    library.logging.enable_progress_bar()
-    finally:
-        if before is None:
-            del os.environ["HF_HUB_OFFLINE"]
-        else:
-            os.environ["HF_HUB_OFFLINE"] = before

@@ -69,6 +69,7 @@ def runner_options(bundle: Bundle, tokenizers: tuple[str, str]) -> dict[str, Any
         "extra": EXTRA,
         "max_length": 2 * longest["target"] + 10 if "target" in longest else UNLIMITED,
         "length_penalty": float(bundle.card.get("task") == "text"),
+        "max_tokens": max_tokens(bundle),
     }
 
 

@@ -105,6 +105,8 @@ def main() -> None:
             print(flush=True)
             continue
         ids = [*config["source_prefix"], *ids, *config["source_suffix"]]
+        if len(ids) > (config["max_tokens"] or len(ids)):
+            sys.exit(f"a text has {len(ids)} tokens; this model reads {config['max_tokens']}")
         limit = min(math.ceil(config["ratio"] * len(ids)) + config["extra"], config["max_length"])
         found = runner.search(ids, limit, options.beam, config["length_penalty"])[0][1]
         text = target.decode([id for id in found if id not in config["silent"]])
