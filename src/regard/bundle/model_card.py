@@ -179,7 +179,9 @@ def _limits(card: Mapping[str, Any]) -> str:
     lines = ["The model knows only texts like its training data; on other texts its outputs may be"]
     lines.append("wrong without any sign of it.")
     longest = card.get("longest", {}).get("source")
-    if longest:
+    if longest and "import" in card and "pairs" not in card:
+        lines.append(f"A source may have up to {longest:,} tokens.")
+    elif longest:
         lines.append(f"The longest source in training had {longest:,} tokens.")
     return " ".join(lines)
 

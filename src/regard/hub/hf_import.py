@@ -139,7 +139,11 @@ def _notes(
         next((codes[id] for id in ids if id in codes), None) for ids in (around, template.start)
     ]
     if template.languages:
-        notes.append(f"languages: {chosen[0] or '–'} → {chosen[1] or chosen[0]}")
+        pair = [code for code in chosen if code is not None]
+        what = (
+            "languages" if len(pair) == 2 else "target language"
+        )  # OPUS-MT names it in the source
+        notes.append(f"{what}: {' → '.join(pair)}")
     if family == "fsmt":
         notes.append(MOSES)
     if count := config.long_bad_words():
