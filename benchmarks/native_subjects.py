@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from native_baseline import CTranslate2, write_ctranslate2
+from native_baseline import CTranslate2, bundle_of
 
 from regard import bundle
+from regard.hub import write_ctranslate2
 from regard.native import NativeModel, NativeOptions, read_tensors
 from regard.pretrained import MODELS
 from regard.training.cmudict import dictionary, part
@@ -48,9 +49,10 @@ class Subject:
     def baseline(self, folder: Path, *, int8: bool) -> Callable[..., list[list[int]]]:
         """The same on CTranslate2."""
         home = folder / self.name
+        converted = bundle_of(self.settings, self.sizes, self.tensors)
         if not home.exists():
-            write_ctranslate2(self.settings, self.sizes, self.tensors, home)
-        model = CTranslate2(home, "int8" if int8 else "float32")
+            write_ctranslate2(converted, home)
+        model = CTranslate2(home, converted, "int8" if int8 else "float32")
         return lambda sources, *, beam: model(sources, beam=beam, forced=self.forced, most=MOST)
 
     def products(self) -> tuple[int, int]:

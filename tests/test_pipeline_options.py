@@ -1,11 +1,17 @@
 """Decoding options of a pipeline: constraints, defaults and errors."""
 
 import pytest
+import torch
 
+import regard
+from regard import bundle
 from regard.decoding_options import DecodingOptions
 from regard.errors import RegardError
 from regard.pipeline import Pipeline
 from regard.search import Beam, Greedy, Sampling
+from regard.text import END
+from tests.contracts.model_cases import make_pipeline
+from tests.native_build import require_native_engine
 from tests.test_pipeline import SETTINGS, WORDS, random_pipeline
 
 
@@ -95,3 +101,18 @@ def test_search_and_options_exclude_each_other(t):
         t.search(DecodingOptions(), beam=2)
     with pytest.raises(RegardError, match=r"^stream runs greedy or beam search; leave out sample$"):
         next(t.stream("zebra", sample=True))
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_outputs_end_with_the_learned_positions(engine, tmp_path):
+    if engine == "native":
+        require_native_engine()
+    pipeline = make_pipeline("transformer-like-bart")  # 20 positions, the first for BEGIN
+    with torch.no_grad():
+        pipeline.model.output.bias[END] = -100.0
+    bundle.save(tmp_path / "b", pipeline.bundle)
+    loaded = regard.load(tmp_path / "b", engine=engine)
+    assert loaded.max_length == 19
+    assert [len(answer.ids) for answer in loaded.many(["bead", "a"], beam=2)] == [19, 19]
+    longest = {"longest": {"source": 4, "target": 3}}
+    assert Pipeline(pipeline.bundle.with_card(longest)).max_length == 16

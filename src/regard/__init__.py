@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.explore.offline_html import show
     from regard.loading import load
     from regard.model_export import export
+    from regard.model_import import import_model
     from regard.pipeline import Pipeline
     from regard.quantization import quantize
     from regard.ragged import Ragged
@@ -51,6 +52,7 @@ __all__ = [
     "evaluate",
     "everything",
     "export",
+    "import_model",
     "load",
     "prefix",
     "quantize",
@@ -72,6 +74,7 @@ _HOMES = {
     "decoding_options": ("DecodingOptions",),
     "distillation": ("distill",),
     "model_export": ("export",),
+    "model_import": ("import_model",),
     "quantization": ("quantize",),
     "loading": ("load",),
     "pipeline": ("Pipeline",),

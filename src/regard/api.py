@@ -22,8 +22,8 @@ from regard.config import (
 )
 from regard.errors import RegardError, suggestion
 from regard.loading import load
+from regard.model_location import find_model
 from regard.pipeline import Pipeline
-from regard.pretrained import resolve_model
 from regard.quality import EvaluationReport, evaluate_pipeline
 from regard.reports import write_report
 from regard.text import group_references
@@ -87,8 +87,8 @@ def train(
         device=device,
         tensorboard=tensorboard,
         command=command,
-        init=None if init is None else resolve_model(init),
-        tokenizers=None if tokenizers is None else resolve_model(tokenizers),
+        init=None if init is None else find_model(init),
+        tokenizers=None if tokenizers is None else find_model(tokenizers),
         tokenizer=None if tokenizer is None else Path(tokenizer),
         extend=extend,
         restart=restart,

@@ -15,7 +15,7 @@ from regard import cli_options as options
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError
-from regard.pretrained import resolve_model
+from regard.model_location import find_model
 from regard.registry import import_files
 from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
 
@@ -66,7 +66,8 @@ def train(
 ) -> None:
     """Train a model on pairs of text: `regard train pairs.tsv`.
 
-    The model is written to `bundle` in the run's folder. Run the same command again to resume.
+    The model is written to `bundle` in the folder of the run. Run the same command again to resume
+    after an interruption.
     """
     if help_settings:
         cli_runs.print_settings()
@@ -77,8 +78,7 @@ def train(
 
     import_files(import_ or [])
     given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
-    text = options.language_codes(languages)
-    groups = cli_runs.add_settings(read_settings(config, set_ or []), train=given, text=text)
+    text, groups = options.language_codes(languages), read_settings(config, set_ or [])
     cli_runs.check_held_out(held_out, held_out_targets)
     corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
     start = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
@@ -95,7 +95,7 @@ def train(
         extend=extend,
         restart=restart,
         command=["regard", *sys.argv[1:]],
-        **groups,
+        **cli_runs.add_settings(groups, train=given, text=text),
     )
 
 
@@ -153,7 +153,7 @@ def predict(
     arguments = [] if texts == ("-",) else list(texts)
     asked = asdict(reading or options.InputOptions())
     job = PredictJob(
-        bundles=[resolve_model(one) for one in (bundle, *(ensemble or []))],
+        bundles=[find_model(one) for one in (bundle, *(ensemble or []))],
         inputs=open_inputs(arguments, [str(path) for path in input or []], column, **asked),
         output=output,
         form=form or OutputFormat(),
@@ -198,7 +198,7 @@ def evaluate(
     corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
     options.show_notes(corpus.notes)
     run(
-        resolve_model(bundle),
+        find_model(bundle),
         corpus,
         decoding=decoding or SearchOptions(),
         as_json=json,
@@ -239,7 +239,7 @@ def score(
         pairs = Corpus(list(files), targets, **options.reading_arguments(reading))
         options.show_notes(pairs.notes)
     codes = options.language_codes(languages)
-    run(resolve_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
+    run(find_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
 
 
 for command, key in [*cli_tools.COMMANDS.items(), *cli_runs.COMMANDS.items()]:

@@ -20,7 +20,10 @@ DECODING = Group.create_ordered(
     "Decoding",
     default_parameter=Parameter(show_default=lambda value: None if value in ("", ()) else value),
 )
-BUNDLE = "Folder of `regard train`, .zip of `regard pack`, or spelling or spelling-recurrent."
+BUNDLE = (
+    "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER of Hugging Face, or spelling or "
+    "spelling-recurrent."
+)
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[
@@ -137,17 +140,28 @@ QuantizeHeldOut = Annotated[
         consume_multiple=True,
     ),
 ]
-ExportFormat = Annotated[str, Parameter(help="Runtime to export to: ctranslate2.")]
+ExportFormat = Annotated[str, Parameter(help="Format to export to: ctranslate2, onnx or hf.")]
 ExportFolder = Annotated[
     Path | None, Parameter(help="Folder to write (default: the name of the bundle and the format).")
 ]
-Int8 = Annotated[bool, Parameter(name="--int8", help="Quantise the weights to int8.")]
+Int8 = Annotated[bool, Parameter(name="--int8", help="Quantise to int8 (ctranslate2 only).")]
 ExportHeldOut = Annotated[
     list[Path] | None,
     Parameter(
         help="Files of pairs whose sources verify the export (default: the run's held-out set).",
         consume_multiple=True,
     ),
+]
+HuggingFaceFolder = Annotated[
+    Path, Parameter(help="Hugging Face folder: config.json, model.safetensors, tokenizer files.")
+]
+ImportFolder = Annotated[Path, Parameter(help="Folder of the bundle to write.")]
+Download = Annotated[
+    bool, Parameter(help="FOLDER is a name on the Hugging Face Hub; download its files.")
+]
+ImportHeldOut = Annotated[
+    list[Path] | None,
+    Parameter(help="Files of pairs whose sources verify the import, too.", consume_multiple=True),
 ]
 RULES = Group.create_ordered("Rules")
 Rules = Annotated[CleaningRules | None, Parameter(name="*", group=RULES)]
@@ -195,7 +209,8 @@ Tensorboard = Annotated[bool, Parameter(help="Also write TensorBoard event files
 From = Annotated[
     Path | None,
     Parameter(
-        name="--from", help="Fine-tune this bundle: its weights, tokenizers and model settings."
+        name="--from",
+        help="Fine-tune this bundle or hf:FOLDER: its weights, tokenizers and model settings.",
     ),
 ]
 GivenTokenizer = Annotated[

@@ -20,10 +20,10 @@ def report(bundle: options.RunOrBundle, /, *, output: options.ReportOutput = Non
     `regard report runs/words` writes one page without external resources. `regard train` writes it
     at the end of every run.
     """
-    from regard.pretrained import resolve_model
+    from regard.model_location import find_model
     from regard.reports import write_report
 
-    print(write_report(resolve_model(bundle), output))
+    print(write_report(find_model(bundle), output))
 
 
 def compare(*runs: options.Runs, json: options.Json = False) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from regard import cli_options as options
 from regard.commands.options import CleaningRules
-from regard.pretrained import resolve_model
+from regard.model_location import find_model
 from regard.registry import import_files
 
 
@@ -18,7 +19,7 @@ def inspect(
         from regard.commands.inspect import inspect as run
 
     import_files(import_ or [])
-    run(resolve_model(bundle), as_json=json)
+    run(find_model(bundle), as_json=json)
 
 
 def explore(
@@ -37,7 +38,7 @@ def explore(
         from regard.explore.server import serve
 
     import_files(import_ or [])
-    models = ModelStore.open([resolve_model(bundle) for bundle in bundles])
+    models = ModelStore.open([find_model(bundle) for bundle in bundles])
     serve(models, host=host, port=port, browser=not no_browser)
 
 
@@ -113,7 +114,7 @@ def pack(bundle: options.Bundle, archive: options.Archive, /) -> None:
     """
     from regard.commands.pack import pack as run
 
-    run(resolve_model(bundle), archive)
+    run(find_model(bundle), archive)
 
 
 def quantize(
@@ -151,10 +152,20 @@ def export(
     held_out: options.ExportHeldOut = None,
     reading: options.PairReading = None,
 ) -> None:
-    """Export a model to another runtime: `regard export runs/demo --to ctranslate2`.
+    """Export a model to another runtime: `regard export runs/demo --to onnx`.
 
-    The exported model is compared with the original on held-out texts: equal outputs, and
-    log-probabilities within 1e-4. If they differ, nothing is written.
+    ctranslate2: Transformers, in float32 or int8, for CTranslate2.
+
+    onnx: every model, recurrent ones too: encoder.onnx, decoder.onnx (one cached step) and
+    run_onnx.py, which searches with numpy and onnxruntime alone: `python run_onnx.py "a text"`.
+
+    hf: a folder for transformers (AutoModelForSeq2SeqLM), where a class fits the settings:
+    Blenderbot, mBART or BART (position = learned or sinusoidal, layer norms), Marian (the same,
+    post-norm, sinusoidal) or T5 (norm = rms, biases = false, position = t5).
+
+    The exported model is compared with the original on held-out texts: equal outputs, and logits
+    or log-probabilities within 1e-4. If they differ, nothing is written. The measured difference
+    is in card.json.
     """
     with options.without_gc():
         from regard.model_export import describe_export
@@ -165,6 +176,33 @@ def export(
     print(describe_export(run(bundle, to, out, int8=int8, held_out=pairs)))
 
 
+def import_(
+    folder: options.HuggingFaceFolder,
+    out: options.ImportFolder,
+    /,
+    *,
+    languages: options.Languages = None,
+    download: options.Download = False,
+    held_out: options.ImportHeldOut = None,
+    reading: options.PairReading = None,
+) -> None:
+    """Import a model of Hugging Face: `regard import opus-mt-en-de models/en-de`.
+
+    Reads Marian, BART, mBART, M2M100, NLLB, Pegasus, Blenderbot, FSMT, T5, mT5 and ByT5 without
+    running code. Where transformers is installed, the imported model is compared with the original:
+    equal outputs, and logits within 1e-4. If they differ, nothing is written. Every command also
+    accepts hf:FOLDER as a model, which imports it into the cache.
+    """
+    with options.without_gc():
+        from regard.model_import import describe_import, import_model
+        from regard.text import Corpus
+
+    pairs = Corpus(held_out, **options.reading_arguments(reading)) if held_out else None
+    codes = options.language_codes(languages)
+    print(f"importing {str(folder)!r}", file=sys.stderr)
+    print(describe_import(import_model(folder, out, download=download, held_out=pairs, **codes)))
+
+
 # Commands with their order in `regard --help`.
 COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}
-COMMANDS |= {data: 12, clean: 13, pack: 14, quantize: 16, export: 17}
+COMMANDS |= {data: 12, clean: 13, pack: 14, quantize: 16, export: 17, import_: 18}

@@ -7,6 +7,7 @@ characters.
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -63,7 +64,7 @@ class TransformerSettings(SettingsGroup):
     """Feed-forward activation; swiglu and geglu are gated by silu and gelu-tanh."""
     biases: bool = True
     """Biases of linear layers; norms keep theirs."""
-    embedding_scale: float | None = None
+    embedding_scale: float | None = Field(None, gt=0)
     """Factor of token vectors (default: √width)."""
     embedding_norm: bool = False
     """Norm after embedding and position, as in BART."""
@@ -219,7 +220,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
     """Build settings from plain values; an error names the setting by its dotted path."""
     try:
-        settings = TypeAdapter(kind).validate_python(values)
+        settings = _adapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         location = [str(part) for part in first["loc"]]
@@ -233,6 +234,9 @@ def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
             # pydantic accepts True and False as 1 and 0
             raise RegardError(f"{path}.{name}: input should be a number; got {value!r}")
     return settings
+
+
+_adapter = cache(TypeAdapter)  # building one takes longer than validating with it
 
 
 def _known_names(kind: Any, location: list[str]) -> list[str]:

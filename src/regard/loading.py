@@ -14,8 +14,8 @@ from regard.bundle.bundle import Bundle, read
 from regard.bundle.location import locate
 from regard.bundle.manifest import MANIFEST
 from regard.errors import RegardError, choose
+from regard.model_location import find_model
 from regard.pipeline import Pipeline
-from regard.pretrained import resolve_model
 from regard.registry import import_files
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def fingerprint(folder: Path) -> str:
 def bundle_folders(folder: PathLike) -> list[Path]:
     """The bundles in a folder: a bundle or an included model itself, the bundle of a run, or the
     members of an ensemble (ensemble.json)."""
-    path = resolve_model(folder)
+    path = find_model(folder)
     if (path / ENSEMBLE).is_file() and not (path / MANIFEST).exists():
         try:
             members = json.loads((path / ENSEMBLE).read_text(encoding="utf-8"))["members"]

@@ -10,6 +10,7 @@ from regard.decoding_engine import DecodingEngine, EngineRequest, Ids
 from regard.decoding_options import RATIO, DecodingOptions, SearchOptions
 from regard.engine_choice import EngineSelector, stored_precision
 from regard.errors import RegardError, choose
+from regard.native.gate import split_part
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions, resolve_options
 from regard.source_encoder import shorten
@@ -35,6 +36,10 @@ class Searcher:
         longest = bundle.card.get("longest", {})
         self.bundle = bundle
         most = None if "target" not in longest else 2 * longest["target"] + 10
+        positions = learned_positions(bundle.raw_settings.get("position"))
+        if positions is not None:  # the tokens that start an output take the first ones
+            positions -= len(bundle.template.start)
+            most = positions if most is None else min(most, positions)
         ratio = longest.get("ratio", RATIO)
         self.length_limits: dict[str, Any] = {"max_length": most, "ratio": ratio}
         self.default_options = self.resolve()
@@ -125,3 +130,9 @@ def no_output(line: str) -> RegardError:
         f"no output for {shorten(line)} satisfies all constraints within the length limit; relax "
         "one or increase beam"
     )
+
+
+def learned_positions(setting: Any) -> int | None:
+    """The number of positions of `model.position`, if they are learned."""
+    kind, options = split_part(setting)
+    return options.get("max_length", 1024) if kind == "learned" else None

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -73,10 +74,11 @@ TWO_FRAMES = """new Promise(done =>
   requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
 
 
-@pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """The address of `regard explore`, started on the included models as a user starts it."""
-    command = [sys.executable, "-m", "regard", "explore", "--port", "0", "--no-browser"]
+@contextmanager
+def explorer(*folders: Path) -> Iterator[str]:
+    """The address of `regard explore`, started on some bundles as a user starts it."""
+    command = [sys.executable, "-m", "regard", "explore", *map(str, folders)]
+    command += ["--port", "0", "--no-browser"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout
@@ -85,6 +87,13 @@ def address() -> Iterator[str]:
     server.send_signal(signal.SIGINT)
     assert server.wait(TIMEOUT) == 0
     server.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """The address of an explorer of the included models."""
+    with explorer() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

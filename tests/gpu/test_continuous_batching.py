@@ -26,6 +26,24 @@ SHAPES = [
     {"position": "alibi", "kv_heads": 2},
     {"position": "distance", "norm_order": "post", "norm": "rms"},
     {"position": "t5", "tie_embeddings": "target"},
+    {"activation": "gelu-tanh", "norm_eps": 0.1, "embedding_norm": True},
+    {"activation": "silu", "embedding_scale": 0.5, "output_bias": True},
+    {  # as BART
+        "position": "learned",
+        "norm_order": "post",
+        "activation": "gelu",
+        "embedding_norm": True,
+        "embedding_scale": 1.0,
+        "output_bias": True,
+    },
+    {  # as T5 1.1
+        "position": {"kind": "t5", "buckets": 8, "max_distance": 12},
+        "norm": "rms",
+        "activation": "geglu",
+        "biases": False,
+        "dim": 24,
+        "embedding_scale": 1.0,
+    },
 ]
 SEARCHES = {
     "greedy": Greedy(),

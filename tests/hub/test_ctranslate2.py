@@ -47,6 +47,30 @@ SETTINGS: list[dict[str, Any]] = [
     {"position": "rotary", "score": "dot"},
     {"position": "t5", "score": "general", "heads": 4, "kv_heads": 2},
     {"position": "sinusoidal", "score": "general", "width": 24, "heads": 3},
+    {"activation": "gelu-tanh", "embedding_scale": 0.5},
+    {"activation": "silu", "embedding_norm": True, "norm": "rms", "norm_eps": 0.1},
+    {"activation": "geglu", "dim": 6, "kv_heads": 1},
+    {"output_bias": True, "biases": False, "position": "sinusoidal"},
+    {"dim": 20, "position": {"kind": "shaw", "max_distance": 4}, "norm_eps": 0.01},
+    {"dim": 5, "position": "alibi", "score": "general", "tie_embeddings": "none"},
+    {  # as BART
+        "position": {"kind": "learned", "max_length": 40},
+        "norm_order": "post",
+        "activation": "gelu",
+        "embedding_norm": True,
+        "embedding_scale": 1.0,
+        "output_bias": True,
+    },
+    {  # as T5 1.1
+        "position": {"kind": "t5", "buckets": 8, "max_distance": 12},
+        "norm": "rms",
+        "norm_eps": 1e-3,
+        "activation": "geglu",
+        "biases": False,
+        "dim": 5,
+        "embedding_scale": 1.0,
+        "tie_embeddings": "none",
+    },
 ]
 
 
@@ -229,7 +253,7 @@ def test_an_altered_export_is_not_written(tmp_path, monkeypatch):
     with torch.no_grad():
         other.model.decoder[1].feed_forward.outer.bias[3] += 0.05
     monkeypatch.setattr(
-        "regard.model_export.write_ctranslate2",
+        "regard.hub.ctranslate2_conversion.write_ctranslate2",
         lambda _, folder, **options: write_ctranslate2(other, folder, **options),
     )
     with pytest.raises(ExportError, match="differs from the original"):

@@ -9,6 +9,7 @@ from tests.contracts.model_cases import make
 from tests.models.tracked_decoding import TrackedDecoding, random_batch
 
 MODELS = [f"transformer-{kind}-{name}" for name in POSITIONS for kind in ("position", "post-norm")]
+MODELS += [f"transformer-{name}" for name in ("dim-large", "no-biases", "like-bart", "like-t5")]
 
 
 def decode(name: str, *lengths: int) -> TrackedDecoding:

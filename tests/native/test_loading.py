@@ -157,6 +157,16 @@ print(len(model.search([[5, 6, 7]], [20])[0][0].ids))
     assert int(done.stdout) > 0
 
 
+@pytest.mark.parametrize("limit", [0, 1, 4])
+def test_t5_distances_within_exact_buckets_are_refused(limit: int):
+    position = {"kind": "t5", "buckets": 16, "max_distance": 128}
+    model, _ = random_pair({**TINY, "position": position})
+    weights = {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
+    wanted = {**full(TINY), "position": {**position, "max_distance": limit}}
+    with pytest.raises(NativeError, match=f"16 buckets for distances up to {limit}"):
+        NativeModel(wanted, SIZES, weights)
+
+
 def test_a_missing_or_outdated_library_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(native_library, "LIBRARY", tmp_path / "engine.so")
     assert "it was not compiled" in (unavailable() or "")

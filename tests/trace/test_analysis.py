@@ -8,6 +8,7 @@ from sklearn.neighbors import NearestNeighbors
 from regard import bundle
 from regard.errors import RegardError
 from regard.pipeline import Pipeline
+from regard.ragged import Ragged
 from regard.trace import (
     alignment_matrix,
     logit_lens,
@@ -46,6 +47,17 @@ def test_a_bundle_in_bfloat16_is_traced_in_float32(kind, tmp_path):
         torch.testing.assert_close(ps, logits[0].softmax(-1).float(), rtol=1e-4, atol=1e-6)
     again = record(Pipeline(own), "zebra")  # its own answer too
     assert again.answer.ids == Pipeline(own)("zebra").ids
+
+
+@torch.no_grad()
+def test_the_logit_lens_starts_after_the_embedding_norm():
+    pipeline = random_model("bart")  # post-norm, so no other norm is applied
+    trace = record(pipeline, "zebra", "Z IY B")
+    seen = logit_lens(trace, 1)
+    assert list(seen) == ["tgt.norm", "dec.0.norm1", "dec.0.norm2", "dec.0.norm3"]
+    vector = pipeline.model.target(Ragged.of([trace.numbers["tgt.ids"]])).values[1:2]
+    expected = pipeline.model.project(vector)[0].softmax(-1)
+    torch.testing.assert_close(seen["tgt.norm"], expected)
 
 
 def test_the_logit_lens_reads_edited_numbers(trace):

@@ -74,8 +74,8 @@ def test_frozen_parameters_do_not_change(tmp_path, first):
 def test_defaults_are_gentle(tmp_path, first):
     tuned = regard.train(OLD, tmp_path / "run", init=first, evaluations=1, display=Quiet())
     train = tuned.bundle.card["settings"]["train"]
-    # A 25th of the usual 7e-3 · √(64 / 16), for 10 epochs.
-    assert (train["learning_rate"], train["epochs"]) == (pytest.approx(5.6e-4), 10)
+    # 0.3 of the usual 7e-3 · √(64 / 16), for 10 epochs.
+    assert (train["learning_rate"], train["epochs"]) == (pytest.approx(4.2e-3), 10)
     assert train["batch_tokens"] == 512
 
 

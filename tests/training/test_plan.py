@@ -145,13 +145,14 @@ def test_a_damaged_settings_file_is_an_error(tmp_path):
             plan(sized(1_000_000), RequestedSettings(size="tiny"), CPU, path)
 
 
-def test_separate_vocabularies_cannot_be_tied():
+@pytest.mark.parametrize("tie", ["all", "inputs"])
+def test_separate_vocabularies_cannot_be_tied(tie):
     data = sized(1_000_000)
     data.held_out.target.__len__ = data.held_out.source.__len__
     with pytest.raises(
-        RegardError, match=r"model\.tie_embeddings = 'all' needs one vocabulary for both sides"
+        RegardError, match=rf"model\.tie_embeddings = '{tie}' needs one vocabulary for both sides"
     ):
-        resolve_settings(RequestedSettings(size="tiny", model={"tie_embeddings": "all"}), data, CPU)
+        resolve_settings(RequestedSettings(size="tiny", model={"tie_embeddings": tie}), data, CPU)
 
 
 @pytest.mark.parametrize(("given", "told"), [({}, 0.0), ({"rdrop": 2.0}, 2.0)])

@@ -307,15 +307,20 @@ export const texts = {
     mapsText:
       "Token embedding, position encoding and their sum, which enters layer 0, on one scale.",
     mapsTextAlone: "One row per token; equal ids have equal rows; nothing is added.",
-    parts: { embed: "Token embedding", position: "Position encoding", sum: "Sum" } as Record<
-      string,
-      string
-    >,
+    mapsTextNorm: "A norm of it enters layer 0.",
+    parts: {
+      embed: "Token embedding",
+      position: "Position encoding",
+      sum: "Sum",
+      norm: "Norm",
+    } as Record<string, string>,
     formulas: {
       embed: (width: number, root: string) => `E[id] · √${width}, that is, times ${root}`,
+      scaled: (scale: string) => `E[id] · ${scale}`,
       position: "P[position]",
-      sum: "E[id] · √width + P[position]",
-    },
+      sum: "token embedding + P[position]",
+      norm: "norm of the vector before",
+    } as const,
     rowTitle: "position",
     positionWord: "position",
     cell: (at: number, text: string, dimension: number) =>

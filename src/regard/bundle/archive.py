@@ -66,7 +66,7 @@ def is_archive(path: Path) -> bool:
 
 def unpack(archive: Path) -> Path:
     """The folder of an archive's bundle in the cache; unpacked on first use."""
-    home = _cache_folder() / sha256(archive)[:32]
+    home = cache_folder() / sha256(archive)[:32]
     if (home / MANIFEST).is_file():
         return home
     partial = Path(tempfile.mkdtemp(dir=home.parent, prefix=".unpacking-"))
@@ -122,7 +122,7 @@ def _extract(archive: Path, packed: zipfile.ZipFile, entry: zipfile.ZipInfo, pat
             file.write(block)
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
     """The folder of unpacked archives: in the user's cache, else in the temporary folder."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     for folder in (Path(base) / "regard/models", Path(tempfile.gettempdir()) / _private_name()):

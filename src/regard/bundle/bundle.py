@@ -186,11 +186,11 @@ def read(folder: str | os.PathLike[str], device: str = "cpu") -> Bundle:
     except RegardError as error:
         raise BundleError(str(error)) from None
     for index, (name, size) in enumerate(zip(names, sizes, strict=False)):
-        tokenizer = tokenizers[index]
-        if len(tokenizer) > size or (len(tokenizer) < size and not tokenizer.is_foreign):
-            reason = f"it has {len(tokenizer):,} ids, but {CONFIG} says {size:,}"
-            raise invalid_file(home / name, reason)
-        tokenizers[index] = tokenizer.with_size(size)
+        try:
+            tokenizers[index] = tokenizers[index].with_size(size)
+        except RegardError:
+            reason = f"it has {len(tokenizers[index]):,} ids, but {CONFIG} says {size:,}"
+            raise invalid_file(home / name, reason) from None
     source, target = tokenizers[0], tokenizers[-1]
     card = read_json(home / CARD)
     parts = source, target, settings, card

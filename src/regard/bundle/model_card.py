@@ -27,9 +27,13 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
     kind = str(settings.get("kind", "transformer"))
     article = f"a {kind} encoder–decoder" if kind == "recurrent" else "a Transformer"
     size = f" with {card['parameters']:,} parameters" if "parameters" in card else ""
+    made = "trained with Regard"
+    if "import" in card:
+        original = f"imported from the Hugging Face model {_escape(str(card['import']['model']))}"
+        made = f"{original} and fine-tuned with Regard" if "pairs" in card else original
     about = (
-        f"This model turns one text into another. It is {article}{size}, trained with "
-        "Regard. Loading it runs no code from this folder."
+        f"This model turns one text into another. It is {article}{size}, {made}. Loading it runs "
+        "no code from this folder."
     )
     if "distillation" in card:
         about += (
@@ -40,7 +44,7 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
         "": about,
         "How to use it": _use(card),
         "Data": _data(card),
-        "Quality": _quality(card) + _distillation(card) + _quantization(card),
+        "Quality": _quality(card) + _import(card) + _distillation(card) + _quantization(card),
         "Limits": _limits(card),
         "Files": FILES.rstrip(),
     }
@@ -111,6 +115,17 @@ def _quality(card: Mapping[str, Any]) -> str:
     if legend:
         text += "\n\n" + "\n".join(legend)
     return text + _samples(card.get("samples", []))
+
+
+def _import(card: Mapping[str, Any]) -> str:
+    """How an import was verified."""
+    facts = card.get("import", {})
+    if "largest_difference" not in facts:
+        return f"\n\nCheck of the import: {facts['check']}." if facts else ""
+    return (
+        f"\n\nThe import was compared with {facts['check']} on {facts['texts']} texts: outputs are "
+        f"equal, and logits differ by at most {facts['largest_difference']:.1e}."
+    )
 
 
 def _distillation(card: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ from regard.bundle import locate
 from regard.commands.formats import format_table
 from regard.errors import RegardError
 from regard.loading import load_pipeline
+from regard.model_location import find_model
 from regard.pipeline import Pipeline
-from regard.pretrained import resolve_model
 from regard.quality import References, evaluate_pipeline
 from regard.reports.collect import read_outputs
 from regard.training import metrics
@@ -38,7 +38,7 @@ def compare(folders: Sequence[Path], *, as_json: bool = False) -> None:
     """Print the comparison of at least two runs or bundles."""
     if len(folders) < 2:
         raise RegardError(f"compare needs at least two runs; got {len(folders)}")
-    pipelines = [load_pipeline(resolve_model(folder)) for folder in folders]
+    pipelines = [load_pipeline(find_model(folder)) for folder in folders]
     task, references = _held_out(folders[0], pipelines[0])
     outputs, compared = [], []
     for folder, pipeline in zip(folders, pipelines, strict=True):
@@ -48,7 +48,7 @@ def compare(folders: Sequence[Path], *, as_json: bool = False) -> None:
         if len(outputs) > 1:
             right = list(references.values())
             difference, p = paired_difference(task, outputs[0], outputs[-1], right)
-        home = locate(resolve_model(folder))
+        home = locate(find_model(folder))
         compared.append(
             ComparedRun(
                 name=str(folder),
@@ -114,7 +114,7 @@ def _settings(pipeline: Pipeline) -> dict[str, Any]:
 
 def _held_out(folder: Path, pipeline: Pipeline) -> tuple[str, References]:
     """The task and the held-out set of a run."""
-    home = resolve_model(folder)
+    home = find_model(folder)
     rows = read_outputs((home.parent if home.name == "bundle" else home) / "held_out.jsonl")
     if not rows:
         raise RegardError(

@@ -26,20 +26,18 @@ from regard.models.families import (
     describe,
     unknown_part,
 )
+from regard.models.layers import GATED
 from regard.positions import T5, Alibi, Distance, Learned, NoPosition, Rotary, Shaw, Sinusoidal
 from regard.text.tokenizers import Tokenizer
 
 SCORES = (ScaledDot, Dot, General)
 POSITIONS = (NoPosition, Sinusoidal, Learned, Rotary, Alibi, Distance, T5, Shaw)
 BIASES = (Alibi, Distance, T5)
-SUPPORTED: dict[str, tuple[Any, ...]] = {
-    "activation": ("relu", "gelu", "swiglu"),
-    "dim": (None,),
-    "biases": (True,),
-    "norm_eps": (None,),
-    "embedding_scale": (None,),
-    "embedding_norm": (False,),
-    "output_bias": (False,),
+ACTIVATIONS = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu-tanh": "GELUTanh",
+    "silu": "SWISH",
 }
 MISSING = 'CTranslate2 is not installed; install it with pip install "regard[ctranslate2]"'
 
@@ -58,9 +56,6 @@ def cannot_export(model: Any) -> str | None:
         return (
             f"model.kind must be transformer, not {kind.lower()}" if "family" in reason else reason
         )
-    for name, supported in SUPPORTED.items():
-        if (value := getattr(model.settings, name)) not in supported:
-            return f"it has no model.{name} = {value!r}"
     layers = [*model.encoder, *model.decoder]
     for layer in map(describe, layers):
         for attention in filter(None, (layer.self_attention, layer.cross_attention)):
@@ -103,6 +98,8 @@ def write_ctranslate2(bundle: Bundle, folder: Path, *, int8: bool = False) -> in
     for stack, (embedding, layers, norm) in zip((spec.encoder, spec.decoder), sides, strict=True):
         _fill_stack(stack, model, embedding, [describe(layer) for layer in layers], norm)
     spec.decoder.projection.weight = _array(model.output.table)
+    if model.output.bias is not None:
+        spec.decoder.projection.bias = _array(model.output.bias)
     source, target = tokens(bundle.source), tokens(bundle.target)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
@@ -160,15 +157,13 @@ def _empty_spec(model: Any) -> Any:
     layer = describe(model.encoder[0])
     attention, activation = layer.self_attention, layer.feed_forward.activation
     heads, groups = attention.projections.heads, attention.projections.kv_heads
-    activations = {
-        "relu": common_spec.Activation.RELU,
-        "gelu": common_spec.Activation.GELU,
-        "swiglu": common_spec.Activation.SWISH,
-    }
+    function = ACTIVATIONS[GATED.get(activation, activation)]
     options: dict[str, Any] = {
         "pre_norm": layer.pre_norm,
-        "activation": activations[activation],
-        "ffn_glu": activation == "swiglu",
+        "activation": getattr(common_spec.Activation, function),
+        "ffn_glu": activation in GATED,
+        "layernorm_embedding": model.source.norm is not None,
+        "head_dim": attention.projections.dim,
         "rms_norm": isinstance(layer.norms[0], nn.RMSNorm),
         "relative_position": type(attention.parts.bias) is Shaw,
         "relative_attention_bias": _has_table(model),
@@ -199,7 +194,9 @@ def _fill_stack(
 ) -> None:
     is_encoder = isinstance(stack.embeddings, list)
     (stack.embeddings[0] if is_encoder else stack.embeddings).weight = _array(embedding.table)
-    stack.scale_embeddings = True
+    stack.scale_embeddings = np.float32(embedding.scale)
+    if embedding.norm is not None:
+        _fill_norm(stack.layernorm_embedding, embedding.norm)
     added, has_table = embedding.position, _has_table(model)
     if "position_encodings" in vars(stack):
         count = added.max_length if isinstance(added, Learned) else LONGEST
@@ -254,12 +251,13 @@ def _fill_linear(spec: Any, *projections: nn.Linear) -> None:
 
 
 def _fill_feed_forward(spec: Any, part: Any) -> None:
-    if part.activation != "swiglu":
+    if part.activation not in GATED:
         _fill_linear(spec.linear_0, part.inner)
     else:
-        gates = zip(part.inner.weight.chunk(2), part.inner.bias.chunk(2), strict=True)
-        for linear, (weight, bias) in zip((spec.linear_0, spec.linear_0_noact), gates, strict=True):
-            linear.weight, linear.bias = _array(weight), _array(bias)
+        for half, linear in enumerate((spec.linear_0, spec.linear_0_noact)):
+            linear.weight = _array(part.inner.weight.chunk(2)[half])
+            if part.inner.bias is not None:
+                linear.bias = _array(part.inner.bias.chunk(2)[half])
     _fill_linear(spec.linear_1, part.outer)
 
 

@@ -144,7 +144,7 @@ class FoldedCrossAttention:
     def pays(self, time: int) -> bool:
         """Whether folding is faster for a source of `time` tokens."""
         folded = self.width * self.heads * time
-        return folded <= self.width * (self.width + time) + CALL_COST
+        return folded <= self.heads * self.dim * (self.width + time) + CALL_COST
 
     def __call__(self, memory: Float[Tensor, "1 layer_part kv_head time dim"]) -> list[FoldedLayer]:
         """The folded layers for the keys and values of one source."""

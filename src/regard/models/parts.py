@@ -108,8 +108,8 @@ class Dropout(nn.Module):
 
 
 class Embedding(nn.Module):
-    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4), and a norm of that where one is
-    given (Liu et al. 2020). The table may be shared with the output layer.
+    """E[id] · √width + P[position] (Vaswani et al. 2017, §3.4). `scale` replaces √width, and `norm`
+    is applied to the sum, as in BART. The table may be shared with the output layer.
 
     The table starts with variance 1/width: vectors then have variance 1, and so have the logits h ·
     Eᵀ.

@@ -45,10 +45,10 @@ def find_compiler() -> list[str] | None:
     return next(([path] for name in names if (path := shutil.which(name))), None)
 
 
-def source_digest() -> str:
+def source_digest(sources: Path = SOURCES) -> str:
     """Identifies the C++ sources, so that an outdated library is noticed."""
     digest = hashlib.sha256()
-    for path in sorted(SOURCES.iterdir()):
+    for path in sorted(sources.iterdir()):
         if path.suffix in (".cpp", ".h"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

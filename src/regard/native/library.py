@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
+from pathlib import Path
 
 from regard.errors import EngineError
 from regard.native.compiler import LIBRARY, SOURCES, find_compiler, source_digest
@@ -125,8 +126,7 @@ def unavailable() -> str | None:
     if not LIBRARY.is_file():
         found = "it was not compiled" if find_compiler() else "no C++ compiler was found"
         return f"the native engine is missing: {found}; install g++ or clang++, then {REBUILD}"
-    # The digest is read from the file: a library that was loaded once cannot be replaced.
-    if SOURCES.is_dir() and source_digest().encode() not in LIBRARY.read_bytes():
+    if SOURCES.is_dir() and not _is_current(LIBRARY, LIBRARY.stat().st_mtime_ns, SOURCES):
         return f"the native engine is older than its sources; {REBUILD}"
     try:
         _open()
@@ -167,6 +167,15 @@ def check_kernels() -> list[str]:
     failures = load_library().regard_test_kernels(report, len(report))
     lines = report.value.decode().splitlines()
     return [line for line in lines if not line.endswith(": ok")] if failures else []
+
+
+@cache
+def _is_current(library: Path, written: int, sources: Path) -> bool:
+    """Whether a library, written at this time, was compiled from these sources.
+
+    The digest is read from the file: a library that was loaded once cannot be replaced.
+    """
+    return source_digest(sources).encode() in library.read_bytes()
 
 
 @cache

@@ -96,6 +96,9 @@ def _convert_biases(
             if table.shape != (heads, buckets):
                 raise NativeError(f"tensor {stored!r} has shape {table.shape}")
             causal = stored.startswith("decoder")
+            side = buckets if causal else buckets // 2
+            if side < 2 or limit <= side // 2:  # as regard.positions.T5 refuses them
+                raise NativeError(f"t5 positions: {buckets} buckets for distances up to {limit}")
             ahead = np.arange(-limit, limit + 1)
             table = table[:, t5_buckets(ahead, buckets, limit, causal=causal)]
         tensors[bias] = table

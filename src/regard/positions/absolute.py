@@ -107,6 +107,8 @@ def cos_sin(
     Angles are computed in float64: at position 10⁶ a float32 angle is wrong by a sixteenth of a
     full circle. float64 is slow on a CPU, so the CPU reads the first positions from a table.
     """
+    if torch.compiler.is_exporting():  # neither read positions nor keep traced tensors in a cache
+        return _compute(positions, torch.tensor(frequencies, dtype=torch.float64), dtype)
     if positions.device.type == "cpu" and positions.numel():
         length = int(positions.max()) + 1
         if length <= LARGEST_TABLE and int(positions.min()) >= 0:
@@ -114,13 +116,11 @@ def cos_sin(
             flat = positions.reshape(-1)
             cos, sin = (table.index_select(0, flat).view(*positions.shape, -1) for table in tables)
             return cos, sin
-    return _compute(positions, frequencies, dtype)
+    return _compute(positions, _tensor(frequencies, positions.device), dtype)
 
 
-def _compute(
-    positions: Tensor, frequencies: tuple[float, ...], dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    angles = positions[..., None] * _tensor(frequencies, positions.device)
+def _compute(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    angles = positions[..., None] * frequencies
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
@@ -133,7 +133,8 @@ def _tensor(frequencies: tuple[float, ...], device: torch.device) -> Tensor:
 def _table(
     length: int, frequencies: tuple[float, ...], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    return _compute(torch.arange(length, device="cpu"), frequencies, dtype)
+    positions = torch.arange(length, device="cpu")
+    return _compute(positions, _tensor(frequencies, positions.device), dtype)
 
 
 class Sinusoidal(AdditivePosition):
@@ -182,7 +183,7 @@ class Learned(AdditivePosition):
             )
 
     def forward(self, positions: Int[Tensor, "*time"]) -> Float[Tensor, "*time width"]:
-        if positions.numel() and not positions.is_cuda:
+        if positions.numel() and not positions.is_cuda and not torch.compiler.is_exporting():
             self.check_position(int(positions.max()))
             if int(positions.min()) < 0:
                 raise RegardError(f"positions start at 0; got {int(positions.min())}")

@@ -18,7 +18,7 @@ from jaxtyping import Int64
 
 from regard.disk import fsync_path, write_atomically
 from regard.text.tokenized_pairs import OFFSET, SIDES, VERSION, IdsError, TokenizedPairs
-from regard.text.tokenizer_workers import Block, encode_blocks
+from regard.text.tokenizer_workers import Block, Limit, encode_blocks
 from regard.text.tokenizers import Tokenizer
 
 BLOCK_PAIRS = 4_096
@@ -80,11 +80,11 @@ def _write(
     both = zip(SIDES, (source, target), strict=True)
     writers = [_SideWriter(folder, name, tokenizer, dtype) for name, tokenizer in both]
     libraries = source.library, target.library
-    by_word = not source.is_foreign, not target.is_foreign
+    limits = _limit(source), _limit(target)
     done = 0
     try:
         for block, encoded in encode_blocks(
-            _blocks(pairs), libraries, dtype.str, by_word=by_word, workers=workers
+            _blocks(pairs), libraries, dtype.str, limits=limits, workers=workers
         ):
             for writer, texts, (ids, lengths) in zip(writers, block, encoded, strict=True):
                 writer.add(texts, ids, np.frombuffer(lengths, np.int64))
@@ -141,6 +141,10 @@ class _SideWriter:
                 file.flush()
                 os.fsync(file.fileno())
                 file.close()
+
+
+def _limit(tokenizer: Tokenizer) -> Limit | None:
+    return (len(tokenizer), tokenizer.unknown) if tokenizer.is_foreign else None
 
 
 def _blocks(pairs: Iterable[tuple[str, str]]) -> Iterator[Block]:

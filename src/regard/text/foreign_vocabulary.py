@@ -45,6 +45,13 @@ class ForeignVocabulary(Vocabulary):
     def __len__(self) -> int:
         return self._size
 
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; tokens beyond the size are unknown."""
+        ids, unknown, size = super().encode(text), self.unknown, self._size
+        if unknown is None or not ids or max(ids) < size:
+            return ids
+        return [id if id < size else unknown for id in ids]
+
     def token(self, id: int) -> str:
         """The name of a token in the file; an id without one has its own name."""
         (id,) = self.check([id])

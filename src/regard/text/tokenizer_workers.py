@@ -30,6 +30,9 @@ from regard.errors import RegardError
 Block = tuple[list[str], list[str]]  # sources and targets
 Encoded = tuple[bytes, bytes]  # concatenated ids, and int64 lengths
 EncodedBlock = Sequence[Encoded]  # of the sources and of the targets
+# Of a tokenizer of another project: the number of ids, and the id of all tokens beyond it.
+Limit = tuple[int, int | None]
+Limits = tuple[Limit | None, Limit | None]  # None: a tokenizer that Regard trained
 
 MAX_WORKERS = 16  # one reader cannot supply more
 LOCAL_BLOCKS = 16  # a small corpus is done before the first worker has started
@@ -44,11 +47,11 @@ class Encoder:
     """Encodes texts to the bytes of their ids, with a cache of words.
 
     Every kind that Regard trains splits before a space, so the ids of a text are the concatenated
-    ids of its words. Other tokenizers encode whole texts.
+    ids of its words. Other tokenizers, which have a limit, encode whole texts.
     """
 
-    def __init__(self, library: Library, dtype: str, *, by_word: bool = True) -> None:
-        self._library, self._by_word = library, by_word
+    def __init__(self, library: Library, dtype: str, limit: Limit | None = None) -> None:
+        self._library, self._limit = library, limit
         self._dtype = np.dtype(dtype)
         self._cache: dict[str, bytes] = {}
         self._cached_characters = 0
@@ -57,8 +60,8 @@ class Encoder:
         """The concatenated ids of all texts, and the number of ids per text (int64)."""
         if not texts:
             return b"", b""
-        if not self._by_word:
-            return self._encode_texts(texts)
+        if self._limit is not None:
+            return self._encode_texts(texts, *self._limit)
         words = _split_words(texts)
         new = list(set(words) - self._cache.keys())
         encodings = self._library.encode_batch_fast(new, add_special_tokens=False)
@@ -74,10 +77,13 @@ class Encoder:
             self._cached_characters = 0
         return b"".join(ids), lengths.tobytes()
 
-    def _encode_texts(self, texts: Sequence[str]) -> Encoded:
+    def _encode_texts(self, texts: Sequence[str], size: int, unknown: int | None) -> Encoded:
         encodings = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
-        ids = [np.array(encoding.ids, self._dtype) for encoding in encodings]
-        return b"".join(map(np.ndarray.tobytes, ids)), np.array(list(map(len, ids))).tobytes()
+        ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+        if unknown is not None:
+            ids = [np.where(one < size, one, unknown) for one in ids]
+        found = b"".join(one.astype(self._dtype).tobytes() for one in ids)
+        return found, np.array(list(map(len, ids))).tobytes()
 
 
 def _split_words(texts: Sequence[str]) -> list[str]:
@@ -95,16 +101,15 @@ def encode_blocks(
     libraries: tuple[Library, Library],
     dtype: str,
     *,
-    by_word: tuple[bool, bool] = (True, True),
+    limits: Limits = (None, None),
     workers: int | None = None,
 ) -> Iterator[tuple[Block, EncodedBlock]]:
-    """Every block with its ids, in order. `by_word` says for each side whether words are encoded on
-    their own. `workers` is the number of processes (None: one per core; 1: no extra process)."""
+    """Every block with its ids, in order. `workers` is the number of processes (None: one per core;
+    1: no extra process)."""
     blocks = iter(blocks)
     number = min(available_cores(), MAX_WORKERS) if workers is None else workers
     encoders = [
-        Encoder(library, dtype, by_word=words)
-        for library, words in zip(libraries, by_word, strict=True)
+        Encoder(library, dtype, limit) for library, limit in zip(libraries, limits, strict=True)
     ]
     local = blocks if number <= 1 else islice(blocks, LOCAL_BLOCKS if workers is None else 0)
     for block in local:
@@ -112,7 +117,7 @@ def encode_blocks(
     first = next(blocks, None)
     if first is None:
         return
-    with WorkerPool(number, libraries, dtype, by_word) as pool:
+    with WorkerPool(number, libraries, dtype, limits) as pool:
         pending: deque[tuple[Block, Future[EncodedBlock]]] = deque([(first, pool.submit(first))])
         for block in blocks:
             pending.append((block, pool.submit(block)))
@@ -139,7 +144,7 @@ class WorkerPool:
         number: int,
         libraries: tuple[Library, Library],
         dtype: str,
-        by_word: tuple[bool, bool] = (True, True),
+        limits: Limits = (None, None),
     ) -> None:
         # -P: this folder contains a tokenizers.py that must not shadow the library.
         command = [sys.executable, "-P", str(Path(__file__))]
@@ -151,7 +156,7 @@ class WorkerPool:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(number)
-        setup = [library.to_str() for library in libraries], dtype, by_word
+        setup = [library.to_str() for library in libraries], dtype, limits
         try:
             for _ in range(number):
                 process = subprocess.Popen(
@@ -229,10 +234,10 @@ def serve_blocks() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of a library must not mix with the results
     try:
-        libraries, dtype, by_word = pickle.load(requests)
+        libraries, dtype, limits = pickle.load(requests)
         encoders = [
-            Encoder(Library.from_str(library), dtype, by_word=words)
-            for library, words in zip(libraries, by_word, strict=True)
+            Encoder(Library.from_str(library), dtype, limit)
+            for library, limit in zip(libraries, limits, strict=True)
         ]
         while True:
             block = pickle.load(requests)

@@ -74,13 +74,15 @@ class Tokenizer:
         return self.kind == ForeignVocabulary.kind
 
     def with_size(self, size: int) -> Tokenizer:
-        """The same tokenizer for a model with `size` ids; that of another project may have fewer.
+        """The same tokenizer for a model with `size` ids; that of another project may have fewer or
+        more.
 
-        Ids without a token are spelled with nothing.
+        Ids without a token are spelled with nothing; tokens that the model does not have are
+        unknown.
         """
         if size == len(self):
             return self
-        if not self.is_foreign or size < len(self):
+        if not self.is_foreign or (size < len(self) and not _is_below(self.unknown, size)):
             raise TokenizerError(f"it has {len(self):,} ids, not {size:,}")
         return Tokenizer(self.library, size)
 
@@ -139,10 +141,16 @@ class Tokenizer:
         try:
             if (size := Path(path).stat().st_size) > MAX_BYTES:
                 raise TokenizerError(f"tokenizer {name} has {size:,} bytes; at most {MAX_BYTES:,}")
-            library = Library.from_str(Path(path).read_text(encoding="utf-8"))
-            return cls(library)._checked(name)
+            return cls.from_json(Path(path).read_bytes(), name)
         except OSError as error:
             raise TokenizerError(f"cannot read tokenizer {name}: {error.strerror}") from None
+
+    @classmethod
+    def from_json(cls, content: str | bytes, name: str = "this definition") -> Tokenizer:
+        """A tokenizer from the content of a tokenizer.json; `name` is for errors."""
+        try:
+            text = content if isinstance(content, str) else content.decode()
+            return cls(Library.from_str(text))._checked(name)
         except TokenizerError:
             raise
         except BaseException as error:  # the library raises plain Exceptions, or panics
@@ -161,3 +169,7 @@ class Tokenizer:
         elif library.normalizer is None or not library.id_to_token(len(self) - 1):
             raise TokenizerError(f"{name} was altered: parts of it are missing; copy it again")
         return self
+
+
+def _is_below(id: int | None, size: int) -> bool:
+    return id is not None and id < size

@@ -183,6 +183,7 @@ class TransformerBuilder(ProgramBuilder):
         mixed = row_wise.WeightedSum((f"{name}.weights", f"{name}.v"))
         out = row_wise.LinearProjection((f"{name}.joined",), self.linear(heads.out, f"{name}.out"))
         joined = element_wise.ConcatenatedHeads((f"{name}.context",))
+        wide = heads.out.in_features != heads.out.out_features
         kind = "cross" if name.endswith(".cross") else STACKS[sides[0]]
         layer, module = int(name.split(".")[1]), self.module_names[id(part)]
         block = AttentionBlock(name, kind, layer, heads.heads, *sides, stages, module)
@@ -191,7 +192,7 @@ class TransformerBuilder(ProgramBuilder):
             *steps,
             *inner,
             Step(f"{name}.context", ("head", sides[0], "dim"), mixed),
-            Step(f"{name}.joined", (sides[0], "width"), joined),
+            Step(f"{name}.joined", (sides[0], "attention" if wide else "width"), joined),
             Step(f"{name}.out", (sides[0], "width"), out),
         ]
 

@@ -247,8 +247,11 @@ static float quantise_row(const float* x, int inputs, int padded, int8_t* to, in
     for (int i = 0; i < groups; ++i, to += step) __builtin_memcpy(to, bytes + 4 * i, 4);
   }
   for (; k < padded; k += 4, to += step) __builtin_memset(to, 0, 4);
-  *correction = kI8Offset == 0 ? 0 : kI8Offset * static_cast<int32_t>(sum(total));
-  return most / 127.0f;
+  // The sum is NaN where a value is, as the weights of a damaged file may be: so is the row then.
+  const float all = sum(total);
+  const bool finite = all - all == 0.0f;
+  *correction = finite ? kI8Offset * static_cast<int32_t>(all) : 0;
+  return finite ? most / 127.0f : all - all;
 }
 
 static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
