@@ -54,8 +54,9 @@ def mixed_lines(count: int = 1_010, seed: int = 0) -> list[str]:
     return lines
 
 
-def count_differences(kind: str, folder: Path, lines: Sequence[str]) -> int:
-    """Write the files of a tokenizer and count the lines that the imported one splits otherwise.
+def count_differences(kind: str, folder: Path, lines: Sequence[str]) -> tuple[int, int]:
+    """Write the files of a tokenizer; the number of lines that the imported one splits otherwise,
+    and of all lines.
 
     Names of special tokens in a text are left out where the original does not look for them, and
     with NLLB, whose <mask> has another id in transformers 5.23 than in the published models.
@@ -68,7 +69,8 @@ def count_differences(kind: str, folder: Path, lines: Sequence[str]) -> int:
     imported = Tokenizer.from_json(json.dumps(definition)).with_size(sizes[0])
     if kind in ("mbart", "fsmt", "nllb"):
         lines = [line for line in lines if "<" not in line]
-    return sum(imported.encode(line) != original(line) for line in lines)
+    different = sum(imported.encode(line) != original(line) for line in lines)
+    return different, len(lines)
 
 
 class _Sized:

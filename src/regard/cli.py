@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -57,8 +56,7 @@ def train(
     tensorboard: options.Tensorboard = False,
     from_: options.From = None,
     tokenizer: options.GivenTokenizer = None,
-    source_language: options.SourceLanguage = None,
-    target_language: options.TargetLanguage = None,
+    languages: options.Languages = None,
     freeze: options.Freeze = None,
     extend: options.Extend = False,
     restart: options.RestartRun = False,
@@ -79,16 +77,12 @@ def train(
         from regard.text import Corpus
 
     import_files(import_ or [])
-    groups: dict[str, Any] = {**read_settings(config, set_ or [])}
     given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
-    groups["train"] |= {name: value for name, value in given.items() if value is not None}
-    codes = {"source_language": source_language, "target_language": target_language}
-    groups["text"] |= {name: value for name, value in codes.items() if value is not None}
-    if held_out_targets and not held_out:
-        raise RegardError("--held-out-targets needs --held-out, the files of held-out sources")
+    text, groups = options.language_codes(languages), read_settings(config, set_ or [])
+    cli_runs.check_held_out(held_out, held_out_targets)
     corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
-    train_once_or_more = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
-    train_once_or_more(
+    start = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
+    start(
         corpus(list(files), targets),
         out or Path("runs") / run_name(files[0]),
         held_out=corpus(held_out, held_out_targets) if held_out else None,
@@ -101,7 +95,7 @@ def train(
         extend=extend,
         restart=restart,
         command=["regard", *sys.argv[1:]],
-        **groups,
+        **cli_runs.add_settings(groups, train=given, text=text),
     )
 
 
@@ -224,8 +218,7 @@ def score(
     targets: options.Targets = None,
     reading: options.Reading = None,
     json: options.JsonLines = False,
-    source_language: options.SourceLanguage = None,
-    target_language: options.TargetLanguage = None,
+    languages: options.Languages = None,
     import_: options.Imports = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
@@ -245,7 +238,7 @@ def score(
     if not pairs:
         pairs = Corpus(list(files), targets, **options.reading_arguments(reading))
         options.show_notes(pairs.notes)
-    codes = {"source_language": source_language, "target_language": target_language}
+    codes = options.language_codes(languages)
     run(find_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
 
 

@@ -73,6 +73,24 @@ PairReading = Annotated[PairOptions | None, Parameter(name="*", group=READING)]
 Reading = Annotated[ReadingOptions | None, Parameter(name="*", group=READING)]
 
 
+@dataclass(frozen=True)
+class LanguageOptions:
+    """The languages of a multilingual model."""
+
+    source_language: str | None = None
+    """Code of the source language, for a multilingual model."""
+    target_language: str | None = None
+    """Code of the target language, for a multilingual model."""
+
+
+Languages = Annotated[LanguageOptions | None, Parameter(name="*")]
+
+
+def language_codes(languages: LanguageOptions | None) -> dict[str, str | None]:
+    """The options as settings, or as keyword arguments of a pipeline."""
+    return asdict(languages or LanguageOptions())
+
+
 TableReading = Annotated[InputOptions | None, Parameter(name="*", group=READING)]
 
 
@@ -197,12 +215,6 @@ From = Annotated[
 ]
 GivenTokenizer = Annotated[
     Path | None, Parameter(help="Train with this tokenizer.json (or its folder) on both sides.")
-]
-SourceLanguage = Annotated[
-    str | None, Parameter(help="Code of the source language, for a multilingual model.")
-]
-TargetLanguage = Annotated[
-    str | None, Parameter(help="Code of the target language, for a multilingual model.")
 ]
 Freeze = Annotated[
     list[str] | None,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from regard import cli_options as options
 from regard.commands.options import read_settings, run_name
+from regard.errors import RegardError
 from regard.registry import import_files
 
 
@@ -108,6 +109,20 @@ def print_settings() -> None:
     from regard.commands.settings_reference import format_settings
 
     print(format_settings())
+
+
+def check_held_out(sources: Sequence[Path] | None, targets: Sequence[Path] | None) -> None:
+    """Raise if there are held-out targets without sources."""
+    if targets and not sources:
+        raise RegardError("--held-out-targets needs --held-out, the files of held-out sources")
+
+
+def add_settings(
+    groups: Mapping[str, dict[str, Any]], **given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Groups of settings with those that an option names; None leaves a setting as it is."""
+    added = {group: {n: v for n, v in one.items() if v is not None} for group, one in given.items()}
+    return {group: {**values, **added.get(group, {})} for group, values in groups.items()}
 
 
 def seeds_trainer(seeds: int, ensemble: bool) -> Callable[..., None]:

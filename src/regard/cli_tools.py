@@ -181,8 +181,7 @@ def import_(
     out: options.ImportFolder,
     /,
     *,
-    source_language: options.SourceLanguage = None,
-    target_language: options.TargetLanguage = None,
+    languages: options.Languages = None,
     download: options.Download = False,
     held_out: options.ImportHeldOut = None,
     reading: options.PairReading = None,
@@ -199,11 +198,9 @@ def import_(
         from regard.text import Corpus
 
     pairs = Corpus(held_out, **options.reading_arguments(reading)) if held_out else None
-    languages = {"source_language": source_language, "target_language": target_language}
+    codes = options.language_codes(languages)
     print(f"importing {str(folder)!r}", file=sys.stderr)
-    print(
-        describe_import(import_model(folder, out, download=download, held_out=pairs, **languages))
-    )
+    print(describe_import(import_model(folder, out, download=download, held_out=pairs, **codes)))
 
 
 # Commands with their order in `regard --help`.

@@ -111,7 +111,7 @@ def choose_ids(bundle: Bundle, texts: Sequence[str]) -> list[list[int]]:
 
 
 def _positions(bundle: Bundle) -> int:
-    position = getattr(bundle.settings, "position", None)
+    position = bundle.raw_settings.get("position")
     limit = position.get("max_length") if isinstance(position, dict) else None
     return limit if isinstance(limit, int) else MAX_SOURCE + 64
 
