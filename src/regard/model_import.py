@@ -48,7 +48,8 @@ def import_model(
     local = not download or Path(name).exists()
     with nullcontext(Path(name)) if local else downloaded(name) as home:
         languages = ChosenLanguages(source_language, target_language)
-        made = import_checkpoint(home, languages=languages, texts=texts[:100], name=name)
+        title = None if local else name  # a card has no local paths
+        made = import_checkpoint(home, languages=languages, texts=texts[:100], name=title)
     bundle.save(place, made)
     return place
 

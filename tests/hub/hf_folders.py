@@ -1,5 +1,6 @@
 """Tiny Hugging Face folders for tests of imports, written once and copied."""
 
+import atexit
 import shutil
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from benchmarks.interchange_models import random_hf_model, write_folder
 @cache
 def _stored(name: str, size: int) -> tuple[Path, Any]:
     folder = Path(mkdtemp(prefix="regard-hf-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     model = random_hf_model(name, size)
     write_folder(model, folder)
     return folder, model

@@ -80,7 +80,9 @@ def test_the_command_reports_the_check(tmp_path: Path, capsys):
     assert f"{facts['texts']} texts: logits differ from transformers" in printed
     assert "no output differs" in printed
     assert "importing" in error
-    assert "imported from" in (tmp_path / "out/README.md").read_text()
+    readme = (tmp_path / "out/README.md").read_text()
+    assert "imported from the Hugging Face model model. Loading it runs no code" in readme
+    assert f"logits differ by at most {facts['largest_difference']:.1e}" in readme
 
 
 def test_a_changed_copy_is_not_written(tmp_path: Path, monkeypatch):

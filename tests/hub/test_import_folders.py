@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,38 @@ def test_names_on_the_hub_need_a_request(tmp_path: Path):
         regard.import_model("someone/something", tmp_path / "out")
     with pytest.raises(RegardError, match="is not a name on the Hugging Face Hub"):
         regard.import_model("../../x/y", tmp_path / "out", download=True)
+
+
+class FakeHub:
+    """Stands for huggingface_hub: copies a folder instead of downloading it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.requests = folder, []
+
+    def snapshot_download(self, name: str, *, local_dir: str, allow_patterns: list[str]) -> None:
+        self.requests.append(name)
+        if name != "someone/model":
+            raise OSError(f"404: {name}\nmore")
+        for pattern in allow_patterns:
+            for path in self.folder.glob(pattern):
+                shutil.copy(path, local_dir)
+
+
+def test_downloads_take_neither_code_nor_pickles(tmp_path: Path, monkeypatch):
+    folder, _ = hf_folder(tmp_path / "model")
+    (folder / "modeling.py").write_text("raise SystemExit")
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    hub = FakeHub(folder)
+    monkeypatch.setattr("regard.hub.hub_download.import_module", lambda name: hub)
+    monkeypatch.chdir(tmp_path)
+    made = regard.import_model("someone/model", tmp_path / "out", download=True)
+    assert json.loads((made / "card.json").read_text())["import"]["model"] == "someone/model"
+    with pytest.raises(RegardError, match=r"cannot download 'someone/else': 404: someone/else; ch"):
+        regard.import_model("someone/else", tmp_path / "other", download=True)
+    assert hub.requests == ["someone/model", "someone/else"]
+    monkeypatch.setattr("regard.hub.hub_download.find_spec", lambda name: None)
+    with pytest.raises(RegardError, match="--download needs huggingface_hub; pip install"):
+        regard.import_model("someone/model", tmp_path / "other", download=True)
 
 
 def test_an_existing_folder_is_kept(tmp_path: Path):

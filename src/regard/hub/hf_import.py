@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -78,7 +77,7 @@ def import_checkpoint(
         raise home.error(str(error)) from None
     model = build_model(converted)
     settings = parse(ModelSettings, converted.settings, "model")
-    card = _card(converted, model, name or Path(home.name).name or home.name)
+    card = _card(converted, model, name or home.home.name)
     bundle = Bundle(model, source, target, settings, card, template=template)
     facts = {"family": family, "model": card["title"], "tensors": len(home.shapes)}
     facts |= verify_import(bundle, home.name, texts)
