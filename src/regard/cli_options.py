@@ -20,10 +20,7 @@ DECODING = Group.create_ordered(
     "Decoding",
     default_parameter=Parameter(show_default=lambda value: None if value in ("", ()) else value),
 )
-BUNDLE = (
-    "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER of Hugging Face, or spelling or "
-    "spelling-recurrent."
-)
+BUNDLE = "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER, spelling, spelling-recurrent."
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[

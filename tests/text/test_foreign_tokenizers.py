@@ -142,8 +142,22 @@ def test_a_model_may_have_more_ids_than_the_file(tmp_path):
     assert tokenizer.label(unused) == f"<unused {unused}>"
     with pytest.raises(TokenizerError, match="id 999999 is not in this vocabulary"):
         tokenizer.decode([999_999])
-    with pytest.raises(TokenizerError, match=f"it has {len(small)} ids, not 9"):
-        small.with_size(9)
+
+
+def test_tokens_that_a_model_lacks_are_unknown(tmp_path):
+    whole = Tokenizer.load(save_style("sentencepiece", tmp_path))
+    ids = whole.encode("the cat sat on the mat")
+    size = max(ids)
+    tokenizer = whole.with_size(size)
+    assert len(tokenizer) == size
+    assert tokenizer.encode("the cat sat on the mat") == [
+        whole.unknown if id == size else id for id in ids
+    ]
+    pairs = [("the cat sat on the mat", "the cat")]
+    stored = tokenize_corpus(pairs, tokenizer, tokenizer, tmp_path / "ids", workers=1)
+    assert stored.source(0).tolist() == tokenizer.encode(pairs[0][0])
+    with pytest.raises(TokenizerError, match=f"it has {len(whole)} ids, not 1"):
+        whole.with_size(whole.unknown)  # the unknown token itself would be missing
 
 
 def test_dropout_of_the_file_is_off(tmp_path):
