@@ -21,7 +21,7 @@ from regard.native import NativeOptions
 from regard.search import Beam, Greedy, LengthPenalty, constraints
 from regard.teacher_forcing import target_logps
 from tests.commands.small import regard as command
-from tests.hub.hub_models import random_bundle
+from tests.hub.hub_models import FOREIGN, random_bundle
 
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None, reason="CTranslate2 is not installed"
@@ -79,6 +79,22 @@ def sources(made: bundle.Bundle, count: int = 30) -> list[list[int]]:
     lengths = torch.randint(1, 13, (count,), generator=chance).tolist()
     size = len(made.source)
     return [torch.randint(3, size, (n,), generator=chance).tolist() for n in lengths]
+
+
+@needs_ctranslate2
+def test_special_tokens_of_other_projects():
+    made = random_bundle(template=FOREIGN)
+    exported, given = CTranslate2Model.from_bundle(made), sources(made)
+    expected = search_all(Greedy(), made.model, given, max_length=15, template=FOREIGN)
+    found = exported.search(given, [15] * len(given), threads=1)
+    for one, other in zip(found, expected, strict=True):
+        assert one[0].ids == other.hypotheses[0].ids or other.is_close
+        assert not {1, 4, 5} & {*one[0].ids}
+    targets = [result.hypotheses[0].ids for result in expected]
+    pairs = [pair for pair in zip(given, targets, strict=True) if pair[1]]
+    ours = target_logps(made.model, *map(list, zip(*pairs, strict=True)), FOREIGN)
+    for one, other in zip(exported.score(pairs), ours, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
 
 
 @needs_ctranslate2
