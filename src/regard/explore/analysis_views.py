@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import RegardError, suggestion
 from regard.explore.messages import HttpError, invalid, not_found
-from regard.explore.trace_json import describe_tokens
+from regard.explore.trace_json import trace_tokens
 from regard.explore.trace_store import StoredTrace, search_for
 from regard.search import Beam
 from regard.trace import attention_analysis, beam_search_tree, residual_analysis
@@ -36,7 +36,7 @@ def neighbours(stored: StoredTrace, side: str, position: int, n: int) -> dict[st
     label = _tokenizer(stored, side).label
     nearest = residual_analysis.neighbours(stored.trace, side, position, n)
     return {
-        "token": describe_tokens(stored.trace.pieces(side))[position],
+        "token": trace_tokens(stored.trace, side)[position],
         "neighbours": [{"id": id, "text": label(id), "cosine": cosine} for id, cosine in nearest],
     }
 

@@ -39,10 +39,7 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "model": stored.model.id,
         "source": request.source,
         "teacher_forced": request.target is not None,
-        "tokens": {
-            "source": describe_tokens(trace.source, trace.template.source([])),
-            "target": describe_tokens(trace.target, (*trace.template.start, trace.template.end)),
-        },
+        "tokens": {side: trace_tokens(trace, side) for side in ("source", "target")},
         "next_tokens": _next_tokens(trace),
         "predicted_tokens": _predicted_tokens(stored),
         "output": output,
@@ -64,6 +61,13 @@ def tokenize(bundle: Bundle, request: TokenizeRequest) -> dict[str, Any]:
         for piece in tokenizer.pieces(text)
     ]
     return {"tokens": describe_tokens(pieces), "unknown": tokenizer.unknown_symbols(text)}
+
+
+def trace_tokens(trace: Trace, side: str) -> list[dict[str, Any]]:
+    """The tokens of one side of a trace; those that its template adds are special."""
+    template = trace.template
+    special = template.source([]) if side == "source" else (*template.start, template.end)
+    return describe_tokens(trace.pieces(side), special)
 
 
 def describe_tokens(pieces: Sequence[Piece], special: Collection[int] = ()) -> list[dict[str, Any]]:
