@@ -11,6 +11,7 @@ from regard.decoding_options import RATIO, DecodingOptions, SearchOptions
 from regard.engine_choice import EngineSelector, stored_precision
 from regard.errors import RegardError, choose
 from regard.native.gate import split_part
+from regard.native.position_tables import LEARNED_POSITIONS
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions, resolve_options
 from regard.source_encoder import shorten
@@ -135,4 +136,4 @@ def no_output(line: str) -> RegardError:
 def learned_positions(setting: Any) -> int | None:
     """The number of positions of `model.position`, if they are learned."""
     kind, options = split_part(setting)
-    return options.get("max_length", 1024) if kind == "learned" else None
+    return options.get("max_length", LEARNED_POSITIONS) if kind == "learned" else None

@@ -16,9 +16,9 @@ from regard.config import ModelSettings, parse
 from regard.native import NativeModel, NativeOptions, cannot, read_tensors, unavailable
 from regard.native import library as native_library
 from regard.native.library import NativeError
-from regard.native.position_tables import t5_buckets
+from regard.native.position_tables import LEARNED_POSITIONS, t5_buckets
 from regard.native.weights_file import WeightsError
-from regard.positions import T5
+from regard.positions import T5, Learned
 from regard.pretrained import MODELS
 from tests.native.native_models import SIZES, TINY, TINY_RECURRENT, random_pair
 
@@ -155,6 +155,10 @@ print(len(model.search([[5, 6, 7]], [20])[0][0].ids))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0
+
+
+def test_learned_positions_default_to_those_of_torch():
+    assert Learned(2).max_length == LEARNED_POSITIONS
 
 
 @pytest.mark.parametrize("limit", [0, 1, 4])

@@ -14,6 +14,7 @@ from regard.native.library import NativeError
 # `PositionKind` of position.h.
 KINDS = {"none": 0, "learned": 3, "rotary": 4, "alibi": 5, "distance": 6, "t5": 6, "shaw": 7}
 SINUSOIDAL = {"paired": 1, "halves": 2}
+LEARNED_POSITIONS = 1024  # the default of regard.positions.Learned, which needs torch
 BIAS_NAMES = (
     ("encoder.0.self_attention.attention.bias.table", "native.encoder_bias"),
     ("decoder.0.self_attention.attention.bias.table", "native.decoder_bias"),
@@ -44,7 +45,7 @@ def convert_position(
         return _rotary(dim, **options)
     tables = PositionTables(KINDS[name])
     if name == "learned":
-        tables.limit = options.get("max_length", 1024)
+        tables.limit = options.get("max_length", LEARNED_POSITIONS)
     elif name == "alibi":
         for _, bias in BIAS_NAMES:
             tensors[bias] = alibi_slopes(heads)
