@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import Check, report
-from quality_sets import READERS, Example, write
+from quality_scores import default_search
+from quality_sets import READERS, write
 
 import regard
 from regard.config import read_toml
@@ -76,20 +77,6 @@ def train_both(task: Task, data: Path, out: Path, device: str) -> None:
         quantize(out / "teacher")
 
 
-def quality(pipeline: regard.Pipeline, task: Task, tests: dict[str, list[Example]]) -> float:
-    """The metric of the default search, as a mean over the test sets."""
-    values = []
-    for examples in tests.values():
-        outputs = [answer.text for answer in pipeline.many([one.source for one in examples])]
-        found = metrics.measure(
-            "text" if task.metric == "bleu" else "phones",
-            outputs,
-            [one.references for one in examples],
-        )
-        values.append(float(found[task.metric]))
-    return statistics.mean(values)
-
-
 def measure_speed(
     pipelines: Sequence[regard.Pipeline], sources: Sequence[str], *, batch: bool
 ) -> tuple[list[float], float]:
@@ -138,7 +125,11 @@ def measure(name: str, data: Path, out: Path, device: str) -> list[Check]:
         kind: regard.load(folder, device="cpu", long="allow") for kind, folder in folders.items()
     }
     assert {one.engine for one in loaded.values()} == {"native"}
-    found = {kind: quality(pipeline, task, tests) for kind, pipeline in loaded.items()}
+    unit = "text" if task.metric == "bleu" else "phones"
+    found = {
+        kind: default_search(pipeline, tests, unit, task.metric)
+        for kind, pipeline in loaded.items()
+    }
     sign = 1 if task.metric == "bleu" else -1
     loss = {kind: sign * (found["teacher"] - value) for kind, value in found.items()}
     label = metrics.label(task.metric)

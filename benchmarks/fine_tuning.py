@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 from pathlib import Path
 from typing import Any
 
 import torch
 from harness import Check, report
+from quality_scores import default_search
 from quality_sets import READERS, Parts, write
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import MarianConfig, MarianMTModel
 
 import regard
-from regard.training import metrics
 
 SETS = {"tatoeba": "tatoeba-en-de", "multi30k": "multi30k-en-de-raw"}
 VOCABULARY = 8_000
@@ -85,12 +84,7 @@ def write_folder(sets: dict[str, Parts], folder: Path) -> None:
 
 def bleu(pipeline: regard.Pipeline, parts: Parts) -> float:
     """Mean BLEU of the test sets, with the default search."""
-    values = []
-    for examples in parts.tests.values():
-        outputs = [answer.text for answer in pipeline.many([one.source for one in examples])]
-        found = metrics.measure("text", outputs, [one.references for one in examples])
-        values.append(float(found["bleu"]))
-    return statistics.mean(values)
+    return default_search(pipeline, parts.tests, "text", "bleu")
 
 
 def main() -> None:

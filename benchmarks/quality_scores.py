@@ -5,13 +5,14 @@ accuracies are in per cent, except the accuracies of names, which are published 
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from quality_sets import Example
 
+from regard.pipeline import Pipeline
 from regard.text.tokenizers import nfc
 from regard.training import metrics
 
@@ -33,6 +34,18 @@ def bleu(outputs: Outputs, examples: Sequence[Example], *, tokenize: str) -> dic
     first, references = [output[0] for output in outputs], [one.references for one in examples]
     found = metrics.text(first, references, tokenize=tokenize)
     return {"bleu": found["bleu"], "chrf": found["chrf"], "signature": found["bleu_signature"]}
+
+
+def default_search(
+    pipeline: Pipeline, tests: Mapping[str, Sequence[Example]], task: str, metric: str
+) -> float:
+    """A metric of the default search, as a mean over test sets."""
+    values = []
+    for examples in tests.values():
+        outputs = [answer.text for answer in pipeline.many([one.source for one in examples])]
+        found = metrics.measure(task, outputs, [one.references for one in examples])
+        values.append(float(found[metric]))
+    return statistics.mean(values)
 
 
 def among(
