@@ -1,5 +1,6 @@
 """Resume: an interrupted run ends with bit-identical weights, whatever stopped it."""
 
+import json
 import os
 import re
 import signal
@@ -168,6 +169,17 @@ def test_changed_settings_are_refused_with_the_difference(data, whole, options, 
         "start over, or another --out"
     )
     assert left_by(whole) == before
+
+
+def test_a_run_of_an_older_version_resumes(tmp_path, data, whole):
+    with pytest.raises(Interrupted):
+        run(job(data, tmp_path / "run"), Quiet(signal_at(6)))
+    path = tmp_path / "run/settings.json"
+    stored = json.loads(path.read_text())
+    del stored["model"]["biases"], stored["train"]["clip_norm"]  # settings that it did not have
+    path.write_text(json.dumps(stored))
+    run(job(data, tmp_path / "run"), Quiet())
+    assert left_by(tmp_path / "run") == left_by(whole)
 
 
 def test_changed_text_settings_are_refused(data, whole):

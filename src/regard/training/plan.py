@@ -127,6 +127,7 @@ def _store_or_compare(
         about = {"name": settings.name, "decisions": settings.decisions, "requested": given}
         write_state(path, {**now, **about})
         return
+    stored = {**stored, **_with_defaults(stored, settings)}
     ignored = LENGTHS if settings.extended else ()
     changed = [
         f"{group}.{name} was {stored[group].get(name)!r} and is {now[group].get(name)!r}"
@@ -147,6 +148,22 @@ def _store_or_compare(
             f"this run began with other settings: {'; '.join(changed)}. Use the old ones, "
             f"{extend}--restart to start over, or another --out"
         )
+
+
+def _with_defaults(stored: dict[str, Any], settings: ResolvedSettings) -> dict[str, dict[str, Any]]:
+    """The stored groups with the defaults of settings that are newer than the run."""
+    groups = {"model": settings.model, "train": settings.train, "text": settings.text}
+    return {
+        group: {
+            **{
+                name: field.default
+                for name, field in type(values).model_fields.items()
+                if not (group == "train" and name in MAY_CHANGE)
+            },
+            **stored[group],
+        }
+        for group, values in groups.items()
+    }
 
 
 def fit_batch_tokens(
