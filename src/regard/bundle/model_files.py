@@ -35,6 +35,7 @@ from regard.disk import fsync_path, use_default_mode
 from regard.errors import RegardError, UnknownName
 from regard.int8 import SCALE_SUFFIX, quantize_tensors
 from regard.models import Model, build
+from regard.models.meta_model import build_on_meta, build_shallow, repeat_layers
 from regard.models.parts import Embedding, Output
 
 DTYPES = {
@@ -112,12 +113,8 @@ def _check_weights(bundle: Bundle, home: Path, path: Path) -> set[str]:
     except RegardError as error:
         raise invalid_file(path, str(error)) from None
     settings = bundle.settings
-    layers = settings.encoder_layers + settings.decoder_layers
-    if layers > len(stored):  # each has a tensor; building many layers takes long
-        raise invalid_file(path, f"it has {len(stored):,} tensors for {layers:,} layers")
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            model = build(settings, len(bundle.source), len(bundle.target))
+        model = build_shallow(settings, len(bundle.source), len(bundle.target))
     except UnknownName as error:  # a user-defined part: copying the bundle would not help
         raise BundleError(f"cannot build the model of {str(home)!r}: {error}") from None
     except RegardError as error:
@@ -125,8 +122,10 @@ def _check_weights(bundle: Bundle, home: Path, path: Path) -> set[str]:
     except (TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
         what = f"its settings describe no model ({type(error).__name__}: {error})"
         raise invalid_file(home / CONFIG, what) from error
-    expected, types = shapes(unique_parameters(model)), {n: t.dtype for n, t in stored.items()}
-    quantised = {name for name in quantizable(model) & expected.keys() if types.get(name) == INT8}
+    expected = repeat_layers(shapes(unique_parameters(model)), settings)
+    matrices = repeat_layers(dict.fromkeys(quantizable(model)), settings)
+    types = {name: tensor.dtype for name, tensor in stored.items()}
+    quantised = {name for name in matrices if name in expected and types.get(name) == INT8}
     rows = {name + SCALE_SUFFIX: expected[name][:1] for name in quantised}
     mismatch = find_mismatch({**expected, **rows}, {n: t.shape for n, t in stored.items()})
     dtypes = {kind for name, kind in types.items() if name not in quantised}
@@ -177,8 +176,7 @@ def _write_files(folder: Path, bundle: Bundle) -> None:
 def _write_weights(folder: Path, bundle: Bundle) -> None:
     """Write the weights; raises if the model does not match its settings and tokenizers."""
     weights = unique_parameters(bundle.model)
-    with torch.device("meta"):  # shapes only
-        expected = build(bundle.settings, len(bundle.source), len(bundle.target))
+    expected = build_on_meta(bundle.settings, len(bundle.source), len(bundle.target))
     mismatch = find_mismatch(shapes(unique_parameters(expected)), shapes(weights))
     dtypes = {tensor.dtype for tensor in weights.values()}
     if not mismatch and (len(dtypes) != 1 or not dtypes <= set(DTYPES.values())):

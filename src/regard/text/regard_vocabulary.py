@@ -133,11 +133,11 @@ def _check_structure(library: Library, document: dict[str, Any]) -> None:
     model, tags = document["model"], document.get("added_tokens") or []
     odd = [name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
     if odd or len({*ids}) != len(ids) or max(ids) != len(ids) - 1:
-        raise TokenizerError(f"has {odd[0] if odd else 'ids with gaps or twice'}")
+        raise TokenizerError(f"it has {odd[0] if odd else 'ids with gaps or twice'}")
     if (document.get("normalizer") or {}).get("type") != "NFC":
-        raise TokenizerError("has another normaliser than NFC")
+        raise TokenizerError("parts of it are missing or altered: its normaliser is not NFC")
     if any(tag["special"] or not tag["content"] for tag in tags):
-        raise TokenizerError("has special tokens that Regard does not write")
+        raise TokenizerError("it has special tokens that Regard does not write")
 
 
 def nfc(text: str) -> str:

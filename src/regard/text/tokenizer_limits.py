@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from regard.text.vocabulary import TokenizerError
@@ -21,6 +21,7 @@ MAX_UNBOUNDED = 3  # repetitions in one alternative: the time is at most quartic
 MAX_STEPS = 64  # of a normalizer, pre-tokenizer or decoder
 MAX_GROWTH = 256  # of a text, by all replacements of a part
 MAX_ADDED_TOKENS = 1 << 17
+MAX_SPREAD, MAX_GAP = 4, 1 << 16  # ids beyond the number of tokens
 MAX_WORD = 1_000  # characters that WordPiece searches in quadratic time
 UNBOUNDED = 1 << 60
 PARTS = ("normalizer", "pre_tokenizer", "decoder")
@@ -33,6 +34,13 @@ def check_patterns(content: bytes) -> None:
         content = json.dumps(json.loads(content), ensure_ascii=False).encode(errors="replace")
     for found in _PATTERN.findall(content):
         check_pattern(json.loads(found))
+
+
+def check_ids(ids: Collection[int]) -> None:
+    """Raise if ids are far beyond the number of tokens: the library writes a line for each gap."""
+    highest = max(ids, default=-1)
+    if highest >= MAX_SPREAD * len(ids) + MAX_GAP:
+        raise TokenizerError(f"its {len(ids):,} tokens have ids up to {highest:,}")
 
 
 def check_document(document: dict[str, Any]) -> None:

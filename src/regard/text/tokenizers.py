@@ -31,7 +31,7 @@ from regard.text.regard_vocabulary import (
     nfc,
     source_spans,
 )
-from regard.text.tokenizer_limits import MAX_BYTES, check_document, check_patterns
+from regard.text.tokenizer_limits import MAX_BYTES, check_document, check_ids, check_patterns
 from regard.text.vocabulary import Piece, TokenizerError, Vocabulary
 
 __all__ = [
@@ -60,6 +60,7 @@ class Tokenizer:
 
     def __init__(self, library: Library, size: int | None = None) -> None:
         self.library = library
+        check_ids(library.get_vocab(with_added_tokens=True).values())
         document = json.loads(library.to_str())
         check_document(document)
         self.vocabulary: Vocabulary = (
