@@ -17,8 +17,8 @@ FILES = codebase.source_files()
 # Packages and modules from low to high. A module imports only from lower layers and from its own
 # package, never from another package of its own layer.
 LAYERS = [
-    {"errors", "axes", "disk", "lazy_names", "terminal", "threads", "pretrained"},
-    {"config", "device", "registry", "decoding_options", "ragged", "int8"},
+    {"errors", "axes", "disk", "lazy_names", "model_limits", "terminal", "threads", "pretrained"},
+    {"config", "device", "registry", "decoding_options", "ragged", "int8", "strict_json"},
     {"gpu_driver"},
     {"kernels"},
     {"text", "positions", "attention"},

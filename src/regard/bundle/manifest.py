@@ -12,6 +12,7 @@ from regard.bundle.regular_files import NotRegular, open_regular
 from regard.bundle.weights_header import WeightsError, parse_header
 from regard.errors import RegardError, no_bundle
 from regard.strict_json import JsonError, parse_object
+from regard.text.tokenizer_limits import MAX_BYTES as MAX_TOKENIZER
 
 WEIGHTS = "weights.safetensors"
 CONFIG = "config.json"
@@ -57,6 +58,9 @@ def verify_file(home: Path, name: str, files: dict[str, Any]) -> None:
                     f"{str(path)!r} has {size} bytes instead of {expected!r:.40}; copy the bundle "
                     "again"
                 )
+            most = MAX_TOKENIZER if name.endswith(".tokenizer.json") else MAX_JSON
+            if path.suffix == ".json" and size > most:
+                raise invalid_file(path, f"it has {size:,} bytes; at most {most:,} are read")
             if path.suffix == ".safetensors":
                 parse_header(file, size)
                 file.seek(0)

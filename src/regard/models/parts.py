@@ -27,7 +27,6 @@ from regard.kernels import can_fuse
 from regard.positions import POSITIONS, AdditivePosition, Position
 from regard.ragged import Ragged
 
-
 MAX_OPTION = 1e12  # of a number
 
 
@@ -60,8 +59,8 @@ def _make(
     if not isinstance(name, str) or name not in registry:
         hint = suggestion(str(name)[:80], registry)
         raise UnknownName(
-            f"model.{what}: unknown {what} {name!r:.80}; {hint}{'' if hint.endswith('?') else '.'} A "
-            "part of your own must be registered before use: pass its file with --import FILE, "
+            f"model.{what}: unknown {what} {name!r:.80}; {hint}{'' if hint.endswith('?') else '.'} "
+            "A part of your own must be registered before use: pass its file with --import FILE, "
             "or import it in Python"
         )
     part = registry[name]

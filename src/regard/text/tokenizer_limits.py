@@ -7,6 +7,7 @@ repeat single characters or classes; others are refused before the library compi
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Collection, Iterator
@@ -25,15 +26,31 @@ MAX_SPREAD, MAX_GAP = 4, 1 << 16  # ids beyond the number of tokens
 MAX_WORD = 1_000  # characters that WordPiece searches in quadratic time
 UNBOUNDED = 1 << 60
 PARTS = ("normalizer", "pre_tokenizer", "decoder")
+_CHARACTER_TABLE = re.compile(rb'"precompiled_charsmap"\s*:\s*("(?:[^"\\]|\\.)*")')
 _PATTERN = re.compile(rb'"Regex"\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
 def check_patterns(content: bytes) -> None:
-    """Raise if a tokenizer.json has a regular expression whose time is not bounded."""
+    """Raise if a tokenizer.json has a regular expression whose time is not bounded, or a table of
+    characters that the library would fail on."""
     if b"\\u00" in content:  # names may be written in escapes
         content = json.dumps(json.loads(content), ensure_ascii=False).encode(errors="replace")
     for found in _PATTERN.findall(content):
         check_pattern(json.loads(found))
+    for found in _CHARACTER_TABLE.findall(content):
+        _check_character_table(json.loads(found))
+
+
+def _check_character_table(text: str) -> None:
+    """Raise unless this is the size of a trie, the trie, and UTF-8 text (SentencePiece)."""
+    try:
+        data = base64.b64decode(text, validate=True)
+        size = int.from_bytes(data[:4], "little")
+        if len(data) < 4 or size % 4 or not 0 < size <= len(data) - 4:
+            raise ValueError
+        data[4 + size :].decode()
+    except ValueError:
+        raise TokenizerError("its precompiled_charsmap is damaged") from None
 
 
 def check_ids(ids: Collection[int]) -> None:

@@ -190,7 +190,7 @@ def _is_panic(error: BaseException) -> bool:
 
 def _failure(error: BaseException, what: str) -> BaseException:
     """The error of a tokenizer whose parts do not work together; others pass unchanged."""
-    if not _is_panic(error) and not type(error) is Exception:
+    if not _is_panic(error) and type(error) is not Exception:
         return error
     reason = (str(error).splitlines() or ["?"])[0][:MAX_REASON]
     return TokenizerError(f"this tokenizer {what}: {reason}; its file is damaged, copy it again")
