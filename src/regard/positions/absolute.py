@@ -108,7 +108,7 @@ def check_count(name: str, value: int, most: int) -> None:
         raise RegardError(f"{name} must be at most {most:,}; got {value}")
 
 
-def check_base(base: float) -> None:
+def check_frequency(base: float) -> None:
     """Raise unless all powers of the base are finite numbers."""
     if not MIN_BASE <= base <= MAX_BASE:
         raise RegardError(f"base must be from {MIN_BASE:g} to {MAX_BASE:g}; got {base}")
@@ -169,7 +169,7 @@ class Sinusoidal(AdditivePosition):
             raise RegardError(f"order must be 'paired' or 'halves'; got {order!r}")
         if width < 1:
             raise ShapeError(f"width must be at least 1; got {width}")
-        check_base(base)
+        check_frequency(base)
         self.width, self.base = width, base
         self.order = order
         self.frequencies = tuple(base ** (-2 * pair / width) for pair in range((width + 1) // 2))

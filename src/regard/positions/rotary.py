@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.errors import RegardError, ShapeError
 from regard.model_limits import MAX_FACTOR
-from regard.positions.absolute import RotaryPosition, check_base, cos_sin
+from regard.positions.absolute import RotaryPosition, check_frequency, cos_sin
 
 
 class Rotary(RotaryPosition):
@@ -35,7 +35,7 @@ class Rotary(RotaryPosition):
         factor: float = 1.0,
     ) -> None:
         super().__init__()
-        check_base(base)
+        check_frequency(base)
         rotated = int(dim * fraction)
         _check(pairs, scaling, factor, rotated)
         if not 0 < fraction <= 1 or rotated % 2 or not rotated:
