@@ -36,6 +36,7 @@ LAYERS = [
     {"quality"},
     {"reports"},
     {"api"},
+    {"web"},
     {"seeds", "distillation", "quantization", "model_export", "model_import"},
     {"trace"},
     {"plots"},

@@ -21,7 +21,6 @@ from regard.explore import STATIC
 from regard.explore.messages import (
     MAX_BEAM,
     HeadAblationRequest,
-    HttpError,
     TokenizeRequest,
     TraceRequest,
     invalid,
@@ -30,6 +29,7 @@ from regard.explore.messages import (
 )
 from regard.explore.model_store import ModelStore
 from regard.explore.trace_store import TraceStore
+from regard.web.access import HttpError
 
 CODES = {404: "not-found", 405: "wrong-method"}
 Side = Literal["source", "target"]

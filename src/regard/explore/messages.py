@@ -12,29 +12,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from regard.decoding_options import DEFAULT_BEAM, SearchOptions
-from regard.errors import RegardError
+from regard.web.access import HttpError
 
 MAX_BODY = 64 * 1024  # bytes
 MAX_CHARACTERS = 4_000
 MAX_TOKENS = 256  # per side
 MAX_EDITS = 32
 MAX_BEAM = 16
-
-
-class HttpError(RegardError):
-    """A failed request: status, a code for programs, and a message with object, value and fix."""
-
-    def __init__(
-        self, status: int, code: str, message: str, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.headers = headers or {}
-
-    def content(self) -> dict[str, Any]:
-        """The body of the response, in the same form for all errors."""
-        return {"error": {"code": self.code, "message": str(self)}}
 
 
 def not_found(code: str, message: str) -> HttpError:
