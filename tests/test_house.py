@@ -40,7 +40,7 @@ LAYERS = [
     {"seeds", "distillation", "quantization", "model_export", "model_import"},
     {"trace"},
     {"plots"},
-    {"explore"},
+    {"explore", "serve"},
     {"commands"},
     {"cli_options"},
     {"cli_tools", "cli_runs"},
