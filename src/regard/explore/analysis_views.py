@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from torch import Tensor
 
 from regard.errors import RegardError, suggestion
-from regard.explore.messages import invalid, not_found
+from regard.explore.messages import not_found
 from regard.explore.trace_json import trace_tokens
 from regard.explore.trace_store import StoredTrace, search_for
 from regard.search import Beam
@@ -21,6 +21,7 @@ from regard.trace import attention_analysis, beam_search_tree, residual_analysis
 from regard.trace.attention_analysis import MEAN, alignment_matrix
 from regard.trace.residual_analysis import Row, rank
 from regard.web.access import HttpError
+from regard.web.json_messages import invalid
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline

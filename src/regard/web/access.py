@@ -47,6 +47,7 @@ class HttpError(RegardError):
         self.status = status
         self.code = code
         self.headers = headers or {}
+        self.field: str | None = None  # of the request's body
 
     def content(self) -> dict[str, Any]:
         """The body of the response, in the same form for all errors."""
