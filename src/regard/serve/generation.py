@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 from regard.serve.frames import Frame
 from regard.serve.loader_process import LoaderLost, LoaderProcess
-from regard.serve.request_queue import Batch
+from regard.serve.request_queue import Batch, Request
 from regard.serve.service_errors import LoadFailed
 from regard.serve.service_types import ModelInfo, ModelSpec, ServiceEvents
 from regard.serve.worker_connection import WorkerConnection
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds between starts that fail
+START_SECONDS = 30.0  # a worker that needs longer to start is killed
 LOADS = 4  # attempts to load a model whose loader dies
 
 
@@ -26,7 +27,7 @@ class GenerationOwner(Protocol):
     def worker_idle(self) -> None:
         """A worker can take a batch."""
 
-    def worker_frame(self, worker: WorkerConnection, frame: Frame) -> None:
+    def worker_frame(self, generation: Generation, worker: WorkerConnection, frame: Frame) -> None:
         """A message of a worker."""
 
     def batch_lost(self, batch: Batch) -> None:
@@ -79,6 +80,12 @@ class Generation:
         else:
             self.idle.append(worker)
 
+    def cancel_stream(self, request: Request) -> None:
+        """Stop the stream of a request, if a worker runs it."""
+        for worker in self.workers:
+            if worker.batch is not None and worker.batch.stream is request:
+                worker.cancel_stream(worker.batch)
+
     @property
     def loader_pid(self) -> int | None:
         """The process id of the loader."""
@@ -86,7 +93,7 @@ class Generation:
 
     def worker_frame(self, worker: WorkerConnection, frame: Frame) -> None:
         """Pass on a message."""
-        self._owner.worker_frame(worker, frame)
+        self._owner.worker_frame(self, worker, frame)
 
     def worker_lost(self, worker: WorkerConnection) -> None:
         """Replace a worker that died, and report its batch."""
@@ -133,8 +140,9 @@ class Generation:
             except (LoaderLost, OSError):
                 return  # the owner starts a new generation
             try:
-                await worker.ready
-            except ConnectionResetError:
+                await asyncio.wait_for(worker.ready, START_SECONDS)
+            except (ConnectionResetError, TimeoutError):
+                worker.kill()
                 self._failures += 1
                 await self._report_death(pid)
                 continue

@@ -1,4 +1,4 @@
-"""LoaderProcess: the service's handle of a loader process, which loads a model and forks workers."""
+"""LoaderProcess: the service's handle of a process that loads a model and forks workers."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class LoaderProcess:
             theirs.close()
         self._control.setblocking(False)
         self._loop.add_reader(self._control.fileno(), self._read)
-        values = {"folder": str(spec.folder), "int8": spec.int8, "device": device}
-        self._control.send(pack_json(Kind.LOAD, **values))
+        folder = str(spec.folder)
+        self._control.send(pack_json(Kind.LOAD, folder=folder, int8=spec.int8, device=device))
 
     @property
     def pid(self) -> int:
@@ -71,9 +71,12 @@ class LoaderProcess:
             with theirs:
                 socket.send_fds(self._control, [pack(Kind.FORK)], [theirs.fileno()])
             pid = await forked
-        except (OSError, asyncio.CancelledError, LoaderLost) as error:
+        except OSError:
             ours.close()
-            raise LoaderLost from error if isinstance(error, OSError) else error
+            raise LoaderLost from None
+        except BaseException:
+            ours.close()
+            raise
         ours.setblocking(False)
         return ours, pid
 

@@ -9,6 +9,7 @@ whose state does not survive a fork, the loader becomes the only worker.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -141,11 +142,9 @@ def main() -> None:
     """Run a loader on the socket that the service passed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the service decides when its processes end
-    with socket.socket(fileno=int(sys.argv[1])) as control:
-        try:
-            ModelLoader(control).run()
-        except ConnectionError:
-            pass  # the service is gone
+    control = socket.socket(fileno=int(sys.argv[1]))
+    with control, contextlib.suppress(ConnectionError):  # the service may be gone
+        ModelLoader(control).run()
 
 
 if __name__ == "__main__":

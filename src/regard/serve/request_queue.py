@@ -42,7 +42,10 @@ class Request:
     deadline: float
     weight: float = 1.0
     alignment: bool = False
-    pieces: asyncio.Queue[str] | None = None  # of a stream
+    timer: asyncio.TimerHandle | None = None  # of the deadline
+    pieces: asyncio.Queue[str | None] | None = None  # of a stream; None ends it
+    streamed: int = 0  # characters of the stream that its client has,
+    repeated: int = 0  # and those of them that a second worker has not repeated yet
     version: int = 0  # counts restarts; answers of an earlier version are ignored
     generation: Any = None  # the loaded model that runs it
     missing: int = 0

@@ -62,8 +62,9 @@ class WorkerAnswers:
     def _links(self, answer: Answer, options: Mapping[str, Any]) -> list[list[int]]:
         if not answer.logps:  # an empty text
             return []
-        languages = {name: options.get(name) for name in ("source_language", "target_language")}
-        return self.pipeline.alignment_links(answer, **languages)
+        languages = options.get("source_language"), options.get("target_language")
+        template = self.pipeline.bundle.template.for_languages(*languages)
+        return self.pipeline.alignment_links(answer, template)
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:
