@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from regard.serve.access_rules import AccessRules
 from regard.serve.connections import CONNECTION
-from regard.serve.generation import Generation
 from regard.serve.http_errors import ErrorForm, failure, libretranslate_form, openai_form
 from regard.serve.http_exchange import Exchange, HttpLimits, Reply
 from regard.serve.libretranslate import LibreTranslate
 from regard.serve.serve_log import ServeLog
 from regard.serve.serve_metrics import CONTENT_TYPE, ServeMetrics
 from regard.serve.service import ModelInfo, Service
+from regard.serve.text_endpoints import TextEndpoints
 from regard.serve.web_pages import WebPages
 from regard.web.access import ClientDisconnected, HttpError, Receive, Scope, Send
 
@@ -63,7 +63,10 @@ class HttpApp:
         self.unknown = Endpoint("other", {})
 
     def _endpoints(self) -> dict[str, Endpoint]:
-        run, libre = Generation(self.service, self.report), LibreTranslate(self.service, self.rules)
+        run, libre = (
+            TextEndpoints(self.service, self.report),
+            LibreTranslate(self.service, self.rules),
+        )
         found = {
             "/v1/generate": Endpoint("/v1/generate", {"POST": run.generate}),
             "/v1/translations": Endpoint("/v1/translations", {"POST": run.translations}),

@@ -14,7 +14,7 @@ from regard.serve.access_rules import AccessRules
 from regard.serve.http_exchange import FORM, JSON, Exchange, Reply
 from regard.serve.http_requests import LibreTranslateRequest, parse_form, parse_json
 from regard.serve.service import Service
-from regard.serve.service_errors import InvalidRequest
+from regard.serve.service_errors import Draining, InvalidRequest
 
 PAIR = re.compile("([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)")
 
@@ -63,6 +63,8 @@ class LibreTranslate:
 
     def _choose(self, source: str, target: str) -> tuple[str, dict[str, Any]]:
         """The model for two languages, and the options that select them."""
+        if not self.service.models:
+            raise Draining("the models are being loaded; retry later", retry_after=1)
         for name, info in self.service.models.items():
             if info.languages and source in info.languages and target in info.languages:
                 return name, {"source_language": source, "target_language": target}

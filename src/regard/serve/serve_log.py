@@ -85,10 +85,6 @@ class ServeLog:
         """Log a worker that can answer."""
         self.write("worker-started", model=model, pid=pid)
 
-    def worker_stopped(self, model: str, pid: int) -> None:
-        """Log a worker that was stopped."""
-        self.write("worker-stopped", model=model, pid=pid)
-
     def worker_died(self, model: str, pid: int, status: int) -> None:
         """Log a worker that died."""
         self.write("worker-died", model=model, pid=pid, status=status)
@@ -129,11 +125,6 @@ class AllEvents:
         """A worker can answer."""
         for one in self.receivers:
             one.worker_started(model, pid)
-
-    def worker_stopped(self, model: str, pid: int) -> None:
-        """A worker was stopped."""
-        for one in self.receivers:
-            one.worker_stopped(model, pid)
 
     def worker_died(self, model: str, pid: int, status: int) -> None:
         """A worker died."""

@@ -63,7 +63,8 @@ class ServeMetrics:
             ("model", "reason"),
             registry=registry,
         )
-        self._workers = Gauge("regard_workers", "Worker processes that can answer", **by_model)
+        self._workers = Gauge("regard_workers", "Worker processes", **by_model)
+        self._waiting = Gauge("regard_queue_texts", "Texts that wait for a worker", **by_model)
         self._deaths = Counter("regard_worker_deaths", "Workers that died", **by_model)
         self._info = Gauge(
             "regard_model_info",
@@ -79,6 +80,10 @@ class ServeMetrics:
 
     def expose(self, service: Service) -> bytes:
         """All metrics as text."""
+        for name, pids in service.worker_pids.items():
+            self._workers.labels(name).set(len(pids))
+        for name, texts in service.waiting.items():
+            self._waiting.labels(name).set(texts)
         self._info.clear()
         for model in service.models.values():
             facts = (model.name, model.fingerprint, model.engine, model.device, __version__)
@@ -105,14 +110,8 @@ class ServeMetrics:
         self._rejections.labels(model, reason).inc()
 
     def worker_started(self, model: str, pid: int) -> None:
-        """A worker can answer."""
-        self._workers.labels(model).inc()
-
-    def worker_stopped(self, model: str, pid: int) -> None:
-        """A worker was stopped: its model was reloaded, or the service ends."""
-        self._workers.labels(model).dec()
+        """A worker can answer; the gauge is set when it is read."""
 
     def worker_died(self, model: str, pid: int, status: int) -> None:
         """A worker ended without being stopped."""
-        self._workers.labels(model).dec()
         self._deaths.labels(model).inc()
