@@ -43,7 +43,7 @@ LAYERS = [
     {"explore", "serve"},
     {"commands"},
     {"cli_options"},
-    {"cli_tools", "cli_runs"},
+    {"cli_tools", "cli_runs", "cli_serve"},
     {"cli"},
     {"__main__"},
 ]
@@ -71,7 +71,10 @@ INNER_LAYERS: dict[str, list[set[str]]] = {
 LIBRARIES = {  # third-party libraries that only these packages import
     "triton": "attention/backends|kernels",
     "fastapi": "explore",
-    "uvicorn": "explore",
+    "uvicorn": "explore|serve",
+    "prometheus_client": "serve",
+    "httptools": "serve",
+    "uvloop": "serve",
     "matplotlib": "plots",
     "sklearn": "pooling",
     "tokenizers": "text|hub/run_onnx",

@@ -12,7 +12,7 @@ import importlib.util
 import socket
 from typing import Any
 
-from regard.serve.http_exchange import HttpLimits
+from regard.serve.http_limits import HttpLimits
 
 CONNECTION = "regard.connection"  # key of the connection in the state of a request
 REFUSAL = (

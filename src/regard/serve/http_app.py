@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from regard.serve.access_rules import AccessRules
 from regard.serve.connections import CONNECTION
 from regard.serve.http_errors import ErrorForm, failure, libretranslate_form, openai_form
-from regard.serve.http_exchange import Exchange, HttpLimits, Reply
+from regard.serve.http_exchange import Exchange, Reply
+from regard.serve.http_limits import HttpLimits
 from regard.serve.libretranslate import LibreTranslate
 from regard.serve.serve_log import ServeLog
 from regard.serve.serve_metrics import CONTENT_TYPE, ServeMetrics

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from regard.serve.http_limits import HttpLimits
 from regard.web.access import HttpError, Receive, Scope, header, read_body
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
-
-
-@dataclass(frozen=True)
-class HttpLimits:
-    """What the HTTP server accepts from a connection."""
-
-    body_bytes: int = 8 * 1024 * 1024
-    """Bytes that the body of a request may have."""
-
-    connections: int = 1_024
-    """Connections that may be open at a time; more are closed with status 503."""
-
-    header_bytes: int = 64 * 1024
-    """Bytes that the headers of a request may have."""
-
-    idle_seconds: float = 30.0
-    """Seconds until an idle connection, an unfinished request or an unread response is closed."""
 
 
 @dataclass(slots=True)
@@ -83,12 +66,3 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     parts: AsyncIterator[bytes] | None = None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of a request, for the log: an unexpected error, if any."""
-
-    status: int = 0
-    error: BaseException | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
