@@ -19,24 +19,17 @@ function typeOf(schema, node) {
   return node.type ?? "any";
 }
 
-function table(schema, model) {
-  const body = element("tbody", "");
+function fields(schema, model) {
+  const list = element("dl", "");
   const required = new Set(model.required ?? []);
   for (const [name, node] of Object.entries(model.properties ?? {})) {
-    const usual = "default" in node ? JSON.stringify(node.default) : "";
-    body.append(element("tr", "",
-      element("td", "", element("code", name)),
-      element("td", typeOf(schema, node)),
-      element("td", required.has(name) ? "required" : usual),
-      element("td", node.description ?? "")));
+    const usual = "default" in node ? `, default ${JSON.stringify(node.default)}` : "";
+    const facts = typeOf(schema, node) + (required.has(name) ? ", required" : usual);
+    list.append(
+      element("dt", element("code", name), " ", element("span", facts)),
+      element("dd", node.description ?? ""));
   }
-  const head = element("tr", "");
-  for (const title of ["Field", "Type", "Default", "Meaning"]) {
-    const cell = element("th", title);
-    cell.scope = "col";
-    head.append(cell);
-  }
-  return element("table", "", element("thead", "", head), body);
+  return list;
 }
 
 function operation(schema, path, method, node) {
@@ -45,9 +38,9 @@ function operation(schema, path, method, node) {
   const details = element("details", "",
     element("summary", sign, " ", element("code", path), ` ${node.summary}`));
   const request = node.requestBody?.content["application/json"]?.schema;
-  if (request) details.append(element("h3", "Request"), table(schema, resolve(schema, request)));
+  if (request) details.append(element("h3", "Request"), fields(schema, resolve(schema, request)));
   const response = node.responses["200"]?.content?.["application/json"]?.schema;
-  if (response?.$ref) details.append(element("h3", "Response"), table(schema, resolve(schema, response)));
+  if (response?.$ref) details.append(element("h3", "Response"), fields(schema, resolve(schema, response)));
   const statuses = Object.entries(node.responses).filter(([code]) => code !== "200");
   if (statuses.length) {
     const list = element("ul", "");
