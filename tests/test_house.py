@@ -18,6 +18,8 @@ FILES = codebase.source_files()
 # package, never from another package of its own layer.
 LAYERS = [
     {"errors", "axes", "disk", "lazy_names", "terminal", "threads", "pretrained"},
+    {"client_protocol"},
+    {"client"},
     {"config", "device", "registry", "decoding_options", "ragged", "int8"},
     {"gpu_driver"},
     {"kernels"},
@@ -75,6 +77,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "prometheus_client": "serve",
     "httptools": "serve",
     "uvloop": "serve",
+    "httpx2": "client",
     "matplotlib": "plots",
     "sklearn": "pooling",
     "tokenizers": "text|hub/run_onnx",
