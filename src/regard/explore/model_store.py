@@ -14,8 +14,9 @@ from regard.bundle.bundle import Bundle, read
 from regard.bundle.manifest import WEIGHTS, read_manifest
 from regard.bundle.weights_header import read_header
 from regard.errors import RegardError, no_bundle, suggestion
-from regard.explore.messages import MAX_TOKENS, HttpError, not_found
+from regard.explore.messages import MAX_TOKENS, not_found
 from regard.pretrained import MODELS
+from regard.web.access import HttpError
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline
