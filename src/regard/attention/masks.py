@@ -16,7 +16,6 @@ from regard.axes import Site
 from regard.errors import RegardError
 from regard.registry import Registry
 
-
 _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
 
 

@@ -45,7 +45,10 @@ def _is_distance(value: Any) -> bool:
 # The options of each position encoding, and the values that the engine takes.
 POSITION_OPTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "none": {},
-    "sinusoidal": {"base": _is_frequency_base, "order": lambda value: value in ("paired", "halves")},
+    "sinusoidal": {
+        "base": _is_frequency_base,
+        "order": lambda value: value in ("paired", "halves"),
+    },
     "learned": {"max_length": lambda value: _is_count(value, MAX_POSITIONS)},
     "rotary": {
         "base": _is_frequency_base,
