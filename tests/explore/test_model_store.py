@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.bundle_mutations import read_files, write_bundle
 from regard.errors import RegardError
 from regard.explore import model_store
 from regard.explore.model_store import QUEUE, ModelStore, ServedModel
@@ -60,7 +61,9 @@ def test_without_folders_the_included_models_open(folders, tmp_path, monkeypatch
         "title": "Spelling",
         "quality": [{"metric": "phone error", "value": 6.1, "unit": "%", "on": "words"}],
     }
-    (tmp_path / "spelling/card.json").write_text(json.dumps(card))
+    files = read_files(tmp_path / "spelling") | {"card.json": json.dumps(card).encode()}
+    del files["manifest.json"]
+    write_bundle(tmp_path / "spelling", files)
     (one,) = ModelStore.open()
     assert (one.name, one.included) == ("spelling", True)
     assert (one.entry["title"], one.entry["quality"]) == ("Spelling", card["quality"])
@@ -81,14 +84,12 @@ def damage(folder, name, content):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", b"{", "config.json' is not valid JSON; copy the bundle again"),
-        ("config.json", b"{}", "is not a complete bundle: parts are missing; copy it again"),
-        ("config.json", b'{"model": 3, "vocabulary": {}}', "is not a complete bundle"),
-        ("manifest.json", b"[]", "manifest.json' is not valid JSON"),
-        ("manifest.json", b'{"files": {}}', "is not a complete bundle"),
-        ("card.json", b"\xff", "card.json' is not valid JSON"),
-        ("weights.safetensors", b"", "is not a complete safetensors file"),
-        ("weights.safetensors", b"\xff" * 100, "is not a complete safetensors file"),
+        ("config.json", b"{", "config.json' has 1 bytes instead of"),
+        ("manifest.json", b"[]", "manifest.json' is invalid in this bundle: it is not a JSON obj"),
+        ("manifest.json", b'{"files": {}}', "it does not list 'config.json'"),
+        ("manifest.json", b'{"files": 3}', "it lists no files"),
+        ("card.json", b"\xff", "card.json' has 1 bytes instead of"),
+        ("weights.safetensors", b"", "weights.safetensors' has 0 bytes instead of"),
     ],
 )
 def test_damage_is_reported_before_serving(tmp_path, folders, name, content, message):
@@ -103,7 +104,10 @@ def test_damaged_weights_are_reported_on_use(tmp_path, folders):
     folder = shutil.copytree(folders["transformer"], tmp_path / "b")
     content = bytearray((folder / "weights.safetensors").read_bytes())
     content[-1] ^= 1
-    models = ModelStore.open([damage(folder, "weights.safetensors", content)])
+    models = ModelStore.open([folder])
+    damage(folder, "weights.safetensors", content)
+    with pytest.raises(RegardError, match="was altered: its sha256 differs"):
+        ModelStore.open([folder])
     body = {"model": next(iter(models)).id, "source": "aba"}
     for _ in range(2):
         response = make_client(models).post("/api/trace", json=body)
