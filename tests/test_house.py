@@ -18,6 +18,8 @@ FILES = codebase.source_files()
 # package, never from another package of its own layer.
 LAYERS = [
     {"errors", "axes", "disk", "lazy_names", "terminal", "threads", "pretrained"},
+    {"client_protocol"},
+    {"client"},
     {"config", "device", "registry", "decoding_options", "ragged", "int8"},
     {"gpu_driver"},
     {"kernels"},
@@ -36,13 +38,14 @@ LAYERS = [
     {"quality"},
     {"reports"},
     {"api"},
+    {"web"},
     {"seeds", "distillation", "quantization", "model_export", "model_import"},
     {"trace"},
     {"plots"},
-    {"explore"},
+    {"explore", "serve"},
     {"commands"},
     {"cli_options"},
-    {"cli_tools", "cli_runs"},
+    {"cli_tools", "cli_runs", "cli_serve"},
     {"cli"},
     {"__main__"},
 ]
@@ -70,7 +73,11 @@ INNER_LAYERS: dict[str, list[set[str]]] = {
 LIBRARIES = {  # third-party libraries that only these packages import
     "triton": "attention/backends|kernels",
     "fastapi": "explore",
-    "uvicorn": "explore",
+    "uvicorn": "explore|serve",
+    "prometheus_client": "serve",
+    "httptools": "serve",
+    "uvloop": "serve",
+    "httpx2": "client",
     "matplotlib": "plots",
     "sklearn": "pooling",
     "tokenizers": "text|hub/run_onnx",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         prefix,
         window,
     )
+    from regard.client import AsyncClient, Client
     from regard.decoding_options import DecodingOptions
     from regard.distillation import distill
     from regard.errors import RegardError, debug
@@ -35,9 +36,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "AsyncClient",
     "Attention",
     "Cache",
     "Callback",
+    "Client",
     "DecodingOptions",
     "Metric",
     "MultiHead",
@@ -68,6 +71,7 @@ _HOMES = {
     "trace": ("Trace", "record"),
     "explore.offline_html": ("show",),
     "answer": ("Answer",),
+    "client": ("AsyncClient", "Client"),
     "api": ("evaluate", "train"),
     "training.callbacks": ("Callback",),
     "training.evaluation": ("Metric",),
