@@ -75,6 +75,11 @@ class Service:
         """The process ids of the workers of each model."""
         return {name: scheduler.worker_pids for name, scheduler in self._schedulers.items()}
 
+    @property
+    def loader_pids(self) -> Mapping[str, int | None]:
+        """The process id of the loader of each model."""
+        return {name: scheduler.loader_pid for name, scheduler in self._schedulers.items()}
+
     async def start(self) -> None:
         """Start all workers; returns when every model can answer."""
         schedulers = {
