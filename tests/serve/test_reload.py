@@ -107,7 +107,7 @@ def test_a_service_of_a_broken_bundle_does_not_start(tmp_path: Path):
     async def work() -> None:
         specs = [ModelSpec("good", SPELLING), ModelSpec("bad", tmp_path)]
         service = Service(specs, workers=1)
-        with pytest.raises(LoadFailed, match="cannot serve model 'bad': .* has no manifest"):
+        with pytest.raises(LoadFailed, match=r"cannot serve model 'bad': .* has no manifest"):
             await service.start()
         assert not service.ready
 

@@ -77,7 +77,7 @@ def test_sums_are_those_of_the_waiting_texts():
         batch = queue.take(cost("a"), None)
         assert (queue.texts, queue.cost) == (5, cost(*"bcd", "longer", "texts"))
         queue.remove(two)
-        queue.put_back(batch.parts[0])
+        queue.put_back(batch.parts[0], 1)
         assert (queue.texts, queue.cost) == (4, cost(*"abcd"))
         queue.remove(one)
         assert (queue.texts, queue.cost, bool(queue)) == (0, 0, False)
@@ -91,7 +91,7 @@ def test_lost_texts_come_first_and_run_alone():
         lost = queue.take(cost("a", "b"), None)
         queue.add(request("d"))
         for part in lost.parts:
-            queue.put_back(part)
+            queue.put_back(part, 1)
         found = []
         while queue:
             batch = queue.take(100, None)

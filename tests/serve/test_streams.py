@@ -61,11 +61,13 @@ def test_a_closed_stream_frees_its_worker():
             (pid,) = service.workers
             async with aclosing(service.stream("spelling", TEXTS[0], {})) as stream:
                 assert "piece" in await anext(stream)
+            await until(lambda: service.events.of("finished"))
             service.signal(signal.SIGSTOP)
             async with aclosing(service.stream("spelling", TEXTS[0], {})) as waiting:
                 step = asyncio.create_task(anext(waiting))
                 await until(lambda: len(service.events.of("started")) == 2)
                 step.cancel()
+                await asyncio.wait([step])
             service.signal(signal.SIGCONT)
             ((answer,),) = await service.generate("spelling", ["free"], {})
             assert answer["text"] == pipeline()("free").text

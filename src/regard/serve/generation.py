@@ -30,8 +30,8 @@ class GenerationOwner(Protocol):
     def worker_frame(self, generation: Generation, worker: WorkerConnection, frame: Frame) -> None:
         """A message of a worker."""
 
-    def batch_lost(self, batch: Batch) -> None:
-        """The worker of a batch died."""
+    def batch_lost(self, batch: Batch, *, began: bool) -> None:
+        """The worker of a batch died; `began` if it had begun with the batch."""
 
     def loader_lost(self, generation: Generation) -> None:
         """No worker can be replaced any more."""
@@ -95,7 +95,7 @@ class Generation:
         """Pass on a message."""
         self._owner.worker_frame(self, worker, frame)
 
-    def worker_lost(self, worker: WorkerConnection) -> None:
+    def worker_lost(self, worker: WorkerConnection, *, read_all: bool) -> None:
         """Replace a worker that died, and report its batch."""
         if worker not in self.workers:  # it never became ready
             return
@@ -108,7 +108,7 @@ class Generation:
             if not self.retired:
                 self._spawn(self._add_worker())
         if worker.batch is not None:
-            self._owner.batch_lost(worker.batch)
+            self._owner.batch_lost(worker.batch, began=read_all)
         self._stop_if_empty()
 
     async def _load(self, device: str) -> dict[str, Any]:

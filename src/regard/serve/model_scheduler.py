@@ -155,19 +155,20 @@ class ModelScheduler:
             self._take_results(part, statuses[at:end], bodies[at:end])
             at = end
 
-    def batch_lost(self, batch: Batch) -> None:
-        """Run the texts of a lost batch again, once."""
+    def batch_lost(self, batch: Batch, *, began: bool) -> None:
+        """Run the texts of a lost batch again; once, if the worker had begun with it."""
         for part in batch.parts:
             request = part.request
             if request.done or part.version != request.version:
                 continue
             replaced = request.streamed and request.generation is not self._generation
-            if part.attempts or replaced:
+            attempts = part.attempts + began
+            if attempts > 1 or replaced:
                 message = "the workers that ran this request died; do not send it again"
                 self._reject(request, WorkerLost(message))
             else:
                 request.repeated = request.streamed
-                self._queue.put_back(part)
+                self._queue.put_back(part, attempts)
         self._dispatch()
 
     def loader_lost(self, generation: Generation) -> None:

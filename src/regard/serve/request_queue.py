@@ -149,11 +149,11 @@ class RequestQueue:
             self._count(request, -1)
             self._forget(request)
 
-    def put_back(self, part: Part) -> None:
+    def put_back(self, part: Part, attempts: int) -> None:
         """Let the texts of a lost batch wait again, before all others."""
         request = part.request
         self.remove(request)
-        request.pending.appendleft(Pending(part.start, part.stop, part.attempts + 1))
+        request.pending.appendleft(Pending(part.start, part.stop, attempts))
         self.add(request, front=True)
 
     def take(self, budget: float, generation: Any) -> Batch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from regard.errors import RegardError, suggestion
@@ -140,10 +140,10 @@ class Service:
         options: Mapping[str, Any],
         *,
         deadline: float | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """{"piece": str} for each new part of the text, then {"answer": …} as in `generate`.
 
-        A request that cannot be accepted raises at once. Closing the iterator cancels it.
+        A request that cannot be accepted raises at once. Closing the generator cancels it.
         """
         scheduler = self._scheduler(model)
         request = self._request(scheduler, [text], options, False, deadline, stream=True)
@@ -225,7 +225,7 @@ class Service:
         return min(float(deadline), self.limits.deadline)
 
 
-async def _stream(request: Request) -> AsyncIterator[dict[str, Any]]:
+async def _stream(request: Request) -> AsyncGenerator[dict[str, Any], None]:
     assert request.pieces is not None
     try:
         while (piece := await request.pieces.get()) is not None:

@@ -20,8 +20,9 @@ class WorkerOwner(Protocol):
     def worker_frame(self, worker: WorkerConnection, frame: Frame) -> None:
         """A message of the worker."""
 
-    def worker_lost(self, worker: WorkerConnection) -> None:
-        """The connection is closed, by the worker's death or by `close`."""
+    def worker_lost(self, worker: WorkerConnection, *, read_all: bool) -> None:
+        """The connection is closed, by the worker's death or by `close`; `read_all` if the worker
+        had read everything that was sent."""
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -102,12 +103,12 @@ class WorkerConnection(asyncio.Protocol):
                 self._owner.worker_frame(self, frame)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the owner."""
+        """Tell the owner. A socket that is closed before all was read reports a reset."""
         self._stop_watchdog()
         if not self.ready.done():
             self.ready.set_exception(ConnectionResetError("the worker ended at its start"))
             self.ready.exception()  # nobody may be waiting for it
-        self._owner.worker_lost(self)
+        self._owner.worker_lost(self, read_all=error is None)
 
     def _stop_watchdog(self) -> None:
         if self._watchdog is not None:
