@@ -3,16 +3,16 @@
 import asyncio
 from typing import Any
 
-from regard.serve.request_queue import TEXT_COST, Batch, Request, RequestQueue
+from regard.serve.request_queue import TEXT_COST, TextBatch, TextRequest, RequestQueue
 from tests.serve.service_helpers import run
 
 
-def request(*texts: str, key: str = "", arrived: float = 0.0, deadline: float = 9.0) -> Request:
+def request(*texts: str, key: str = "", arrived: float = 0.0, deadline: float = 9.0) -> TextRequest:
     future: Any = asyncio.get_running_loop().create_future()
-    return Request(texts, key, "{}", future, arrived, deadline)
+    return TextRequest(texts, key, "{}", future, arrived, deadline)
 
 
-def taken(batch: Batch) -> list[str]:
+def taken(batch: TextBatch) -> list[str]:
     return [t for part in batch.parts for t in part.request.texts[part.start : part.stop]]
 
 
@@ -20,7 +20,7 @@ def cost(*texts: str) -> float:
     return sum(len(text) + TEXT_COST for text in texts)
 
 
-def queue_of(*requests: Request) -> RequestQueue:
+def queue_of(*requests: TextRequest) -> RequestQueue:
     queue = RequestQueue()
     for one in requests:
         queue.add(one)

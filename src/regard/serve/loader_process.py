@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from regard.serve.frames import Frame, FrameBuffer, Kind, pack, pack_json
+from regard.serve.frames import Message, FrameBuffer, Kind, pack, pack_json
 from regard.serve.service_errors import LoadFailed
 from regard.serve.service_types import ModelSpec
 
@@ -126,7 +126,7 @@ class LoaderProcess:
             self._loop.run_in_executor(None, self._process.wait)  # no zombie stays
             self._lost()
 
-    def _receive(self, frame: Frame) -> None:
+    def _receive(self, frame: Message) -> None:
         if frame.kind == Kind.READY:
             self._loaded.set_result(frame.json())
         elif frame.kind == Kind.FAILED:

@@ -10,14 +10,14 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from regard.serve.frames import Frame, FrameBuffer, Kind, pack
-from regard.serve.request_queue import Batch
+from regard.serve.frames import Message, FrameBuffer, Kind, pack
+from regard.serve.request_queue import TextBatch
 
 
 class WorkerOwner(Protocol):
     """Receives what a worker sends, and its end."""
 
-    def worker_frame(self, worker: WorkerConnection, frame: Frame) -> None:
+    def worker_frame(self, worker: WorkerConnection, frame: Message) -> None:
         """A message of the worker."""
 
     def worker_lost(self, worker: WorkerConnection, *, read_all: bool) -> None:
@@ -37,7 +37,7 @@ class WorkerConnection(asyncio.Protocol):
         self.pid = pid
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.closing = False
-        self.batch: Batch | None = None
+        self.batch: TextBatch | None = None
         self.batches = 0  # answered ones
 
     @classmethod
@@ -53,7 +53,7 @@ class WorkerConnection(asyncio.Protocol):
         await worker._loop.create_unix_connection(lambda: worker, sock=connection)
         return worker
 
-    def run(self, batch: Batch, now: float, grace: float) -> None:
+    def run(self, batch: TextBatch, now: float, grace: float) -> None:
         """Send a batch. A worker that has not answered `grace` seconds after all its deadlines
         hangs and is killed."""
         assert self._transport is not None
@@ -64,7 +64,7 @@ class WorkerConnection(asyncio.Protocol):
         delay = max(0.0, batch.deadline - now) + grace
         self._watchdog = self._loop.call_later(delay, self.kill)
 
-    def finish(self) -> Batch:
+    def finish(self) -> TextBatch:
         """The batch that was answered; the worker is idle then."""
         assert self.batch is not None
         batch, self.batch = self.batch, None
@@ -72,7 +72,7 @@ class WorkerConnection(asyncio.Protocol):
         self._stop_watchdog()
         return batch
 
-    def cancel_stream(self, batch: Batch) -> None:
+    def cancel_stream(self, batch: TextBatch) -> None:
         """Stop the stream that the worker runs."""
         if self.batch is batch and self._transport is not None:
             self._transport.write(pack(Kind.CANCEL, batch.id))
