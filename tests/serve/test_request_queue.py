@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from regard.serve.request_queue import TEXT_COST, TextBatch, TextRequest, RequestQueue
+from regard.serve.request_queue import TEXT_COST, RequestQueue, TextBatch, TextRequest
 from tests.serve.service_helpers import run
 
 

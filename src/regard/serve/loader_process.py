@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from regard.serve.frames import Message, FrameBuffer, Kind, pack, pack_json
+from regard.serve.frames import FrameBuffer, Kind, Message, pack, pack_json
 from regard.serve.service_errors import LoadFailed
 from regard.serve.service_types import ModelSpec
 

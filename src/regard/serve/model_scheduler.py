@@ -10,9 +10,9 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from regard.serve.frames import Message, Kind, Status, unpack_results
+from regard.serve.frames import Kind, Message, Status, unpack_results
 from regard.serve.generation import Generation
-from regard.serve.request_queue import TextBatch, Part, TextRequest, RequestQueue
+from regard.serve.request_queue import Part, RequestQueue, TextBatch, TextRequest
 from regard.serve.service_errors import (
     DeadlineExceeded,
     Draining,

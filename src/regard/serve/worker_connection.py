@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from regard.serve.frames import Message, FrameBuffer, Kind, pack
+from regard.serve.frames import FrameBuffer, Kind, Message, pack
 from regard.serve.request_queue import TextBatch
 
 

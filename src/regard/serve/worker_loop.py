@@ -11,8 +11,8 @@ from typing import Any
 
 from regard.serve.frames import (
     BlockingChannel,
-    Message,
     Kind,
+    Message,
     Status,
     TextResult,
     pack,
