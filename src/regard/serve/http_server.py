@@ -58,7 +58,7 @@ class ServerProcess:
 
     async def _run(self, announce: Callable[[], None]) -> None:
         self._handle_signals()
-        async with self._listening():
+        async with self.listening():
             start = asyncio.create_task(self.service.start())
             stop = asyncio.create_task(self._stop.wait())
             await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -74,7 +74,7 @@ class ServerProcess:
         self.app.log.write("stopped")
 
     @asynccontextmanager
-    async def _listening(self) -> AsyncIterator[None]:
+    async def listening(self) -> AsyncIterator[None]:
         """Answer HTTP from now on: before all models are loaded, and while the service drains."""
         server = HttpServer(self._config())
         serving = asyncio.create_task(server.serve(sockets=[self.listener]))

@@ -25,7 +25,7 @@ class ServeLog:
         self.texts = texts  # whether the texts of requests are logged
         self._descriptor = descriptor
         self._lines: deque[tuple[float, str, dict[str, Any]]] = deque()
-        self._lost = 0
+        self.lost = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
@@ -35,7 +35,7 @@ class ServeLog:
         if len(self._lines) < MAX_LINES:
             self._lines.append((time.time(), event, facts))
         else:
-            self._lost += 1
+            self.lost += 1
 
     def close(self, seconds: float = 2.0) -> None:
         """Write what is queued, within `seconds`."""
@@ -51,12 +51,12 @@ class ServeLog:
         while self._lines:
             count = min(len(self._lines), 500)
             lines = [_line(*self._lines.popleft()) for _ in range(count)]
-            if self._lost:
-                lines.append(_line(time.time(), "lines-lost", {"count": self._lost}))
+            if self.lost:
+                lines.append(_line(time.time(), "lines-lost", {"count": self.lost}))
             if self._write("".join(lines).encode()):
-                self._lost = 0
+                self.lost = 0
             else:
-                self._lost += count
+                self.lost += count
 
     def _write(self, content: bytes) -> bool:
         """Whether all was written. A partial line on a full disk is ended by the next write."""

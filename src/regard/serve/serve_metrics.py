@@ -12,12 +12,14 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from regard import __version__
 from regard.serve.service import Service
 
+disable_created_metrics()
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from regard.serve.frames import Frame, FrameBuffer, Kind, pack
 from regard.serve.request_queue import Batch
@@ -90,8 +90,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
 
     def data_received(self, data: bytes) -> None:
         """Pass on every complete message."""

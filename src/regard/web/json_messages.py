@@ -30,8 +30,9 @@ def _describe(errors: Sequence[Mapping[str, Any]]) -> HttpError:
     parts = [str(part) for part in first["loc"] if part not in NOT_FIELDS]
     field = ".".join(parts) or "the request"
     if first["type"] == "json_invalid":
-        where = f"{first['ctx']['error'].lower()} at character {first['loc'][-1]}"
-        return invalid(f"the body is not valid JSON: {where}", "wrong-json")
+        reason = str(first["ctx"]["error"])
+        where = f" at character {first['loc'][-1]}" if first["loc"] else ""  # else the reason says
+        return invalid(f"the body is not valid JSON: {reason.lower()}{where}", "wrong-json")
     if first["type"] == "missing":
         return invalid(f"{field} is missing; add it")
     if first["type"] == "extra_forbidden":
