@@ -17,10 +17,10 @@ FILES = codebase.source_files()
 # Packages and modules from low to high. A module imports only from lower layers and from its own
 # package, never from another package of its own layer.
 LAYERS = [
-    {"errors", "axes", "disk", "lazy_names", "terminal", "threads", "pretrained"},
+    {"errors", "axes", "disk", "lazy_names", "model_limits", "terminal", "threads", "pretrained"},
     {"client_protocol"},
     {"client"},
-    {"config", "device", "registry", "decoding_options", "ragged", "int8"},
+    {"config", "device", "registry", "decoding_options", "ragged", "int8", "strict_json"},
     {"gpu_driver"},
     {"kernels"},
     {"text", "positions", "attention"},
@@ -73,7 +73,7 @@ INNER_LAYERS: dict[str, list[set[str]]] = {
 LIBRARIES = {  # third-party libraries that only these packages import
     "triton": "attention/backends|kernels",
     "fastapi": "explore",
-    "uvicorn": "explore|serve",
+    "uvicorn": "explore|serve|web",
     "prometheus_client": "serve",
     "httptools": "serve",
     "uvloop": "serve",

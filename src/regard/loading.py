@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from regard.bundle.bundle import Bundle, read
 from regard.bundle.location import locate
-from regard.bundle.manifest import MANIFEST
+from regard.bundle.manifest import MANIFEST, read_json
 from regard.errors import RegardError, choose
 from regard.model_location import find_model
 from regard.pipeline import Pipeline
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 ENSEMBLE = "ensemble.json"
+MAX_MEMBERS = 64
 DEVICES = {"auto": 0, "cpu": 0, "cuda": 0}
 
 
@@ -80,13 +80,15 @@ def bundle_folders(folder: PathLike) -> list[Path]:
     members of an ensemble (ensemble.json)."""
     path = find_model(folder)
     if (path / ENSEMBLE).is_file() and not (path / MANIFEST).exists():
-        try:
-            members = json.loads((path / ENSEMBLE).read_text(encoding="utf-8"))["members"]
-            return [path / str(member) for member in members]
-        except (ValueError, KeyError, TypeError):
+        members = read_json(path / ENSEMBLE).get("members")
+        if not isinstance(members, list) or not all(isinstance(one, str) for one in members):
+            members = []
+        if not 1 <= len(members) <= MAX_MEMBERS:
             raise RegardError(
-                f"{str(path / ENSEMBLE)!r} lists no members; write the ensemble again"
-            ) from None
+                f"{str(path / ENSEMBLE)!r} lists no members, or over {MAX_MEMBERS}; write the "
+                "ensemble again"
+            )
+        return [path / member for member in members]
     return [path]
 
 

@@ -140,4 +140,5 @@ def no_output(line: str) -> RegardError:
 def learned_positions(setting: Any) -> int | None:
     """The number of positions of `model.position`, if they are learned."""
     kind, options = split_part(setting)
-    return options.get("max_length", LEARNED_POSITIONS) if kind == "learned" else None
+    most = options.get("max_length", LEARNED_POSITIONS) if kind == "learned" else None
+    return most if isinstance(most, int) else None  # an engine reports what is wrong with it

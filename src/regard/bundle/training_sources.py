@@ -17,6 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from regard.bundle.manifest import invalid_file
+from regard.bundle.weights_header import read_header
+from regard.errors import RegardError
 from regard.text.heldout import hash_source
 
 MAX_HASHES = 1 << 17  # 1 MiB
@@ -51,10 +53,15 @@ class TrainingSources:
     def load(cls, path: Path) -> TrainingSources:
         """Read what `save` wrote."""
         try:
+            stored = read_header(path)
+            found = {name: (one.dtype, len(one.shape)) for name, one in stored.tensors.items()}
+            seed = stored.metadata["seed"]
+            if found != {"hashes": ("U64", 1)} or len(seed) > 20:
+                raise ValueError("it has other tensors")
             with safe_open(path, framework="numpy") as file:
-                metadata, hashes = file.metadata(), file.get_tensor("hashes")
-            return cls(hashes, metadata["complete"] == "true", int(metadata["seed"]))
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+                hashes = file.get_tensor("hashes")
+            return cls(hashes, stored.metadata["complete"] == "true", int(seed))
+        except (SafetensorError, RegardError, KeyError, ValueError, OSError) as error:
             raise invalid_file(path, f"it has no hashes ({error})") from None
 
 

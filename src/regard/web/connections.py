@@ -1,4 +1,4 @@
-"""Connections of the HTTP server: bounded in number, header size and idle time.
+"""Connections of explorer and server: bounded in number, header size and idle time.
 
 uvicorn bounds the time between requests only. Here a client that sends its headers slowly, never
 finishes a request or does not read its response is disconnected as well, and a client that goes
@@ -12,7 +12,7 @@ import importlib.util
 import socket
 from typing import Any
 
-from regard.serve.http_limits import HttpLimits
+from regard.web.http_limits import HttpLimits
 
 CONNECTION = "regard.connection"  # key of the connection in the state of a request
 REFUSAL = (
