@@ -42,7 +42,7 @@ LAYERS = [
     {"explore"},
     {"commands"},
     {"cli_options"},
-    {"cli_tools", "cli_runs"},
+    {"cli_bulk", "cli_tools", "cli_runs"},
     {"cli"},
     {"__main__"},
 ]

@@ -24,7 +24,8 @@ BUNDLE = "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER, spelling, 
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[
-    Path, Parameter(help="Files of pairs: TSV, CSV, JSON lines, Excel, OpenDocument or Parquet.")
+    Path,
+    Parameter(help="Files of pairs: TSV, CSV, JSON lines, Excel, OpenDocument, Parquet or Arrow."),
 ]
 Targets = Annotated[
     list[Path] | None,
