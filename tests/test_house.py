@@ -41,6 +41,7 @@ LAYERS = [
     {"plots"},
     {"explore"},
     {"commands"},
+    {"bulk"},
     {"cli_options"},
     {"cli_bulk", "cli_tools", "cli_runs"},
     {"cli"},
@@ -80,6 +81,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "transformers": "hub",
     "huggingface_hub": "hub",
     "cyclopts": "cli",
+    "ray": "bulk",
 }
 
 

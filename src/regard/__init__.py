@@ -91,6 +91,7 @@ _HOMES = {
 }
 _MODULES = (
     "attention",
+    "bulk",
     "bundle",
     "explore",
     "kernels",

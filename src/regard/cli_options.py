@@ -265,7 +265,8 @@ Format = Annotated[OutputFormat | None, Parameter(name="*", group=FORMAT)]
 Decoding = Annotated[DecodingOptions | None, Parameter(name="*", group=DECODING)]
 SearchDecoding = Annotated[SearchOptions | None, Parameter(name="*", group=DECODING)]
 TableOutput = Annotated[
-    Path | None, Parameter(help="TSV file of source, prediction, nearest reference and edits.")
+    Path | None,
+    Parameter(help="TSV, Parquet or Arrow file of source, prediction, reference and edits."),
 ]
 PairArguments = Annotated[
     list[tuple[str, str]] | None,

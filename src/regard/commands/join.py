@@ -17,6 +17,7 @@ from regard.commands.shards import (
     partial_path,
     read_record,
     record_path,
+    shard_files,
 )
 from regard.disk import fsync_path
 from regard.errors import RegardError
@@ -65,7 +66,7 @@ def join(out: Path, shards: Sequence[Path] = (), *, remove: bool = False) -> Non
 
 def find_shards(out: Path, given: Sequence[Path]) -> list[tuple[Path, Shard]]:
     """The files of all shards in order: the given ones, or those named after the output."""
-    paths = list(given) or _named_after(out)
+    paths = list(given) or shard_files(out)
     shards: dict[Shard, Path] = {}
     for path in paths:
         named = parse_shard_name(path)
@@ -95,17 +96,6 @@ def find_shards(out: Path, given: Sequence[Path]) -> list[tuple[Path, Shard]]:
             f"shard {first}{more} of {str(out)!r} is missing; run its command, with --shard {first}"
         )
     return [(shards[shard], shard) for shard in sorted(shards)]
-
-
-def _named_after(out: Path) -> list[Path]:
-    """The shards of an output, complete or not, by their names."""
-    names = set()
-    with suppress(OSError):
-        for path in out.parent.iterdir():
-            bare = path.with_name(path.name.removesuffix(".partial").removesuffix(".progress"))
-            if (named := parse_shard_name(bare)) and named[0] == out.name:
-                names.add(bare)
-    return sorted(names)
 
 
 def read_shard(path: Path, shard: Shard) -> ShardAnswers:

@@ -54,12 +54,20 @@ class PredictJob:
         return {"bundle": identity, **named}
 
 
-def predict(job: PredictJob) -> None:
-    """Answer every input line; a window of lines is written before the next one is read."""
-    form = choose_format(job)
+def load_for(job: PredictJob) -> Pipeline:
+    """The pipeline of a job."""
     bundles = job.bundles[0] if len(job.bundles) == 1 else job.bundles
     how: dict[str, Any] = {"engine": job.engine, "device": job.device, "precision": job.precision}
-    pipeline = load_pipeline(bundles, long=job.long, **how)
+    return load_pipeline(bundles, long=job.long, **how)
+
+
+def predict(job: PredictJob, pipeline: Pipeline | None = None) -> None:
+    """Answer every input line; a window of lines is written before the next one is read.
+
+    `pipeline` is that of an earlier job with the same model.
+    """
+    form = choose_format(job)
+    pipeline = pipeline or load_for(job)
     options = job.dependencies(pipeline.engine_of(job.decoding))
     shard = job.shard_record(form.conversion)
     if shard is not None and not job.restart and is_complete(shard, options):

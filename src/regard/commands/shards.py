@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -58,6 +59,23 @@ def parse_shard_name(path: Path) -> tuple[str, Shard] | None:
     """The output's name and the shard in the name of a shard file; None if it is another file."""
     match = NAME.fullmatch(path.name)
     return match and (match["out"], Shard(int(match["number"]), int(match["count"])))
+
+
+def shard_files(out: Path) -> list[Path]:
+    """The shards of an output, complete or not, by their names."""
+    names = set()
+    with suppress(OSError):
+        for path in out.parent.iterdir():
+            bare = path.with_name(path.name.removesuffix(".partial").removesuffix(".progress"))
+            if (named := parse_shard_name(bare)) and named[0] == out.name:
+                names.add(bare)
+    return sorted(names)
+
+
+def find_count(out: Path) -> int | None:
+    """The number of shards that an earlier run divided an output into; None without any."""
+    named = (parse_shard_name(path) for path in shard_files(out))
+    return next((found[1].count for found in named if found is not None), None)
 
 
 def record_path(path: Path) -> Path:

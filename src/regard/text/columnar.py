@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -126,6 +126,16 @@ def write_columnar(lines: Path, path: Path, suffix: str, columns: Sequence[str])
     with open(lines, "rb") as file, ColumnarWriter(path, suffix, columns) as writer:
         while rows := [json.loads(line) for line in islice(file, GROUP_ROWS)]:
             writer.write(rows)
+
+
+def write_columns(
+    rows: Iterable[Sequence[Any]], path: Path, suffix: str, columns: Sequence[str]
+) -> None:
+    """Write rows to a Parquet or Arrow file with these columns."""
+    named = (dict(zip(columns, row, strict=True)) for row in rows)
+    with ColumnarWriter(path, suffix, columns) as writer:
+        while group := list(islice(named, GROUP_ROWS)):
+            writer.write(group)
 
 
 def check_columnar(name: str) -> None:
