@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from regard import __version__, cli_bulk, cli_runs, cli_tools
+from regard import __version__, cli_bulk, cli_runs, cli_serve, cli_tools
 from regard import cli_options as options
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
@@ -247,8 +247,8 @@ def score(
     run(find_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
 
 
-for commands in (cli_bulk.COMMANDS, cli_tools.COMMANDS, cli_runs.COMMANDS):
-    for command, key in commands.items():
+for group in (cli_bulk.COMMANDS, cli_tools.COMMANDS, cli_serve.COMMANDS, cli_runs.COMMANDS):
+    for command, key in group.items():
         app.command(command, sort_key=key)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from regard.bundle.bundle import Bundle
 from regard.search.hypothesis import Hypothesis
@@ -50,6 +50,10 @@ class DecodingEngine(Protocol):
         self, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
     ) -> list[list[float]]:
         """The log-probability of each target token and of END, for each pair."""
+        ...
+
+    def align(self, source: Ids, target: Ids, template: Template) -> Any:
+        """The alignment of a target with a source, as an array; None if it is left to torch."""
         ...
 
     def is_finite(self) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from regard.answer import Answer, empty_answer
+from regard.answer import Answer, empty_answer, links
 from regard.bundle.bundle import Bundle
 from regard.decoding_options import SearchOptions
 from regard.errors import RegardError
@@ -94,8 +94,7 @@ class Pipeline:
         return self._searcher.torch_engine("torch models").inference_model
 
     def refresh_weights(self) -> None:
-        """Search with the weights as they are now, after a write through `.data`; other changes
-        are detected."""
+        """Search with the weights as they are now, after a write through `.data`."""
         self.bundle.mark_changed()
         self._searcher.torch_engine("changed weights").refresh_weights()
 
@@ -192,10 +191,7 @@ class Pipeline:
             raise no_output(text)
 
     def score(self, source: str, target: str, **languages: str | None) -> Answer:
-        """A given target as an answer, with the model's log-probability of each of its tokens.
-
-        A multilingual model takes the codes `source_language` and `target_language`.
-        """
+        """A given target as an answer, with the log-probability of each of its tokens."""
         (answer,) = self.scores([(source, target)], **languages)
         return answer
 
@@ -206,7 +202,7 @@ class Pipeline:
         source_language: str | None = None,
         target_language: str | None = None,
     ) -> Iterator[Answer]:
-        """Score many (source, target) pairs, in order, some at a time."""
+        """Score many (source, target) pairs, in order, some at a time; languages are codes."""
         template = self.bundle.template.for_languages(source_language, target_language)
         pairs = iter(pairs)
         while window := list(islice(pairs, FIRST_LINES)):
@@ -254,6 +250,13 @@ class Pipeline:
         aligned = alignment(self.model, maps, template) if wanted.get("alignment") else None
         return replace(answer, alignment=aligned, weights=maps if wanted.get("weights") else None)
 
+    def alignment_links(self, answer: Answer, template: Template) -> list[list[int]]:
+        """The links of an answer's alignment; the native engine computes them without torch."""
+        matrix = self._searcher.align(self._encode.ids(answer.source), answer.ids, template)
+        if matrix is None:
+            matrix = self.with_attention(answer, template=template, alignment=True).alignment
+        return links(matrix)
+
     def _answer_lines(
         self, lines: Sequence[str], search: TokenOptions | Search
     ) -> Iterator[list[Answer]]:
@@ -291,9 +294,7 @@ class Pipeline:
         return found
 
     def _answer(self, source: str, ids: Sequence[int], found: Hypothesis) -> Answer:
-        target = self.bundle.target
-        tokens = [target.label(id) for id in found.ids]
-        encoder = self.bundle.source
+        encoder, target = self.bundle.source, self.bundle.target
+        tokens, text = [target.label(id) for id in found.ids], target.decode(found.ids)
         unknown = encoder.unknown_symbols(source.strip()) if encoder.unknown in ids else []
-        text = target.decode(found.ids)
         return Answer(source, text, found.ids, tokens, found.logps, found.score, unknown)

@@ -114,6 +114,10 @@ class Searcher:
         """The log-probability of each target token and of END, for each pair."""
         return self.engines.select(self.default_options).score(sources, targets, template)
 
+    def align(self, source: Ids, target: Ids, template: Template) -> Any:
+        """The alignment of a target with a source, as an array; None if it is left to torch."""
+        return self.engines.select(self.default_options).align(source, target, template)
+
     def torch_engine(self, purpose: str) -> TorchEngine:
         """The torch engine, for what only it does; raises if another one was requested."""
         return self.engines.torch_engine(purpose)

@@ -9,9 +9,10 @@ from regard import bundle
 from regard.config import RecurrentSettings, TransformerSettings
 from regard.explore.app import create_app
 from regard.explore.model_store import ModelStore
-from regard.explore.server import LOCAL_NAMES, Guard
+from regard.explore.server import Guard
 from regard.models import build
 from regard.text import train_tokenizer
+from regard.web.access import LOCAL_NAMES
 
 WORDS = ["abandon", "zebra", "aba", "n", "nabob"]
 SOURCE = WORDS[0]  # the text of most tests

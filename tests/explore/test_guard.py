@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from regard.errors import RegardError
-from regard.explore import server
 from regard.explore.messages import MAX_BODY
-from regard.explore.server import HEADERS, POLICY
+from regard.web.access import HEADERS, POLICY
+from regard.web.listener import is_local, open_socket
 from tests.explore.helpers import PORT, error_message, make_client
 
 
@@ -146,23 +146,22 @@ def test_client_that_disconnects_is_not_a_crash(models):
     ],
 )
 def test_loopback_addresses_are_local(host, local):
-    assert server.is_local(host) is local
+    assert is_local(host) is local
 
 
-def test_only_the_default_port_is_replaced(monkeypatch):
+def test_only_the_default_port_is_replaced():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
             RegardError, match=rf"^cannot listen on 127.0.0.1:{port}: .*choose another --port"
         ):
-            server.open_socket("127.0.0.1", port)
-        monkeypatch.setattr(server, "PORT", port)
-        listener, note = server.open_socket("127.0.0.1", None)
+            open_socket("127.0.0.1", port, 7341)
+        listener, note = open_socket("127.0.0.1", None, port)
         with listener:
             assert listener.getsockname()[1] != port
             assert note == f"Port {port} is in use; using another one. "
     for wrong in (-1, 70_000):
         with pytest.raises(RegardError, match=r"^--port must be from 0 to 65535"):
-            server.open_socket("127.0.0.1", wrong)
+            open_socket("127.0.0.1", wrong, 7341)
     with pytest.raises(RegardError, match=r"^cannot listen on no.such.host.invalid:7"):
-        server.open_socket("no.such.host.invalid", 7)
+        open_socket("no.such.host.invalid", 7, 7341)

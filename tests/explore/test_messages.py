@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regard.explore.messages import to_json
+from regard.web.json_messages import to_json
 from tests.explore.helpers import error_message
 
 JSON = {"content-type": "application/json"}

@@ -13,13 +13,15 @@ from weakref import WeakKeyDictionary
 from torch import Tensor
 
 from regard.errors import RegardError, suggestion
-from regard.explore.messages import HttpError, invalid, not_found
+from regard.explore.messages import not_found
 from regard.explore.trace_json import trace_tokens
 from regard.explore.trace_store import StoredTrace, search_for
 from regard.search import Beam
 from regard.trace import attention_analysis, beam_search_tree, residual_analysis
 from regard.trace.attention_analysis import MEAN, alignment_matrix
 from regard.trace.residual_analysis import Row, rank
+from regard.web.access import HttpError
+from regard.web.json_messages import invalid
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline

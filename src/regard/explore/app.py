@@ -18,18 +18,11 @@ from starlette.exceptions import HTTPException
 from regard import __version__
 from regard.errors import RegardError
 from regard.explore import STATIC
-from regard.explore.messages import (
-    MAX_BEAM,
-    HeadAblationRequest,
-    HttpError,
-    TokenizeRequest,
-    TraceRequest,
-    invalid,
-    to_json,
-    validation_error,
-)
+from regard.explore.messages import MAX_BEAM, HeadAblationRequest, TokenizeRequest, TraceRequest
 from regard.explore.model_store import ModelStore
 from regard.explore.trace_store import TraceStore
+from regard.web.access import HttpError
+from regard.web.json_messages import invalid, to_json, validation_error
 
 CODES = {404: "not-found", 405: "wrong-method"}
 Side = Literal["source", "target"]

@@ -16,9 +16,9 @@ from safetensors.numpy import save
 
 from regard.decoding_options import SearchOptions
 from regard.explore import STATIC
-from regard.explore.messages import invalid, to_json
 from regard.explore.trace_json import describe
 from regard.explore.trace_store import StoredTrace
+from regard.web.json_messages import invalid, to_json
 
 Arrays = dict[str, Float32[np.ndarray, "..."]]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # text that a spreadsheet would run starts with these

@@ -1,18 +1,16 @@
-"""HTTP messages of the explorer: limits, request bodies, errors and JSON."""
+"""HTTP messages of the explorer: limits and request bodies."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from regard.decoding_options import DEFAULT_BEAM, SearchOptions
-from regard.errors import RegardError
+from regard.web.access import HttpError
 
 MAX_BODY = 64 * 1024  # bytes
 MAX_CHARACTERS = 4_000
@@ -21,30 +19,9 @@ MAX_EDITS = 32
 MAX_BEAM = 16
 
 
-class HttpError(RegardError):
-    """A failed request: status, a code for programs, and a message with object, value and fix."""
-
-    def __init__(
-        self, status: int, code: str, message: str, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.headers = headers or {}
-
-    def content(self) -> dict[str, Any]:
-        """The body of the response, in the same form for all errors."""
-        return {"error": {"code": self.code, "message": str(self)}}
-
-
 def not_found(code: str, message: str) -> HttpError:
     """The error for an unknown name."""
     return HttpError(404, code, message)
-
-
-def invalid(message: str, code: str = "invalid") -> HttpError:
-    """The error for a well-formed request that cannot be fulfilled."""
-    return HttpError(422, code, message)
 
 
 class RequestBody(BaseModel):
@@ -107,46 +84,3 @@ class TraceRequest(HeadAblationRequest):
             del inputs["decoding"]
         canonical = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:24]
-
-
-def validation_error(errors: Sequence[Mapping[str, Any]]) -> HttpError:
-    """The first of pydantic's errors in one line, with the dotted path of the field."""
-    first = errors[0]
-    parts = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
-    field = ".".join(parts) or "the request"
-    if first["type"] == "json_invalid":
-        where = f"{first['ctx']['error'].lower()} at character {first['loc'][-1]}"
-        return invalid(f"the body is not valid JSON: {where}", "wrong-json")
-    if first["type"] == "missing":
-        return invalid(f"{field} is missing; add it")
-    if first["type"] == "extra_forbidden":
-        return invalid(f"unknown field {field}; remove it")
-    code = "too-long" if first["type"] in ("string_too_long", "too_long") else "invalid"
-    message = f"{field}: {first['msg'][0].lower()}{first['msg'][1:]}; got {_short(first['input'])}"
-    return invalid(message, code)
-
-
-def _short(value: Any) -> str:
-    """A value, shortened for a message."""
-    if isinstance(value, str | list) and len(value) > 40:
-        unit = "characters" if isinstance(value, str) else "entries"
-        return f"{len(value):,} {unit}"
-    text = ascii(value)
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def to_json(value: Any) -> str:
-    """JSON in ASCII, which also encodes lone surrogates; non-finite numbers become strings."""
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # rare, and checking every number first would take longer
-        return json.dumps(_finite(value), separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    """The same values with "inf", "-inf" and "nan" for non-finite numbers."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value

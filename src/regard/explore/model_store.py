@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError, no_bundle, suggestion
-from regard.explore.messages import MAX_TOKENS, HttpError, not_found
+from regard.explore.messages import MAX_TOKENS, not_found
 from regard.pretrained import MODELS
+from regard.web.access import HttpError
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline

@@ -21,11 +21,13 @@ from regard.decoding_options import DEFAULT_BEAM
 from regard.errors import RegardError
 from regard.explore import STATIC, analysis_views
 from regard.explore.export import tensor_file
-from regard.explore.messages import MAX_TOKENS, HttpError, TraceRequest, to_json
+from regard.explore.messages import MAX_TOKENS, TraceRequest
 from regard.explore.model_store import ServedModel
 from regard.explore.trace_json import describe, model_graph
 from regard.explore.trace_store import StoredTrace
 from regard.trace.attention_analysis import MEAN
+from regard.web.access import HttpError
+from regard.web.json_messages import to_json
 
 if TYPE_CHECKING:
     from regard.trace import Trace

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from regard.decoding_options import SearchOptions
 from regard.errors import suggestion
-from regard.explore.messages import MAX_TOKENS, HttpError, TraceRequest, invalid, not_found
+from regard.explore.messages import MAX_TOKENS, TraceRequest, not_found
 from regard.explore.model_store import ModelStore, ServedModel
+from regard.web.access import HttpError
+from regard.web.json_messages import invalid
 
 if TYPE_CHECKING:
     from torch import Tensor

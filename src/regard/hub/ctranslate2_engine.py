@@ -70,6 +70,9 @@ class CTranslate2Engine:
         """The log-probability of each target token and of END, for each pair."""
         return self._model.score(list(zip(sources, targets, strict=True)), template)
 
+    def align(self, source: Ids, target: Ids, template: Template) -> None:
+        """Alignments are left to `teacher_forcing`."""
+
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
         return is_finite(self._bundle.model)

@@ -93,6 +93,9 @@ class TorchEngine:
         """The log-probability of each target token and of END, by the model itself."""
         return target_logps(self._bundle.model, sources, targets, template)
 
+    def align(self, source: Ids, target: Ids, template: Template) -> None:
+        """Alignments are left to `teacher_forcing`."""
+
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
         return is_finite(self._bundle.model)

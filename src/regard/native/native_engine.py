@@ -65,6 +65,16 @@ class NativeEngine:
         """The log-probability of each target token and of END, for each pair."""
         return [one.logps for one in self._model.score(sources, targets, template)]
 
+    def align(self, source: Ids, target: Ids, template: Template) -> np.ndarray:
+        """The alignment of a target with a source, as `teacher_forcing.alignment` defines it."""
+        weights = self._model.align(source, target, template)
+        before, after = len(template.source_prefix), len(template.source_suffix)
+        if (before, after) == (0, 1):
+            return weights
+        last = weights.shape[1] - after
+        special = weights[:, :before].sum(1) + weights[:, last:].sum(1)
+        return np.column_stack([weights[:, before:last], special])
+
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
         assert self._bundle.weights

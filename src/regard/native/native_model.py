@@ -82,8 +82,8 @@ class NativeModel:
         """The hypotheses of each source (ids without special tokens), best first.
 
         `limits` are the maximum output lengths. Sources are distributed over `threads` (default:
-        one per CPU core); a single source uses one. Results depend neither on the batch nor on
-        the number of threads.
+        OMP_NUM_THREADS, or one per CPU core); a single source uses one. Results depend neither on
+        the batch nor on the number of threads.
         """
         options = options or NativeOptions()
         if len(limits) != len(sources):
@@ -205,7 +205,11 @@ def _concatenate(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.nda
 
 
 def _threads(threads: int | None) -> int:
+    """The given number of threads, or that of OMP_NUM_THREADS, or one per CPU core."""
     if threads is None:
+        wanted = os.environ.get("OMP_NUM_THREADS", "")
+        if wanted.isdecimal() and int(wanted):
+            return int(wanted)
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
     if threads < 1:

@@ -8,6 +8,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace regard {
@@ -24,18 +25,31 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::size_t count) { reserve(count); }
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
 
   // At least `count` values.
   T* reserve(std::size_t count) {
     if (count > size_) {
+      // Not aligned_alloc: the C library of Linux seldom reuses freed memory for it, so that the
+      // heap of a process that searches for hours grows.
       constexpr std::size_t alignment = 64;
       const std::size_t bytes = (count * sizeof(T) + alignment - 1) / alignment * alignment;
-      void* memory = std::aligned_alloc(alignment, bytes);
-      if (memory == nullptr) throw std::bad_alloc();
-      data_.reset(static_cast<T*>(memory));
+      std::size_t space = bytes + alignment;
+      data_ = nullptr;
+      size_ = 0;
+      memory_.reset();
+      memory_.reset(std::malloc(space));
+      void* start = memory_.get();
+      if (start == nullptr) throw std::bad_alloc();
+      data_ = static_cast<T*>(std::align(alignment, bytes, start, space));
       size_ = count;
     }
-    return data_.get();
+    return data_;
   }
 
   // `count` zeros.
@@ -45,13 +59,20 @@ class Buffer {
     return data;
   }
 
-  T* data() const { return data_.get(); }
+  T* data() const { return data_; }
 
  private:
+  void swap(Buffer& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
   struct Free {
-    void operator()(T* memory) const { std::free(memory); }
+    void operator()(void* memory) const { std::free(memory); }
   };
-  std::unique_ptr<T, Free> data_;
+  std::unique_ptr<void, Free> memory_;
+  T* data_ = nullptr;
   std::size_t size_ = 0;
 };
 

@@ -1,0 +1,1 @@
+"""Shared by the explorer and the server: access rules, body limits and listening sockets."""
