@@ -44,8 +44,9 @@ LAYERS = [
     {"plots"},
     {"explore", "serve"},
     {"commands"},
+    {"bulk"},
     {"cli_options"},
-    {"cli_tools", "cli_runs", "cli_serve"},
+    {"cli_bulk", "cli_tools", "cli_runs", "cli_serve"},
     {"cli"},
     {"__main__"},
 ]
@@ -87,6 +88,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "transformers": "hub",
     "huggingface_hub": "hub",
     "cyclopts": "cli",
+    "ray": "bulk",
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from regard import __version__, cli_runs, cli_serve, cli_tools
+from regard import __version__, cli_bulk, cli_runs, cli_serve, cli_tools
 from regard import cli_options as options
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
@@ -127,6 +127,7 @@ def predict(
     ensemble: options.Ensemble = None,
     output: options.ResumableOutput = None,
     restart: options.Restart = False,
+    shard: cli_bulk.ShardOption = None,
     form: options.Format = None,
     decoding: options.Decoding = None,
     precision: options.Precision = None,
@@ -139,22 +140,25 @@ def predict(
 
     Answers keep the order of the lines, one line each; an empty line gives an empty answer. With
     --n-best, each line is LINE⇥SCORE⇥ANSWER. Line ends and tabs in an answer become spaces;
-    --json keeps them. A .csv, .tsv or .xlsx file is read as a table, and source and output are
-    written side by side in the format of the --output file.
+    --json keeps them. A .csv, .tsv, .xlsx, .parquet or .arrow file is read as a table, and source
+    and output are written side by side in the format of the --output file. --shard 3/64 answers
+    the third of 64 parts of the input; `regard join` joins them.
     """
     with options.without_gc():
         from regard.commands.inputs import open_inputs
         from regard.commands.output_files import check_not_input
         from regard.commands.predict import PredictJob
         from regard.commands.predict import predict as run
+        from regard.commands.shards import Shard
 
+    part = None if shard is None else Shard.parse(shard)
     check_not_input(output, input or [])
     import_files(import_ or [])
     arguments = [] if texts == ("-",) else list(texts)
     asked = asdict(reading or options.InputOptions())
     job = PredictJob(
         bundles=[find_model(one) for one in (bundle, *(ensemble or []))],
-        inputs=open_inputs(arguments, [str(path) for path in input or []], column, **asked),
+        inputs=open_inputs(arguments, [str(path) for path in input or []], column, part, **asked),
         output=output,
         form=form or OutputFormat(),
         decoding=decoding or DecodingOptions(),
@@ -163,6 +167,7 @@ def predict(
         engine=engine,
         device=device,
         restart=restart,
+        shard=part,
     )
     run(job)
 
@@ -242,7 +247,7 @@ def score(
     run(find_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
 
 
-for group in (cli_tools.COMMANDS, cli_serve.COMMANDS, cli_runs.COMMANDS):
+for group in (cli_bulk.COMMANDS, cli_tools.COMMANDS, cli_serve.COMMANDS, cli_runs.COMMANDS):
     for command, key in group.items():
         app.command(command, sort_key=key)
 

@@ -31,6 +31,7 @@ class PredictOutput(ABC):
     """Takes answers window by window, in a `with` block."""
 
     done: int = 0  # lines answered so far, including those of earlier runs
+    name: str = ""  # of the file, if it can be resumed
 
     def remaining(self, windows: Windows) -> Windows:
         """The windows that are not answered yet."""
@@ -107,7 +108,7 @@ class ResumableFile(PredictOutput):
     ) -> None:
         path = resolve_link(path)
         self._convert = convert
-        self._path, self._options = path, dict(options)
+        self._path, self._options, self.name = path, dict(options), str(path)
         self._partial = path.with_name(f"{path.name}.partial")
         self._progress = path.with_name(f"{path.name}.progress")
         self._written, self._saved = Written(0, 0, hashlib.sha256()), float("-inf")
@@ -227,15 +228,15 @@ class ResumableFile(PredictOutput):
         self._written = self._written._replace(sources=sources)
         self._checked = True
 
-    def _save_progress(self) -> None:
-        """Record how many lines are complete, after they are on disk."""
+    def _save_progress(self, **facts: Any) -> None:
+        """Record how many lines are complete, after they are on disk, and other facts."""
         self._file.flush()
         os.fsync(self._file.fileno())
         written = self._written
         progress = {"options": self._options, "lines": written.lines, "bytes": written.bytes}
         progress["sources"] = written.sources.hexdigest()
         fresh = self._progress.with_name(f".{self._progress.name}")
-        fresh.write_text(json.dumps(progress))
+        fresh.write_text(json.dumps({**progress, **facts}))
         fsync_path(fresh)
         fresh.replace(self._progress)
         self._saved = time.monotonic()

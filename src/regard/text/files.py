@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import importlib
@@ -24,6 +25,7 @@ from regard.errors import RegardError
 MAX_LINE_BYTES = 1 << 24
 BUFFER_BYTES = 1 << 20
 GZIP = b"\x1f\x8b"
+BZIP2 = b"BZh"
 XZ = b"\xfd7zXZ\x00"
 ZSTD = b"\x28\xb5\x2f\xfd"
 UTF8 = "utf-8"
@@ -108,6 +110,8 @@ def decompress(stored: Any, name: str) -> io.BufferedReader:
     first = stored.peek(6)[:6]
     if first.startswith(GZIP):
         return io.BufferedReader(_PartialReader(gzip.GzipFile(fileobj=stored)), BUFFER_BYTES)
+    if first.startswith(BZIP2):
+        return io.BufferedReader(_PartialReader(bz2.BZ2File(stored)), BUFFER_BYTES)
     if first.startswith(XZ):
         return io.BufferedReader(_PartialReader(lzma.LZMAFile(stored)), BUFFER_BYTES)
     if first.startswith(ZSTD):
@@ -216,14 +220,19 @@ class _PositionalReader(io.RawIOBase):
 class _PartialReader(io.RawIOBase):
     """Returns all data before a damaged block; the library's own buffering would lose it."""
 
-    def __init__(self, decompressor: gzip.GzipFile | lzma.LZMAFile) -> None:
+    def __init__(self, decompressor: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> None:
         self._decompressor = decompressor
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        read = self._decompressor.read1(len(buffer))
+        try:
+            read = self._decompressor.read1(len(buffer))
+        except OSError as error:
+            if error.errno is None:  # bz2 reports damaged data so
+                raise zlib.error(str(error)) from None
+            raise
         buffer[: len(read)] = read
         return len(read)
 
