@@ -11,6 +11,7 @@ from regard.bundle.manifest import TRAINING_SOURCES
 from regard.config import TextSettings
 from regard.errors import RegardError, choose
 from regard.text import TOKENIZERS, CorpusStats, Overlap, PairChecks, collect_stats
+from regard.text.corpus_tokenization import ID_FILES
 from regard.training.checkpoint import read_state
 from regard.training.fine_tuning import INITIAL_MODEL, GivenTokenizers
 from regard.training.pairs import PairSource
@@ -32,7 +33,6 @@ OWN_FILES = {"ids", "ids.partial"} | {
     )
     for ending in ("", ".partial")
 }
-ID_FILES = {"source.ids", "target.ids", "source.offsets", "target.offsets", "ids.json"}
 
 
 @dataclass(frozen=True)
