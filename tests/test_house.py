@@ -17,7 +17,17 @@ FILES = codebase.source_files()
 # Packages and modules from low to high. A module imports only from lower layers and from its own
 # package, never from another package of its own layer.
 LAYERS = [
-    {"errors", "axes", "disk", "checksums", "lazy_names", "terminal", "threads", "pretrained"},
+    {
+        "errors",
+        "axes",
+        "disk",
+        "checksums",
+        "signals",
+        "lazy_names",
+        "terminal",
+        "threads",
+        "pretrained",
+    },
     {"config", "device", "registry", "decoding_options", "ragged", "int8"},
     {"gpu_driver"},
     {"kernels"},

@@ -142,7 +142,7 @@ class _Distillation:
     def remove(self) -> None:
         """Remove an earlier run and its teacher outputs."""
         check_folder(self.cache)
-        remove_run(self.out)
+        remove_run(self.out, [self.corpus, self.held_out])
         shutil.rmtree(self.cache, ignore_errors=True)
 
     def prepare(

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -261,14 +261,6 @@ def check_not_folder(path: Path) -> None:
     """Raise if the output is a folder."""
     if path.is_dir():
         raise RegardError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
-
-
-def check_not_input(path: Path | None, inputs: Iterable[Path]) -> None:
-    """Raise if the output would overwrite an input."""
-    for one in inputs:
-        if path is not None and path.is_file() and one.is_file() and path.samefile(one):
-            what = f"--output {str(path)!r} is also an input and would be overwritten"
-            raise RegardError(f"{what}; name another file")
 
 
 def write_error(path: Path, error: OSError) -> RegardError:

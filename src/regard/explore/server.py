@@ -211,7 +211,8 @@ def serve(
         lifespan="off",
     )
     server = ExplorerServer(config)
-    signal.signal(signal.SIGINT, server.handle_exit)  # uvicorn does the same once it runs
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, server.handle_exit)  # uvicorn does the same once it runs
     with listener:
         names = ", ".join(model.name for model in models)
         print(f"{note}Regard serves {names} at {address} (Ctrl-C to stop)", flush=True)

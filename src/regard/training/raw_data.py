@@ -81,7 +81,7 @@ def read(
     if recorded is not None:
         _check_unchanged(recorded, data)
         return data
-    _check_folder(folder)
+    check_data_folder(folder)
     shutil.rmtree(folder / "ids", ignore_errors=True)  # of an interrupted preparation
     folder.mkdir(parents=True, exist_ok=True)
     reader = corpus.read(folder / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
@@ -108,7 +108,7 @@ def _check_text(text: TextSettings) -> None:
         )
 
 
-def _check_folder(folder: Path) -> None:
+def check_data_folder(folder: Path) -> None:
     """Raise if preparation would overwrite files that no run has written."""
     for path, own in ((folder, OWN_FILES), (folder / "ids", ID_FILES)):
         if path.exists() and not path.is_dir():
