@@ -34,7 +34,7 @@ LAYERS = [
     {"text", "positions", "attention"},
     {"models"},
     {"search", "bundle", "answer", "source_encoder", "teacher_forcing"},
-    {"decoding_engine"},
+    {"decoding_engine", "line_answers"},
     {"native"},
     {"inference"},
     {"hub"},

@@ -134,6 +134,7 @@ def predict(
     decoding: options.Decoding = None,
     precision: options.Precision = None,
     long: options.Long = "warn",
+    max_source_length: options.MaxSourceLength = None,
     import_: options.Imports = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
@@ -142,7 +143,8 @@ def predict(
 
     Answers keep the order of the lines, one line each; an empty line gives an empty answer. With
     --n-best, each line is LINE⇥SCORE⇥ANSWER. Line ends and tabs in an answer become spaces;
-    --json keeps them. A .csv, .tsv or .xlsx file is read as a table, and source and output are
+    --json keeps them. A source that is far too long is rejected: its answer is empty, and the exit
+    code is 1. A .csv, .tsv or .xlsx file is read as a table, and source and output are
     written side by side in the format of the --output file.
     """
     with options.without_gc():
@@ -163,6 +165,7 @@ def predict(
         decoding=decoding or DecodingOptions(),
         precision=precision,
         long=long,
+        max_source_length=max_source_length,
         engine=engine,
         device=device,
         restart=restart,

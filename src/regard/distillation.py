@@ -176,7 +176,7 @@ class _Distillation:
 
         def decode(lines: list[str]) -> list[str]:
             if name := interruption():
-                raise Interrupted(f"{name}: outputs are saved; run the same command to resume")
+                raise Interrupted(name, "outputs are saved; run the same command to resume")
             return [some[0].text for some in teacher.answers(lines, self.search, first=len(lines))]
 
         def report(done: int) -> None:

@@ -31,14 +31,15 @@ class PredictOutput(ABC):
     """Takes answers window by window, in a `with` block."""
 
     done: int = 0  # lines answered so far, including those of earlier runs
+    rejected: int = 0  # sources among them that were rejected
 
     def remaining(self, windows: Windows) -> Windows:
         """The windows that are not answered yet."""
         return windows
 
     @abstractmethod
-    def write(self, window: Sequence[InputLine], text: str) -> None:
-        """Write the answers to one window, as complete lines."""
+    def write(self, window: Sequence[InputLine], text: str, rejected: int = 0) -> None:
+        """Write the answers to one window, as complete lines; `rejected` of them are empty."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -66,10 +67,11 @@ class StreamOutput(PredictOutput):
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    def write(self, window: Sequence[InputLine], text: str) -> None:
+    def write(self, window: Sequence[InputLine], text: str, rejected: int = 0) -> None:
         self._stream.write(text.encode())
         self._stream.flush()
         self.done += len(window)
+        self.rejected += rejected
 
     def finish(self) -> None:
         self._stream.flush()
@@ -80,14 +82,16 @@ class StreamOutput(PredictOutput):
 
 
 class Written(NamedTuple):
-    """How much of the partial file is complete, and the running sha256 of the lines it answers.
+    """How much of the partial file is complete, the running sha256 of the lines it answers, and how
+    many of them were rejected.
 
-    The three are replaced together, so that an interrupt cannot separate them.
+    All are replaced together, so that an interrupt cannot separate them.
     """
 
     lines: int
     bytes: int
     sources: Any
+    rejected: int = 0
 
 
 class ResumableFile(PredictOutput):
@@ -135,14 +139,15 @@ class ResumableFile(PredictOutput):
         if skip:
             self._check_sources(sources)
 
-    def write(self, window: Sequence[InputLine], text: str) -> None:
+    def write(self, window: Sequence[InputLine], text: str, rejected: int = 0) -> None:
         data = text.encode()
         try:
             self._file.write(data)
             was = self._written
             sources = _add_to_hash(was.sources, window)
-            self._written = Written(was.lines + len(window), was.bytes + len(data), sources)
-            self.done = self._written.lines
+            lines, rejected = was.lines + len(window), was.rejected + rejected
+            self._written = Written(lines, was.bytes + len(data), sources, rejected)
+            self.done, self.rejected = lines, rejected
             if time.monotonic() - self._saved >= SAVE_SECONDS:
                 self._save_progress()
         except OSError as error:
@@ -192,11 +197,12 @@ class ResumableFile(PredictOutput):
         size = self._file.seek(0, os.SEEK_END)
         saved = None if restart else self._read_progress(size)
         if saved is not None and size >= saved["bytes"]:
-            self._written = Written(saved["lines"], saved["bytes"], hashlib.sha256())
+            rejected = saved.get("rejected", 0)
+            self._written = Written(saved["lines"], saved["bytes"], hashlib.sha256(), rejected)
             self._expected = saved["sources"]
         elif saved is not None and size:
             raise self._cannot_resume(f"it has {size:,} bytes instead of {saved['bytes']:,}")
-        self.done = self._written.lines
+        self.done, self.rejected = self._written.lines, self._written.rejected
         self._file.seek(self._written.bytes)
         self._file.truncate()
         if not self.done:
@@ -233,7 +239,7 @@ class ResumableFile(PredictOutput):
         os.fsync(self._file.fileno())
         written = self._written
         progress = {"options": self._options, "lines": written.lines, "bytes": written.bytes}
-        progress["sources"] = written.sources.hexdigest()
+        progress |= {"sources": written.sources.hexdigest(), "rejected": written.rejected}
         fresh = self._progress.with_name(f".{self._progress.name}")
         fresh.write_text(json.dumps(progress))
         fsync_path(fresh)

@@ -34,6 +34,7 @@ class PredictJob:
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     precision: str | None = None
     long: str = "warn"
+    max_source_length: int | None = None
     engine: str = "auto"
     device: str = "auto"
     restart: bool = False
@@ -42,6 +43,7 @@ class PredictJob:
         """Everything except the input lines that the output depends on, by option name."""
         options = {**asdict(self.form), **asdict(self.decoding)}
         options |= {"precision": self.precision, "long": self.long, "engine": engine}
+        options["max_source_length"] = self.max_source_length
         named = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
         identity = "+".join(map(fingerprint, self.bundles))
         return {"bundle": identity, **named}
@@ -52,6 +54,7 @@ def predict(job: PredictJob) -> None:
     table = choose_table(job)
     bundles = job.bundles[0] if len(job.bundles) == 1 else job.bundles
     how: dict[str, Any] = {"engine": job.engine, "device": job.device, "precision": job.precision}
+    how["max_source_length"] = job.max_source_length
     pipeline = load_pipeline(bundles, long=job.long, **how)
     engine, n_best = pipeline.engine_of(job.decoding), job.decoding.n_best
     convert = None if table is None else table.convert
@@ -69,10 +72,10 @@ def predict(job: PredictJob) -> None:
             for window in out.remaining(job.inputs.windows()):
                 texts = (line.text for line in window)
                 answers = pipeline.answers(texts, job.decoding, first=len(window))
-                written = []
+                written, rejected = [], 0
                 for number, line in enumerate(window, out.done + 1):
                     found = next(answers)
-                    _warn_unknown(progress, line, found)
+                    rejected += _warn(progress, line, found)
                     if table is None:
                         written.append(format_answers(pipeline, number, found, job.form, n_best))
                     else:
@@ -80,7 +83,7 @@ def predict(job: PredictJob) -> None:
                         written.append(format_answer_rows(*rows))
                 if table is not None and not out.done:
                     written.insert(0, table.head)
-                out.write(window, "".join(written))
+                out.write(window, "".join(written), rejected)
                 progress.advance(len(window))
         except KeyboardInterrupt:
             if job.output is not None:
@@ -90,6 +93,8 @@ def predict(job: PredictJob) -> None:
                 )
             raise
         out.finish()
+    if out.rejected:
+        raise RejectedSources(out.rejected)
 
 
 class TableOutput(NamedTuple):
@@ -124,11 +129,28 @@ def choose_table(job: PredictJob) -> TableOutput | None:
     return TableOutput(mark + format_rows(header, delimiter), delimiter)
 
 
-def _warn_unknown(progress: Progress, line: InputLine, answers: Sequence[Answer]) -> None:
-    """Warn about symbols that are not in the model's vocabulary."""
+class RejectedSources(RegardError):
+    """The output is complete, but some sources were too long: their answers are empty."""
+
+    exit_code = 1
+
+    def __init__(self, count: int) -> None:
+        one = "source was rejected and has an empty answer; shorten it"
+        some = "sources were rejected and have empty answers; shorten them"
+        super().__init__(f"{count:,} {one if count == 1 else some}, or raise --max-source-length")
+
+
+def _warn(progress: Progress, line: InputLine, answers: Sequence[Answer]) -> bool:
+    """Warn about a rejected source, and about symbols that are not in the model's vocabulary.
+
+    Returns whether the source was rejected.
+    """
+    if (error := answers[0].error) is not None:
+        progress.warn("more rejected sources", f"{line.place}: rejected: {error}")
     if unknown := answers[0].unknown:
         symbols = ", ".join(map(repr, dict.fromkeys(unknown)))
         hint = "; if the input is a table, name the --column" if "\t" in unknown else ""
         progress.warn(
             "more lines with unknown symbols", f"{line.place}: unknown symbols {symbols}{hint}"
         )
+    return error is not None

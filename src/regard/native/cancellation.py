@@ -41,13 +41,14 @@ def call_interruptibly(library: ctypes.CDLL, function: Callable[[int | None], T]
     if threading.current_thread() is not threading.main_thread():
         return function(None)
     call = _Call(function, Cancellation(library))
-    call.start()
     try:
+        call.start()
         while call.is_alive():
             call.join(POLL_SECONDS)
     except BaseException:
         call.cancellation.request()
-        call.join(WAIT_SECONDS)
+        if call.is_alive():
+            call.join(WAIT_SECONDS)
         raise
     return call.result()
 

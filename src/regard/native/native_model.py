@@ -17,7 +17,6 @@ from regard.native.native_options import NativeOptions
 from regard.native.position_tables import PositionTables, convert_position
 from regard.text.template import DEFAULT_TEMPLATE, Template
 
-
 T = TypeVar("T")
 
 # Multiplications up to which a call is not interruptible: about a tenth of a second. A thread would
