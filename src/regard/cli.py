@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError
 from regard.model_location import find_model
 from regard.registry import import_files
+from regard.signals import Terminated, exit_code, terminable
 from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
 
 
@@ -33,6 +35,7 @@ app = App(
     help="Train, run and visualise attention-based sequence-to-sequence models.",
     default_parameter=Parameter(negative=()),
     config=restore_dashes,
+    suppress_keyboard_interrupt=False,
 )
 
 
@@ -132,6 +135,7 @@ def predict(
     decoding: options.Decoding = None,
     precision: options.Precision = None,
     long: options.Long = "warn",
+    max_source_length: options.MaxSourceLength = None,
     import_: options.Imports = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
@@ -140,19 +144,20 @@ def predict(
 
     Answers keep the order of the lines, one line each; an empty line gives an empty answer. With
     --n-best, each line is LINE⇥SCORE⇥ANSWER. Line ends and tabs in an answer become spaces;
-    --json keeps them. A .csv, .tsv, .xlsx, .parquet or .arrow file is read as a table, and source
-    and output are written side by side in the format of the --output file. --shard 3/64 answers
-    the third of 64 parts of the input; `regard join` joins them.
+    --json keeps them. A source that is far too long is rejected: its answer is empty, and the exit
+    code is 1. A .csv, .tsv, .xlsx, .parquet or .arrow file is read as a table, and source and
+    output are written side by side in the format of the --output file. --shard 3/64 answers the
+    third of 64 parts of the input; `regard join` joins them.
     """
     with options.without_gc():
+        from regard.commands.input_protection import PREDICT_FILES, check_not_input
         from regard.commands.inputs import open_inputs
-        from regard.commands.output_files import check_not_input
         from regard.commands.predict import PredictJob
         from regard.commands.predict import predict as run
         from regard.commands.shards import Shard
 
     part = None if shard is None else Shard.parse(shard)
-    check_not_input(output, input or [])
+    check_not_input(output, input or [], PREDICT_FILES)
     import_files(import_ or [])
     arguments = [] if texts == ("-",) else list(texts)
     asked = asdict(reading or options.InputOptions())
@@ -164,6 +169,7 @@ def predict(
         decoding=decoding or DecodingOptions(),
         precision=precision,
         long=long,
+        max_source_length=max_source_length,
         engine=engine,
         device=device,
         restart=restart,
@@ -195,10 +201,10 @@ def evaluate(
     """
     with options.without_gc():
         from regard.commands.evaluate import evaluate as run
-        from regard.commands.output_files import check_not_input
+        from regard.commands.input_protection import TABLE_FILES, check_not_input
         from regard.text import Corpus
 
-    check_not_input(output, [*files, *(targets or [])])
+    check_not_input(output, [*files, *(targets or [])], TABLE_FILES)
     import_files(import_ or [])
     corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
     options.show_notes(corpus.notes)
@@ -261,8 +267,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     words = [DASH if word == "-" else word for word in words]
     try:
-        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        with terminable():
+            app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()  # here, so that a failure is reported like any other error
+    except KeyboardInterrupt as interrupt:
+        flush_or_discard(sys.stdout)
+        number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
+        sys.exit(exit_code(number))
     except BrokenPipeError:
         redirect_to_null(sys.stdout)
     except (RegardError, CycloptsError, OSError) as error:

@@ -261,6 +261,12 @@ Restart = Annotated[
     bool, Parameter(help="Discard the partial --output of an earlier run and start over.")
 ]
 Long = Annotated[str, Parameter(help="Sources longer than any in training: warn, refuse or allow.")]
+MaxSourceLength = Annotated[
+    int | None,
+    Parameter(
+        help="Maximum source tokens (default: 10 × the longest in training, ≥ 1,000; 0: none)."
+    ),
+]
 Format = Annotated[OutputFormat | None, Parameter(name="*", group=FORMAT)]
 Decoding = Annotated[DecodingOptions | None, Parameter(name="*", group=DECODING)]
 SearchDecoding = Annotated[SearchOptions | None, Parameter(name="*", group=DECODING)]

@@ -50,6 +50,12 @@ class Searcher:
         self.engines = EngineSelector(engine, request)
         self.engines.select(self.default_options)  # opens it, so that errors appear at once
 
+    @property
+    def source_positions(self) -> int | None:
+        """The tokens of a source for which the model has positions, if these are limited."""
+        positions = learned_positions(self.bundle.raw_settings.get("position"))
+        return None if positions is None else positions - self.bundle.template.source_tokens
+
     def with_bundle(self, bundle: Bundle) -> Searcher:
         """The same search for another bundle."""
         precision = self.engines.request.precision

@@ -16,6 +16,7 @@ from regard.commands.formats import (
     format_answer_rows,
     format_answers,
     format_rows,
+    has_attention,
     json_number,
 )
 from regard.commands.inputs import TableStyle
@@ -135,7 +136,7 @@ def _write_records(
     """The answers to one input as JSON lines, one for each row of a columnar file."""
     rows = []
     for answer in answers[:n_best]:
-        if form.alignments and answer.source:
+        if form.alignments and has_attention(answer):
             answer = pipeline.with_attention(answer, alignment=True)
         values = {
             "line": number,

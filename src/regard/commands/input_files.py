@@ -154,7 +154,9 @@ def _open_stream(encoding: str | None) -> Any:
     if encoding is None:
         first = stream.peek(4)[:4]
         encoding = next((name for bom, name in BOMS.items() if first.startswith(bom)), UTF8)
-    return stream if encoding == UTF8 else io.BufferedReader(Transcoder(stream, encoding))
+    if encoding == UTF8:
+        return stream
+    return io.BufferedReader(Transcoder(stream, encoding), BUFFER_BYTES)
 
 
 def _stream_windows(stream: Any) -> Windows:

@@ -17,6 +17,7 @@ from regard.commands.progress import Progress
 from regard.commands.shard_files import ShardFile
 from regard.commands.shards import Shard, ShardRecord, is_complete
 from regard.decoding_options import DecodingOptions
+from regard.errors import RegardError
 from regard.loading import fingerprint, load_pipeline
 from regard.pipeline import Pipeline
 
@@ -32,6 +33,7 @@ class PredictJob:
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     precision: str | None = None
     long: str = "warn"
+    max_source_length: int | None = None
     engine: str = "auto"
     device: str = "auto"
     restart: bool = False
@@ -49,6 +51,7 @@ class PredictJob:
         """Everything except the input lines that the output depends on, by option name."""
         options = {**asdict(self.form), **asdict(self.decoding)}
         options |= {"precision": self.precision, "long": self.long, "engine": engine}
+        options["max_source_length"] = self.max_source_length
         named = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
         identity = "+".join(map(fingerprint, self.bundles))
         return {"bundle": identity, **named}
@@ -58,6 +61,7 @@ def load_for(job: PredictJob) -> Pipeline:
     """The pipeline of a job."""
     bundles = job.bundles[0] if len(job.bundles) == 1 else job.bundles
     how: dict[str, Any] = {"engine": job.engine, "device": job.device, "precision": job.precision}
+    how["max_source_length"] = job.max_source_length
     return load_pipeline(bundles, long=job.long, **how)
 
 
@@ -94,6 +98,8 @@ def predict(job: PredictJob, pipeline: Pipeline | None = None) -> None:
                 )
             raise
         out.finish()
+    if out.rejected:
+        raise RejectedSources(out.rejected)
 
 
 def _answer_lines(
@@ -109,19 +115,37 @@ def _answer_lines(
         texts = (line.text for line in window)
         answers = pipeline.answers(texts, job.decoding, first=len(window))
         written = [form.head] if not out.done and job.inputs.begins else []
+        rejected = 0
         for number, line in enumerate(window, before + out.done + 1):
             found = next(answers)
-            _warn_unknown(progress, line, found)
+            rejected += _warn(progress, line, found)
             written.append(form.write(pipeline, number, found))
-        out.write(window, "".join(written))
+        out.write(window, "".join(written), rejected)
         progress.advance(len(window))
 
 
-def _warn_unknown(progress: Progress, line: InputLine, answers: Sequence[Answer]) -> None:
-    """Warn about symbols that are not in the model's vocabulary."""
+class RejectedSources(RegardError):
+    """The output is complete, but some sources were too long: their answers are empty."""
+
+    exit_code = 1
+
+    def __init__(self, count: int) -> None:
+        one = "source was rejected and has an empty answer; shorten it"
+        some = "sources were rejected and have empty answers; shorten them"
+        super().__init__(f"{count:,} {one if count == 1 else some}, or raise --max-source-length")
+
+
+def _warn(progress: Progress, line: InputLine, answers: Sequence[Answer]) -> bool:
+    """Warn about a rejected source, and about symbols that are not in the model's vocabulary.
+
+    Returns whether the source was rejected.
+    """
+    if (error := answers[0].error) is not None:
+        progress.warn("more rejected sources", f"{line.place}: rejected: {error}")
     if unknown := answers[0].unknown:
         symbols = ", ".join(map(repr, dict.fromkeys(unknown)))
         hint = "; if the input is a table, name the --column" if "\t" in unknown else ""
         progress.warn(
             "more lines with unknown symbols", f"{line.place}: unknown symbols {symbols}{hint}"
         )
+    return error is not None

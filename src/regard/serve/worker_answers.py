@@ -50,6 +50,9 @@ class WorkerAnswers:
         most, tokens = options.get("n_best", 1), 0
         results = []
         for found in self.pipeline.answers(texts, first=len(texts), **options):
+            if (error := found[0].error) is not None:  # far too long for the model
+                results.append(TextResult(Status.REJECTED, error.encode(errors="replace")))
+                continue
             found = found[:most]
             tokens += sum(len(answer.logps) for answer in found)
             fields = [answer_fields(answer) for answer in found]
