@@ -70,7 +70,7 @@ def problems(archive: Path, version: str, *, engine: bool = True) -> Iterator[st
         required += [f"{top}/{name}" for name in LICENCES + SDIST_FILES]
         roots = {top}
         if f"{top}/src/regard/native/engine.so" in files:
-            yield f"{archive.name}: engine.so is compiled for one machine; an sdist has sources only"
+            yield f"{archive.name}: has a compiled engine.so; an sdist has sources only"
     yield from (f"{archive.name}: {name} is missing" for name in required if name not in files)
     yield from (f"{archive.name}: {found}" for found in _unwanted(files, roots))
     if (megabytes := archive.stat().st_size / 1e6) > MOST_MEGABYTES:

@@ -41,8 +41,9 @@ LAYERS = [
     {"plots"},
     {"explore"},
     {"commands"},
-    {"cli_options"},
-    {"cli_tools", "cli_runs"},
+    {"cli_groups", "cli_help"},
+    {"cli_options", "cli_training_options"},
+    {"cli_tools", "cli_runs", "cli_setup"},
     {"cli"},
     {"__main__"},
 ]

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from regard.errors import RegardError
 from regard import __version__
+from regard.errors import RegardError
 from regard.explore import server
 from regard.explore.messages import MAX_BODY
 from regard.explore.server import HEADERS, POLICY
