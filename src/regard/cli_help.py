@@ -34,8 +34,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "One text, with an included model": "predict spelling attention",
         "Each line of a file; run it again to resume": "predict runs/pairs --input in.txt "
         "--output out.txt",
-        "A column of a table": "predict runs/pairs --input words.xlsx --column English "
-        "--output answers.xlsx",
+        "A column of a table": "predict runs/pairs --input in.xlsx --column English "
+        "--output out.xlsx",
         "The three best answers, with scores": "predict spelling either --n-best 3 --scores",
         "Five samples": "predict spelling either --sample --n-best 5 --temperature 0.8",
     },

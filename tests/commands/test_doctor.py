@@ -13,7 +13,7 @@ import pytest
 import regard as package
 from regard.commands import doctor as doctor_command
 from regard.commands import machine_facts
-from regard.commands.requirements import Requirement, _parse
+from regard.commands.requirements import PackageRequirement, _parse
 from tests.commands.small import regard
 from tests.native_build import require_native_engine
 
@@ -78,7 +78,7 @@ def test_a_missing_engine_is_a_warning_with_its_fix():
 
 
 def test_a_missing_package_fails_and_a_missing_extra_does_not():
-    old = Requirement("numpy", "1.26", "1.9.3")
+    old = PackageRequirement("numpy", "1.26", "1.9.3")
     listed = [{**vars(old), "problem": old.problem, "fix": old.fix}]
     (one,) = [one for one in findings("requirements", value=listed) if one.level == "fail"]
     assert one.text == "numpy 1.9.3 is too old; 1.26 or newer is needed"
@@ -96,7 +96,7 @@ def test_a_missing_package_fails_and_a_missing_extra_does_not():
     ],
 )
 def test_versions_are_compared_by_number(installed, minimum, fits):
-    assert (Requirement("x", minimum, installed).problem is None) == fits
+    assert (PackageRequirement("x", minimum, installed).problem is None) == fits
 
 
 def test_requirements_are_read_from_metadata():

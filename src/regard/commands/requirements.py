@@ -14,7 +14,7 @@ LINE = re.compile(r"^([\w.-]+)(?:\[.*?\])?\s*(?:>=\s*([\d.]+))?")
 
 
 @dataclass(frozen=True)
-class Requirement:
+class PackageRequirement:
     """A package with its minimum and its installed version; `extra` is "" if it is required."""
 
     name: str
@@ -38,7 +38,7 @@ class Requirement:
         return f'pip install "{wanted}"'
 
 
-def requirements() -> list[Requirement]:
+def requirements() -> list[PackageRequirement]:
     """The requirements in the metadata of the installed package; none without metadata."""
     try:
         lines = metadata.requires("regard") or []
@@ -65,7 +65,7 @@ def installed_version(name: str) -> str | None:
         return None
 
 
-def _parse(lines: list[str]) -> Iterator[Requirement]:
+def _parse(lines: list[str]) -> Iterator[PackageRequirement]:
     for line in lines:
         requirement, _, marker = line.partition(";")
         below = re.search(r"python_version < ['\"]3\.(\d+)['\"]", marker)
@@ -74,7 +74,7 @@ def _parse(lines: list[str]) -> Iterator[Requirement]:
         extra = re.search(r"extra == ['\"](\w[\w-]*)['\"]", marker)
         if found := LINE.match(requirement.strip()):
             name, minimum = found[1], found[2] or ""
-            yield Requirement(name, minimum, installed_version(name), extra[1] if extra else "")
+            yield PackageRequirement(name, minimum, installed_version(name), extra[1] if extra else "")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
