@@ -26,7 +26,7 @@ from tests.serve.service_helpers import (
     words,
 )
 
-KILLS, CLIENTS = 25, 6
+KILLS, CLIENTS = 15, 6
 
 
 class Load:
