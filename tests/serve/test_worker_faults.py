@@ -26,7 +26,7 @@ from tests.serve.service_helpers import (
     words,
 )
 
-KILLS, CLIENTS = 25, 6
+KILLS, CLIENTS = 15, 6
 
 
 class Load:
@@ -155,6 +155,35 @@ def test_a_request_that_kills_workers_is_rejected(monkeypatch: pytest.MonkeyPatc
             assert (lost.status, "\n" in str(lost)) == (503, False)
             expected = offline(["first", "a", "b", "c"])
             assert approximately(facts([answers for (answers,) in found]), expected)
+            await until(lambda: len(service.events.of("worker_died")) == 2)
+
+    run(work())
+
+
+SOLO = """
+from regard.serve import model_loader
+load = model_loader.ModelLoader._load
+model_loader.ModelLoader._load = lambda *a, **k: {**load(*a, **k), "device": "cuda"}
+model_loader.main()
+"""
+
+
+def test_a_loader_on_a_gpu_is_the_only_worker(monkeypatch: pytest.MonkeyPatch):
+    """The state of a GPU does not survive a fork; a process that died is loaded again."""
+    monkeypatch.setattr(loader_process, "COMMAND", [sys.executable, "-c", SOLO])
+
+    async def work() -> None:
+        async with serving(workers=4) as service:
+            load = Load(service, clients=3)
+            for _ in range(2):
+                (pid,) = service.workers
+                assert pid == service.loader_pids["spelling"]
+                await load.answer(20)
+                os.kill(pid, signal.SIGKILL)
+                await until(lambda pid=pid: service.workers not in ([], [pid]))
+            await load.answer(20)
+            await load.stop()
+            assert load.rejected == 0
             await until(lambda: len(service.events.of("worker_died")) == 2)
 
     run(work())

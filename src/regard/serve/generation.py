@@ -117,11 +117,13 @@ class Generation:
         """Start a loader and wait for the model. One that dies is started again, a few times."""
         for attempt in range(LOADS):
             await asyncio.sleep(_pause(attempt))
-            self._loader = LoaderProcess(self._spec, device, self._loader_lost)
             try:
+                self._loader = LoaderProcess(self._spec, device, self._loader_lost)
                 return await self._loader.load()
             except LoaderLost:
                 continue
+            except OSError as error:
+                raise LoadFailed(f"cannot start a process: {error.strerror}") from None
         raise LoadFailed(
             f"the loader of model {self._spec.name!r} died {LOADS} times; is there enough memory?"
         )
@@ -139,8 +141,11 @@ class Generation:
             try:
                 connection, pid = await self._loader.fork()
                 worker = await WorkerConnection.open(self, connection, pid, self._loader.has_ended)
-            except (LoaderLost, OSError):
+            except LoaderLost:
                 return  # the owner starts a new generation
+            except OSError:  # too many open files, for example
+                self._failures += 1
+                continue
             try:
                 await asyncio.wait_for(worker.ready, START_SECONDS)
             except (ConnectionResetError, TimeoutError):

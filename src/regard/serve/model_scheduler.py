@@ -92,8 +92,10 @@ class ModelScheduler:
             try:
                 await generation.start("cpu" if self.spec.int8 else self._device)
             except LoadFailed as error:
+                self._retired.add(generation)
                 raise LoadFailed(f"cannot serve model {self.spec.name!r}: {error}") from None
             old, self._generation = self._generation, generation
+            self._retired = {one for one in self._retired if not one.stopped.is_set()}
             if old is not None:
                 self._retired.add(old)
                 old.retire()

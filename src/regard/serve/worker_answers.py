@@ -73,10 +73,11 @@ class WorkerAnswers:
 def answer_fields(answer: Answer) -> dict[str, Any]:
     """An answer as a JSON object."""
     logp = answer.logp
+    finite = math.isfinite(logp)  # and so is every part of the sum
     return {
         "text": answer.text,
         "tokens": answer.tokens,
-        "logps": [_number(value) for value in answer.logps],
+        "logps": [round(value, 6) if finite else _number(value) for value in answer.logps],
         "logp": _number(logp),
         "score": _number(answer.score),
         "confidence": _number(math.exp(logp)),
