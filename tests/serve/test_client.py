@@ -56,7 +56,9 @@ def call(request):
 def pauses(monkeypatch):
     """The pauses of all retries, which are not waited for."""
     found = []
-    monkeypatch.setattr("regard.client.time.sleep", found.append)
+    monkeypatch.setattr(
+        "regard.client.time", type("Clock", (), {"sleep": staticmethod(found.append)})
+    )
 
     async def sleep(seconds: float) -> None:
         found.append(seconds)
