@@ -34,8 +34,8 @@ def call(request):
 
     async def run(server, method, *arguments, settings, **options):
         client = request.param(server.url, **settings)
-        found = getattr(client, method)(*arguments, **options)
         try:
+            found = getattr(client, method)(*arguments, **options)
             if inspect.isasyncgen(found):
                 return [part async for part in found]
             if inspect.isgenerator(found):
