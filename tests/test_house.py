@@ -17,16 +17,27 @@ FILES = codebase.source_files()
 # Packages and modules from low to high. A module imports only from lower layers and from its own
 # package, never from another package of its own layer.
 LAYERS = [
-    {"errors", "axes", "disk", "lazy_names", "terminal", "threads", "pretrained"},
+    {
+        "errors",
+        "axes",
+        "checksums",
+        "disk",
+        "lazy_names",
+        "model_limits",
+        "pretrained",
+        "signals",
+        "terminal",
+        "threads",
+    },
     {"client_protocol"},
     {"client"},
-    {"config", "device", "registry", "decoding_options", "ragged", "int8"},
+    {"config", "device", "registry", "decoding_options", "ragged", "int8", "strict_json"},
     {"gpu_driver"},
     {"kernels"},
     {"text", "positions", "attention"},
     {"models"},
     {"search", "bundle", "answer", "source_encoder", "teacher_forcing"},
-    {"decoding_engine"},
+    {"decoding_engine", "line_answers"},
     {"native"},
     {"inference"},
     {"hub"},
@@ -44,8 +55,9 @@ LAYERS = [
     {"plots"},
     {"explore", "serve"},
     {"commands"},
+    {"bulk"},
     {"cli_options"},
-    {"cli_tools", "cli_runs", "cli_serve"},
+    {"cli_bulk", "cli_tools", "cli_runs", "cli_serve"},
     {"cli"},
     {"__main__"},
 ]
@@ -73,7 +85,7 @@ INNER_LAYERS: dict[str, list[set[str]]] = {
 LIBRARIES = {  # third-party libraries that only these packages import
     "triton": "attention/backends|kernels",
     "fastapi": "explore",
-    "uvicorn": "explore|serve",
+    "uvicorn": "explore|serve|web",
     "prometheus_client": "serve",
     "httptools": "serve",
     "uvloop": "serve",
@@ -87,6 +99,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "transformers": "hub",
     "huggingface_hub": "hub",
     "cyclopts": "cli",
+    "ray": "bulk",
 }
 
 

@@ -95,6 +95,7 @@ _HOMES = {
 }
 _MODULES = (
     "attention",
+    "bulk",
     "bundle",
     "explore",
     "kernels",

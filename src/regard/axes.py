@@ -14,6 +14,7 @@ from torch import Tensor
 Queries = Float[Tensor, "batch head query dim"]
 Keys = Float[Tensor, "batch head key dim"]
 GroupedKeys = Float[Tensor, "batch group key dim"]  # one key head serves a group of query heads
+Values = Float[Tensor, "batch head key out"]
 GroupedValues = Float[Tensor, "batch group key out"]
 Contexts = Float[Tensor, "batch head query out"]
 Scores = Float[Tensor, "batch head query key"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,13 +11,14 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from regard import __version__, cli_runs, cli_serve, cli_tools
+from regard import __version__, cli_bulk, cli_runs, cli_serve, cli_tools
 from regard import cli_options as options
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError
 from regard.model_location import find_model
 from regard.registry import import_files
+from regard.signals import Terminated, exit_code, terminable
 from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
 
 
@@ -33,6 +35,7 @@ app = App(
     help="Train, run and visualise attention-based sequence-to-sequence models.",
     default_parameter=Parameter(negative=()),
     config=restore_dashes,
+    suppress_keyboard_interrupt=False,
 )
 
 
@@ -127,10 +130,12 @@ def predict(
     ensemble: options.Ensemble = None,
     output: options.ResumableOutput = None,
     restart: options.Restart = False,
+    shard: cli_bulk.ShardOption = None,
     form: options.Format = None,
     decoding: options.Decoding = None,
     precision: options.Precision = None,
     long: options.Long = "warn",
+    max_source_length: options.MaxSourceLength = None,
     import_: options.Imports = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
@@ -139,30 +144,36 @@ def predict(
 
     Answers keep the order of the lines, one line each; an empty line gives an empty answer. With
     --n-best, each line is LINE⇥SCORE⇥ANSWER. Line ends and tabs in an answer become spaces;
-    --json keeps them. A .csv, .tsv or .xlsx file is read as a table, and source and output are
-    written side by side in the format of the --output file.
+    --json keeps them. A source that is far too long is rejected: its answer is empty, and the exit
+    code is 1. A .csv, .tsv, .xlsx, .parquet or .arrow file is read as a table, and source and
+    output are written side by side in the format of the --output file. --shard 3/64 answers the
+    third of 64 parts of the input; `regard join` joins them.
     """
     with options.without_gc():
+        from regard.commands.input_protection import PREDICT_FILES, check_not_input
         from regard.commands.inputs import open_inputs
-        from regard.commands.output_files import check_not_input
         from regard.commands.predict import PredictJob
         from regard.commands.predict import predict as run
+        from regard.commands.shards import Shard
 
-    check_not_input(output, input or [])
+    part = None if shard is None else Shard.parse(shard)
+    check_not_input(output, input or [], PREDICT_FILES)
     import_files(import_ or [])
     arguments = [] if texts == ("-",) else list(texts)
     asked = asdict(reading or options.InputOptions())
     job = PredictJob(
         bundles=[find_model(one) for one in (bundle, *(ensemble or []))],
-        inputs=open_inputs(arguments, [str(path) for path in input or []], column, **asked),
+        inputs=open_inputs(arguments, [str(path) for path in input or []], column, part, **asked),
         output=output,
         form=form or OutputFormat(),
         decoding=decoding or DecodingOptions(),
         precision=precision,
         long=long,
+        max_source_length=max_source_length,
         engine=engine,
         device=device,
         restart=restart,
+        shard=part,
     )
     run(job)
 
@@ -190,10 +201,10 @@ def evaluate(
     """
     with options.without_gc():
         from regard.commands.evaluate import evaluate as run
-        from regard.commands.output_files import check_not_input
+        from regard.commands.input_protection import TABLE_FILES, check_not_input
         from regard.text import Corpus
 
-    check_not_input(output, [*files, *(targets or [])])
+    check_not_input(output, [*files, *(targets or [])], TABLE_FILES)
     import_files(import_ or [])
     corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
     options.show_notes(corpus.notes)
@@ -242,7 +253,7 @@ def score(
     run(find_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
 
 
-for group in (cli_tools.COMMANDS, cli_serve.COMMANDS, cli_runs.COMMANDS):
+for group in (cli_bulk.COMMANDS, cli_tools.COMMANDS, cli_serve.COMMANDS, cli_runs.COMMANDS):
     for command, key in group.items():
         app.command(command, sort_key=key)
 
@@ -256,8 +267,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     words = [DASH if word == "-" else word for word in words]
     try:
-        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        with terminable():
+            app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()  # here, so that a failure is reported like any other error
+    except KeyboardInterrupt as interrupt:
+        flush_or_discard(sys.stdout)
+        number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
+        sys.exit(exit_code(number))
     except BrokenPipeError:
         redirect_to_null(sys.stdout)
     except (RegardError, CycloptsError, OSError) as error:

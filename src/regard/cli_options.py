@@ -24,7 +24,8 @@ BUNDLE = "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER, spelling, 
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[
-    Path, Parameter(help="Files of pairs: TSV, CSV, JSON lines, Excel, OpenDocument or Parquet.")
+    Path,
+    Parameter(help="Files of pairs: TSV, CSV, JSON lines, Excel, OpenDocument, Parquet or Arrow."),
 ]
 Targets = Annotated[
     list[Path] | None,
@@ -260,11 +261,18 @@ Restart = Annotated[
     bool, Parameter(help="Discard the partial --output of an earlier run and start over.")
 ]
 Long = Annotated[str, Parameter(help="Sources longer than any in training: warn, refuse or allow.")]
+MaxSourceLength = Annotated[
+    int | None,
+    Parameter(
+        help="Maximum source tokens (default: 10 × the longest in training, ≥ 1,000; 0: none)."
+    ),
+]
 Format = Annotated[OutputFormat | None, Parameter(name="*", group=FORMAT)]
 Decoding = Annotated[DecodingOptions | None, Parameter(name="*", group=DECODING)]
 SearchDecoding = Annotated[SearchOptions | None, Parameter(name="*", group=DECODING)]
 TableOutput = Annotated[
-    Path | None, Parameter(help="TSV file of source, prediction, nearest reference and edits.")
+    Path | None,
+    Parameter(help="TSV, Parquet or Arrow file of source, prediction, reference and edits."),
 ]
 PairArguments = Annotated[
     list[tuple[str, str]] | None,

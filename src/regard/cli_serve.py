@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from regard import cli_options as options
-from regard.serve.http_limits import HttpLimits
 from regard.serve.service_types import ServiceLimits
+from regard.web.http_limits import HttpLimits
 
 LIMITS = Group.create_ordered("Limits")
 ServedBundles = Annotated[

@@ -98,10 +98,10 @@ def clean(
     """
     with options.without_gc():
         from regard.commands.clean import clean as run
-        from regard.commands.output_files import check_not_input
+        from regard.commands.input_protection import CLEAN_FILES, check_not_input
         from regard.text import Corpus
 
-    check_not_input(out, [file, *(targets or []), *(exclude or [])])
+    check_not_input(out, [file, *(targets or []), *(exclude or [])], CLEAN_FILES)
     arguments = options.reading_arguments(reading) | {"bad_lines": "skip"}
     excluded = Corpus(exclude, **arguments) if exclude else None
     run(Corpus(file, targets, **arguments), out, rules or CleaningRules(), excluded)

@@ -14,6 +14,15 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from regard.errors import RegardError, suggestion
+from regard.model_limits import (
+    MAX_FACTOR,
+    MAX_FFN_WIDTH,
+    MAX_HEAD_DIM,
+    MAX_HEADS,
+    MAX_LAYERS,
+    MAX_WIDTH,
+    MAX_WINDOW,
+)
 
 
 class SettingsGroup(BaseModel):
@@ -32,19 +41,19 @@ class TransformerSettings(SettingsGroup):
 
     kind: Literal["transformer"] = "transformer"
     """Model family."""
-    width: int = Field(256, ge=1)
+    width: int = Field(256, ge=1, le=MAX_WIDTH)
     """Model width: size of a token vector."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1, le=MAX_HEADS)
     """Number of attention heads; they divide the width unless dim is set."""
-    dim: int | None = Field(None, ge=1)
+    dim: int | None = Field(None, ge=1, le=MAX_HEAD_DIM)
     """Size of a head (default: width / heads)."""
-    kv_heads: int | None = None
+    kv_heads: int | None = Field(None, ge=1, le=MAX_HEADS)
     """Key/value heads for grouped-query attention (default: as many as heads)."""
-    encoder_layers: int = Field(4, ge=1)
+    encoder_layers: int = Field(4, ge=1, le=MAX_LAYERS)
     """Number of encoder layers."""
-    decoder_layers: int = Field(4, ge=1)
+    decoder_layers: int = Field(4, ge=1, le=MAX_LAYERS)
     """Number of decoder layers."""
-    ffn_width: int = Field(1024, ge=1)
+    ffn_width: int = Field(1024, ge=1, le=MAX_FFN_WIDTH)
     """Inner width of the feed-forward layers."""
     position: PartSetting = "rotary"
     """Position encoding: a name such as rotary or alibi, or {kind, options}."""
@@ -52,19 +61,19 @@ class TransformerSettings(SettingsGroup):
     """Attention score: a name such as scaled-dot or cosine, or {kind, options}."""
     normaliser: PartSetting = "softmax"
     """Attention normaliser: a name such as softmax or entmax, or {kind, options}."""
-    window: int | None = Field(None, ge=1)
+    window: int | None = Field(None, ge=1, le=MAX_WINDOW)
     """Self-attention window: keys at distance less than this (default: no limit)."""
     norm: Literal["layer", "rms"] = "layer"
     """Normalisation: LayerNorm or RMSNorm."""
     norm_order: Literal["pre", "post"] = "pre"
     """Norm before each sublayer (pre) or after it (post, as in the paper)."""
-    norm_eps: float | None = Field(None, gt=0)
+    norm_eps: float | None = Field(None, gt=0, le=1)
     """Number added to the variance in norms (default: 1e-5 for layer, 1e-6 for rms)."""
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "swiglu"
     """Feed-forward activation; swiglu and geglu are gated by silu and gelu-tanh."""
     biases: bool = True
     """Biases of linear layers; norms keep theirs."""
-    embedding_scale: float | None = Field(None, gt=0)
+    embedding_scale: float | None = Field(None, gt=0, le=MAX_FACTOR)
     """Factor of token vectors (default: √width)."""
     embedding_norm: bool = False
     """Norm after embedding and position, as in BART."""
@@ -92,11 +101,11 @@ class RecurrentSettings(SettingsGroup):
     """Attention score: a name such as additive, dot or general, or {kind, options}."""
     normaliser: PartSetting = "softmax"
     """Attention normaliser: a name such as softmax or entmax, or {kind, options}."""
-    width: int = Field(256, ge=2, multiple_of=2)
+    width: int = Field(256, ge=2, multiple_of=2, le=MAX_WIDTH)
     """State size; each encoder direction has half of it."""
-    encoder_layers: int = Field(1, ge=1)
+    encoder_layers: int = Field(1, ge=1, le=MAX_LAYERS)
     """Number of encoder layers."""
-    decoder_layers: int = Field(1, ge=1)
+    decoder_layers: int = Field(1, ge=1, le=MAX_LAYERS)
     """Number of decoder layers."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout rate of embeddings and readouts."""
@@ -228,7 +237,7 @@ def parse(kind: Any, values: dict[str, Any], path: str = "") -> Any:
         if first["type"] == "extra_forbidden":
             hint = suggestion(location[-1], _known_names(kind, location))
             raise RegardError(f"unknown setting {dotted}; {hint}") from None
-        raise RegardError(f"{dotted}: {first['msg'].lower()}; got {first['input']!r}") from None
+        raise RegardError(f"{dotted}: {first['msg'].lower()}; got {first['input']!r:.80}") from None
     for name, value in values.items():
         if isinstance(value, bool) and not isinstance(getattr(settings, name), bool):
             # pydantic accepts True and False as 1 and 0

@@ -41,14 +41,14 @@ class NotANumber(RegardError):
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The fix for an unknown name: the closest known name, or all of them."""
     known = sorted(known)
-    close = get_close_matches(str(name), known, n=1)
+    close = get_close_matches(str(name)[:80], known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(map(repr, known))}"
 
 
 def choose(registry: Mapping[str, T], name: str, kind: str) -> T:
     """Look up a registry entry; an unknown name raises with the closest known one."""
     if not isinstance(name, str) or name not in registry:
-        raise UnknownName(f"unknown {kind} {name!r}; {suggestion(name, registry)}")
+        raise UnknownName(f"unknown {kind} {name!r:.80}; {suggestion(name, registry)}")
     return registry[name]
 
 

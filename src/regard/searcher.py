@@ -50,6 +50,12 @@ class Searcher:
         self.engines = EngineSelector(engine, request)
         self.engines.select(self.default_options)  # opens it, so that errors appear at once
 
+    @property
+    def source_positions(self) -> int | None:
+        """The tokens of a source for which the model has positions, if these are limited."""
+        positions = learned_positions(self.bundle.raw_settings.get("position"))
+        return None if positions is None else positions - self.bundle.template.source_tokens
+
     def with_bundle(self, bundle: Bundle) -> Searcher:
         """The same search for another bundle."""
         precision = self.engines.request.precision
@@ -140,4 +146,5 @@ def no_output(line: str) -> RegardError:
 def learned_positions(setting: Any) -> int | None:
     """The number of positions of `model.position`, if they are learned."""
     kind, options = split_part(setting)
-    return options.get("max_length", LEARNED_POSITIONS) if kind == "learned" else None
+    most = options.get("max_length", LEARNED_POSITIONS) if kind == "learned" else None
+    return most if isinstance(most, int) else None  # an engine reports what is wrong with it

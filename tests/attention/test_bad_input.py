@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import torch
 from torch import Tensor
 
 from regard import Ragged, attend, prefix, window
-from regard.attention import Attention
+from regard.attention import BACKENDS, Attention
 from regard.attention.scores import Additive, ScaledDot
 from regard.errors import RegardError, ShapeError, UnknownName
 from regard.positions import T5, Alibi, Distance, Shaw
@@ -198,3 +199,95 @@ def test_mask_of_another_type_is_an_error():
         assert last.startswith(
             f"mask must be a Mask such as causal or window(8), joined by & and |; got {shown}"
         )
+
+
+TENSORS = {
+    "integers": (
+        (Q.long(), K.long(), V.long()),
+        "attention computes in floating point; got queries of int64; convert them, for example "
+        "with .float()",
+    ),
+    "integer-values": (
+        (Q, K, V.int()),
+        "attention computes in floating point; got values of int32; convert them, for example "
+        "with .float()",
+    ),
+    "booleans": (
+        (Q > 0, K, V),
+        "attention computes in floating point; got queries of bool; convert them, for example "
+        "with .float()",
+    ),
+    "complex": (
+        (Q, K + 0j, V),
+        "attention computes in floating point; got keys of complex64; convert them, for example "
+        "with .float()",
+    ),
+    "mixed": (
+        (Q, K.double(), V),
+        "queries, keys and values must have one dtype; got float32, float64, float32; convert "
+        "them to one",
+    ),
+    "half-values": (
+        (Q, K, V.bfloat16()),
+        "queries, keys and values must have one dtype; got float32, float32, bfloat16; convert "
+        "them to one",
+    ),
+    "devices": (
+        (Q, K.to("meta"), V),
+        "queries, keys and values must be on one device; got cpu, meta, cpu; move them to one",
+    ),
+    "sparse": (
+        (Q, K, V.to_sparse()),
+        "attention needs plain tensors; got sparse values (torch.sparse_coo); call .to_dense() "
+        "first",
+    ),
+    "dim-0": (
+        (dense(2, 6, 5, 0), dense(2, 3, 7, 0), V),
+        "queries have dim 0; give vectors of at least one number",
+    ),
+    "dim-0-values": (
+        (Q, K, dense(2, 3, 7, 0)),
+        "values have dim 0; give vectors of at least one number",
+    ),
+    "no-heads": (
+        (dense(2, 0, 5, 4), dense(2, 3, 7, 4), V),
+        "queries have 0 heads; give at least one",
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
+def test_unsuitable_tensors_are_named(backend: str):
+    """In its own process: in tests the type checker would raise first."""
+    script = (
+        "import sys, torch; from regard.attention import attend; from regard.errors import "
+        "RegardError\n"
+        "for inputs in torch.load(sys.argv[1], weights_only=True):\n"
+        "    try: attend(*inputs, backend=sys.argv[2])\n"
+        "    except RegardError as error: print(error)\n"
+        "    else: print('no error')"
+    )
+    with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+        torch.save([inputs for inputs, _ in TENSORS.values()], file.name)
+        command = [sys.executable, "-c", script, file.name, backend]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines() == [message for _, message in TENSORS.values()]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        ("window(1.5)", "window width must be a whole number; got 1.5"),
+        ("window(True)", "window width must be a whole number; got True"),
+        ("window('3')", "window width must be a whole number; got '3'"),
+        ("prefix(1.5)", "prefix length must be whole numbers; got 1.5"),
+        ("prefix(torch.ones(2))", "prefix length must be whole numbers; got tensor([1., 1.])"),
+    ],
+)
+def test_masks_take_whole_numbers(make: str, message: str):
+    script = f"import torch; from regard.attention import prefix, window; {make}"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.strip().splitlines()[-1].endswith(f"RegardError: {message}")

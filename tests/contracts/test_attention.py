@@ -218,3 +218,54 @@ def test_dropout_acts_on_weights_in_training_only():
         BackendError, match=r"it supports attention without dropout only, and dropout is 0\.5"
     ):
         attention(q, k, v)
+
+
+NOT_FINITE = (float("nan"), float("inf"), float("-inf"))
+
+
+@every
+@torch.no_grad()
+@pytest.mark.parametrize("number", NOT_FINITE, ids=str)
+@pytest.mark.parametrize("mask", ["causal", "window", "prefix", "or"])
+def test_masked_value_that_is_not_finite_is_ignored(
+    part: str, backend: str, mask: str, number: float
+):
+    """Each row equals that of an attention whose masked values are zeros: 0 · NaN is NaN."""
+    attention = PARTS[part](backend)
+    q, k = torch.randn(2, HEADS, 5, DIM), torch.randn(2, GROUPS, 5, DIM)
+    v = torch.randn(2, GROUPS, 5, OUT)
+    spoilt, clean = v.clone(), v.clone()
+    spoilt[0, :, 3], clean[0, :, 3] = number, 0  # the other sequence stays as it is
+    expected = attention(q, k, clean, mask=MASKS[mask])
+    found = attention(q, k, spoilt, mask=MASKS[mask])
+    visible = attention.intermediates(q, k, v, mask=MASKS[mask]).allowed.expand(2, HEADS, 5, 5)
+    sees = visible[..., 3] & torch.tensor([True, False])[:, None, None]
+    torch.testing.assert_close(found[~sees], expected[~sees], rtol=1e-5, atol=1e-6)
+    assert not found[sees].isfinite().any()
+    assert sees.any() or mask == "prefix"
+
+
+@trains
+def test_masked_nan_reaches_no_gradient(part: str, backend: str):
+    attention = PARTS[part](backend)
+    q, k, v = batch(same=True)
+    start = int(k.offsets[2])
+    spoilt = v.values.clone()
+    spoilt[start + 1 :] = float("nan")  # hidden from the first query of the third sequence
+    inputs = leaves(q, k, spoilt_values := v.like(spoilt))
+    out = attention(q, k, spoilt_values, mask=causal).unbind()[2][0]
+    assert out.isfinite().all()
+    for gradient in torch.autograd.grad(
+        out.sum(), inputs, allow_unused=True, materialize_grads=True
+    ):
+        assert gradient[: start + 1].isfinite().all()
+
+
+def test_intermediates_hide_a_masked_nan():
+    attention = PARTS["score:scaled-dot"]("auto")
+    q = torch.randn(1, HEADS, 4, DIM)
+    v = torch.randn(1, HEADS, 4, OUT)
+    v[:, :, 2] = float("nan")
+    context = attention.intermediates(q, q, v, mask=causal).context
+    assert context[:, :, :2].isfinite().all()
+    assert context[:, :, 2:].isnan().all()

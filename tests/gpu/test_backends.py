@@ -118,3 +118,24 @@ def test_changing_batches_do_not_recompile():
         tokens = torch.randn(2, HEADS, length, DIM, device="cuda")
         attention(tokens, tokens, tokens, mask=causal)
     assert 1 <= graphs["unique_graphs"] - before <= 2
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")], ids=str)
+def test_reference_ignores_masked_values_that_are_not_finite(number: float):
+    attention = build(None, "reference")
+    q, k, v = (torch.randn(2, HEADS, 40, DIM, device="cuda") for _ in range(3))
+    spoilt, clean = v.clone(), v.clone()
+    spoilt[:, :, 30], clean[:, :, 30] = number, 0
+    found = attention(q, k, spoilt, mask=causal)
+    torch.testing.assert_close(found[:, :, :30], attention(q, k, clean, mask=causal)[:, :, :30])
+    assert found[:, :, 30:].isnan().all()
+
+
+@pytest.mark.parametrize("longest", [40, 600])
+def test_triton_does_not_read_values_beyond_a_prefix(longest: int):
+    attention = build(None, "triton")
+    q, k, v = (torch.randn(2, HEADS, longest, DIM, device="cuda") for _ in range(3))
+    spoilt = v.clone()
+    spoilt[:, :, 30:] = float("nan")
+    mask = prefix(30)
+    torch.testing.assert_close(attention(q, k, spoilt, mask=mask), attention(q, k, v, mask=mask))

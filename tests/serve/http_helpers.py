@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from regard.serve.access_rules import AccessRules
 from regard.serve.http_app import HttpApp
-from regard.serve.http_limits import HttpLimits
 from regard.serve.http_server import ServerProcess
 from regard.serve.serve_log import ServeLog
 from regard.serve.serve_metrics import ServeMetrics
 from regard.serve.service import ModelInfo
 from regard.serve.service_errors import InvalidRequest
 from regard.web.access import LOCAL_NAMES, host_headers
+from regard.web.http_limits import HttpLimits
 
 TIMEOUT = 60  # seconds: a bound for a hung server, never a measure of speed
 

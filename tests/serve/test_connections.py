@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from regard.serve.http_limits import HttpLimits
+from regard.web.http_limits import HttpLimits
 from tests.serve.http_helpers import TIMEOUT, FakeService, exchange, get, post, running, split
 
 

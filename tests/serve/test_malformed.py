@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from benchmarks.serving_fuzz import RequestFuzzer, send
-from regard.serve.http_limits import HttpLimits
+from regard.web.http_limits import HttpLimits
 from tests.serve.http_helpers import error_of, exchange, get, post, running, split
 
 

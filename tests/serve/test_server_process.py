@@ -98,6 +98,7 @@ def test_the_python_example_of_the_docs_runs(server, capsys):
 
 def test_the_docs_name_all_options_and_metrics(server):
     from regard.serve.http_limits import HttpLimits
+
     from regard.serve.service_types import ServiceLimits
 
     for group in (HttpLimits(), ServiceLimits()):

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import backends, masks
-from regard.attention.cache import Padded, Sequences, pad
+from regard.attention.cache import Sequences, pad
+from regard.attention.input_checks import check_inputs, sizes_of
 from regard.attention.masks import Mask, PaddingMask, everything
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.reference import Bias, Intermediates, Parts, Rotation, intermediates
@@ -75,7 +76,7 @@ class Attention(nn.Module, Parts):
 
         With a `rotation` (rotary positions) the backend rotates queries and keys.
         """
-        check_shapes(queries, keys, values)
+        check_inputs(queries, keys, values)
         self._check_queries(queries)
         masks.check_mask(mask)
         if rotation is not None and (debugging() or isinstance(offset, Tensor)):
@@ -98,7 +99,7 @@ class Attention(nn.Module, Parts):
         rotation: Rotation | None = None,
     ) -> Intermediates:
         """All intermediate results, dense, without gradients, before dropout: for inspection."""
-        check_shapes(queries, keys, values)
+        check_inputs(queries, keys, values)
         self._check_queries(queries)
         masks.check_mask(mask)
         if rotation is not None:
@@ -110,7 +111,7 @@ class Attention(nn.Module, Parts):
         return intermediates(self, *dense, visible, offset)
 
     def _check_queries(self, queries: Sequences) -> None:
-        _, sizes = _sizes(queries)
+        _, sizes = sizes_of(queries)
         heads, dim = sizes["heads"], sizes["dim"]
         if (self.score.heads, self.score.dim) != (heads, dim):
             raise ShapeError(
@@ -153,9 +154,9 @@ def attend(
 
     >>> attend(queries, keys, values, mask=causal & window(64))
     """
-    check_shapes(queries, keys, values)
+    check_inputs(queries, keys, values)
     if isinstance(score, str):
-        _, sizes = _sizes(queries)
+        _, sizes = sizes_of(queries)
         kind = SCORES.choose(score)
         score = kind(sizes["heads"], sizes["dim"])
         if next(score.parameters(), None) is not None:
@@ -178,55 +179,3 @@ def attend_columns(
     """
     rows = (matrix.T[None, None] for matrix in (queries, keys, values))
     return attend(*rows)[0, 0].T
-
-
-def check_shapes(queries: Sequences, keys: Sequences, values: Sequences) -> None:
-    """Raise if the three do not fit together; the message names the first mismatch."""
-    (q_kind, q), (k_kind, k), (v_kind, v) = (_sizes(x) for x in (queries, keys, values))
-    if (q_kind != k_kind and not isinstance(keys, Padded)) or k_kind != v_kind:
-        kinds = f"{q_kind}, {k_kind}, {v_kind}"
-        raise ShapeError(f"queries, keys and values must be all dense or all ragged; got {kinds}")
-    if q["batch"] != k["batch"] or k["batch"] != v["batch"]:
-        raise ShapeError(
-            f"queries have {q['batch']} sequences, keys {k['batch']}, values {v['batch']}; "
-            "they must have the same number"
-        )
-    if k["time"] != v["time"]:
-        raise ShapeError(f"each key needs one value; got {k['time']} keys and {v['time']} values")
-    if isinstance(keys, Ragged) and isinstance(values, Ragged) and not keys.same_lengths(values):
-        raise ShapeError("keys and values must have the same sequences; their offsets differ")
-    if k["heads"] != v["heads"]:
-        raise ShapeError(
-            f"keys have {k['heads']} heads but values have {v['heads']}; give both the same number"
-        )
-    if k["heads"] == 0 or q["heads"] % k["heads"]:
-        raise ShapeError(
-            f"{q['heads']} query heads cannot share {k['heads']} key heads; heads must be a "
-            "multiple of kv_heads"
-        )
-    if q["dim"] != k["dim"]:
-        raise ShapeError(
-            f"queries have dim {q['dim']} but keys have dim {k['dim']}; project both to one dim "
-            "first"
-        )
-
-
-def _sizes(sequences: Sequences) -> tuple[str, dict[str, int]]:
-    if isinstance(sequences, Ragged):
-        shape, kind = sequences.values.shape, "ragged"
-        axes = "(token, head, dim)"
-    else:
-        tensor = sequences.tensor if isinstance(sequences, Padded) else sequences
-        if not isinstance(tensor, Tensor):
-            raise ShapeError(
-                "sequences must be tensors or Ragged batches; "
-                f"got a {type(tensor).__name__}; convert it with torch.as_tensor"
-            )
-        shape, kind = tensor.shape, "dense"
-        axes = "(batch, head, time, dim)"
-    if len(shape) != axes.count(",") + 1:
-        raise ShapeError(f"{kind} sequences must be {axes}; got a tensor of shape {tuple(shape)}")
-    if isinstance(sequences, Ragged):
-        sizes = {"time": shape[0], "heads": shape[1], "dim": shape[2]}
-        return kind, {"batch": len(sequences), **sizes}
-    return kind, {"batch": shape[0], "heads": shape[1], "time": shape[2], "dim": shape[3]}

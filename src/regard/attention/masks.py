@@ -16,6 +16,8 @@ from regard.axes import Site
 from regard.errors import RegardError
 from regard.registry import Registry
 
+_INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
+
 
 class MaskBounds(NamedTuple):
     """A mask as bounds: low ≤ key − query ≤ high and key < stop. None: no such bound."""
@@ -62,8 +64,11 @@ class Mask:
 def check_mask(mask: object) -> None:
     """Raise if this is not a mask."""
     if not isinstance(mask, Mask):
+        got = f"{mask!r:.80}"
+        if isinstance(mask, Tensor):  # printing it would make a GPU wait
+            got = f"a tensor of shape {tuple(mask.shape)}"
         raise RegardError(
-            f"mask must be a Mask such as causal or window(8), joined by & and |; got {mask!r:.80}"
+            f"mask must be a Mask such as causal or window(8), joined by & and |; got {got}"
         )
 
 
@@ -111,6 +116,8 @@ class Window(Mask):
     paper = "Beltagy et al. 2020, §3.1"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.width, int) or isinstance(self.width, bool):
+            raise RegardError(f"window width must be a whole number; got {self.width!r:.40}")
         if self.width < 1:
             raise RegardError(
                 f"window width must be at least 1 (1 = only itself); got {self.width}"
@@ -139,6 +146,10 @@ class Prefix(Mask):
     paper = "Raffel et al. 2020, §3.2.1"
 
     def __post_init__(self) -> None:
+        length = self.length
+        whole = length.dtype in _INTEGERS if isinstance(length, Tensor) else type(length) is int
+        if not whole:
+            raise RegardError(f"prefix length must be whole numbers; got {length!r:.40}")
         if (torch.as_tensor(self.length) < 0).any():
             raise RegardError(f"prefix length must be at least 0; got {self.length}")
 

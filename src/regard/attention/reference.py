@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
@@ -23,6 +24,7 @@ from regard.axes import (
     Queries,
     Scores,
     Site,
+    Values,
     Weights,
 )
 
@@ -95,7 +97,22 @@ def intermediates(
     biased = scores if parts.bias is None else parts.bias.bind(queries)(scores, site)
     allowed = mask(site)
     weights = parts.normaliser(biased, allowed)
-    return Intermediates(scores, biased, allowed, weights, drop(weights).to(values.dtype) @ values)
+    context = weighted_sum(drop(weights).to(values.dtype), values, allowed)
+    return Intermediates(scores, biased, allowed, weights, context)
+
+
+def weighted_sum(weights: Weights, values: Values, allowed: Allowed) -> Contexts:
+    """weights · values, where a masked value has no influence, even if it is NaN or infinite.
+
+    0 · NaN is NaN, so such values become 0, and rows that may attend to one become NaN.
+    """
+    if torch.compiler.is_exporting():  # no branch on data, and no use for it
+        return weights @ values
+    finite = values.isfinite()
+    if values.device.type == "cpu" and finite.all():  # elsewhere, a branch would be a wait
+        return weights @ values
+    seen = allowed.to(values.dtype).expand_as(weights) @ (~finite).to(values.dtype)
+    return (weights @ values.masked_fill(~finite, 0)).masked_fill(seen > 0, float("nan"))
 
 
 def expand_kv_heads(grouped: GroupedKeys, heads: int) -> Keys:

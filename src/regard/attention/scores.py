@@ -82,7 +82,7 @@ class General(Score):
 
     def __init__(self, heads: int, dim: int) -> None:
         super().__init__(heads, dim)
-        identity = torch.eye(dim).repeat(heads, 1, 1)
+        identity = torch.eye(dim).expand(heads, dim, dim)
         self.weight = nn.Parameter(identity + torch.randn(heads, dim, dim) / dim)
 
     def as_dot(self, queries: Queries, keys: GroupedKeys) -> DotForm:

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from regard.bundle.card_fields import check_card
 from regard.bundle.location import locate
 from regard.bundle.manifest import (
     CARD,
@@ -31,6 +32,7 @@ from regard.bundle.manifest import (
     verify_file,
 )
 from regard.errors import RegardError
+from regard.model_limits import MAX_VOCABULARY
 from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenizers import Tokenizer
 
@@ -159,7 +161,7 @@ class Bundle:
         """Hashes of the sources that the model was trained on, if they are known."""
         if self._training_sources is None and self.folder is not None:
             path = self.folder / TRAINING_SOURCES
-            if path.is_file():
+            if os.path.lexists(path):
                 from regard.bundle.training_sources import TrainingSources
 
                 self._training_sources = TrainingSources.load(path)
@@ -193,6 +195,10 @@ def read(folder: str | os.PathLike[str], device: str = "cpu") -> Bundle:
             raise invalid_file(home / name, reason) from None
     source, target = tokenizers[0], tokenizers[-1]
     card = read_json(home / CARD)
+    try:
+        check_card(card)
+    except RegardError as error:
+        raise invalid_file(home / CARD, str(error)) from None
     parts = source, target, settings, card
     return Bundle(None, *parts, folder=home, device=device, template=template)
 
@@ -208,12 +214,14 @@ def _read_config(home: Path) -> tuple[dict[str, Any], tuple[int, int], bool, Tem
         )
     try:
         if version not in (1, VERSION) or isinstance(version, bool):
-            raise RegardError(f"its version is {version!r}, not 1 or {VERSION}")
+            raise RegardError(f"its version is {version!r:.40}, not 1 or {VERSION}")
         if not isinstance(values["model"], dict):
             raise RegardError("its model settings are not a JSON object")
         sizes = values["vocabulary"]["source"], values["vocabulary"]["target"]
-        if not all(isinstance(size, int) and 0 < size < 1 << 31 for size in sizes):
+        if not all(type(size) is int and 0 < size <= MAX_VOCABULARY for size in sizes):
             raise RegardError(f"its vocabulary sizes are {sizes}")
+        if not isinstance(values["shared"], bool):
+            raise RegardError(f"its 'shared' is {values['shared']!r:.40}, not true or false")
         if values["shared"] and sizes[0] != sizes[1]:
             raise RegardError(f"its shared vocabulary has two sizes, {sizes}")
         template = DEFAULT_TEMPLATE if version == 1 else Template.from_json(values["template"])

@@ -29,11 +29,13 @@ from regard.bundle.manifest import (
     write_json,
 )
 from regard.bundle.model_card import write_model_card
+from regard.bundle.weights_header import read_header
 from regard.device import resolve_device
 from regard.disk import fsync_path, use_default_mode
 from regard.errors import RegardError, UnknownName
 from regard.int8 import SCALE_SUFFIX, quantize_tensors
 from regard.models import Model, build
+from regard.models.meta_model import build_on_meta, build_shallow, repeat_layers
 from regard.models.parts import Embedding, Output
 
 DTYPES = {
@@ -85,26 +87,11 @@ def load_model(bundle: Bundle) -> Model:
     assert home
     assert path
     device, settings = resolve_device(bundle.device), bundle.settings
+    quantised = _check_weights(bundle, home, path)  # before anything is allocated
     try:
         with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random state
             model = build(settings, len(bundle.source), len(bundle.target))
-    except UnknownName as error:  # a user-defined part: copying the bundle would not help
-        raise BundleError(f"cannot build the model of {str(home)!r}: {error}") from None
-    except RegardError as error:
-        raise invalid_file(home / CONFIG, str(error)) from None
-    try:
         with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-            stored = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            types = {name: part.get_dtype() for name, part in slices.items()}
-            expected = shapes(unique_parameters(model))
-            quantised = {name for name in expected if types.get(name) == INT8}
-            rows = {name + SCALE_SUFFIX: expected[name][:1] for name in quantised}
-            mismatch = find_mismatch({**expected, **rows}, stored)
-            dtypes = {kind for name, kind in types.items() if name not in quantised}
-            if mismatch or len(dtypes) != 1 or not dtypes <= set(DTYPES):
-                found = ", ".join(sorted(set(types.values())))
-                raise invalid_file(path, mismatch or f"its types are {found}")
             for name, tensor in unique_parameters(model).items():
                 weight = file.get_tensor(name)
                 if name in quantised:
@@ -114,6 +101,38 @@ def load_model(bundle: Bundle) -> Model:
     except SafetensorError as error:
         raise invalid_file(path, f"it is not a valid safetensors file ({error})") from None
     return model.to(device).eval()
+
+
+def _check_weights(bundle: Bundle, home: Path, path: Path) -> set[str]:
+    """Raise unless the stored tensors are those of the model; returns the names of int8 ones.
+
+    The model is built without memory for its tensors (on the device `meta`).
+    """
+    try:
+        stored = read_header(path).tensors
+    except RegardError as error:
+        raise invalid_file(path, str(error)) from None
+    settings = bundle.settings
+    try:
+        model = build_shallow(settings, len(bundle.source), len(bundle.target))
+    except UnknownName as error:  # a user-defined part: copying the bundle would not help
+        raise BundleError(f"cannot build the model of {str(home)!r}: {error}") from None
+    except RegardError as error:
+        raise invalid_file(home / CONFIG, str(error)) from None
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
+        what = f"its settings describe no model ({type(error).__name__}: {error})"
+        raise invalid_file(home / CONFIG, what) from error
+    expected = repeat_layers(shapes(unique_parameters(model)), settings)
+    matrices = repeat_layers(dict.fromkeys(quantizable(model)), settings)
+    types = {name: tensor.dtype for name, tensor in stored.items()}
+    quantised = {name for name in matrices if name in expected and types.get(name) == INT8}
+    rows = {name + SCALE_SUFFIX: expected[name][:1] for name in quantised}
+    mismatch = find_mismatch({**expected, **rows}, {n: t.shape for n, t in stored.items()})
+    dtypes = {kind for name, kind in types.items() if name not in quantised}
+    if mismatch or len(dtypes) != 1 or not dtypes <= set(DTYPES):
+        found = ", ".join(sorted(set(types.values())))
+        raise invalid_file(path, mismatch or f"its types are {found}")
+    return quantised
 
 
 def _recover(home: Path, partial: Path, old: Path) -> None:
@@ -157,8 +176,7 @@ def _write_files(folder: Path, bundle: Bundle) -> None:
 def _write_weights(folder: Path, bundle: Bundle) -> None:
     """Write the weights; raises if the model does not match its settings and tokenizers."""
     weights = unique_parameters(bundle.model)
-    with torch.device("meta"):  # shapes only
-        expected = build(bundle.settings, len(bundle.source), len(bundle.target))
+    expected = build_on_meta(bundle.settings, len(bundle.source), len(bundle.target))
     mismatch = find_mismatch(shapes(unique_parameters(expected)), shapes(weights))
     dtypes = {tensor.dtype for tensor in weights.values()}
     if not mismatch and (len(dtypes) != 1 or not dtypes <= set(DTYPES.values())):

@@ -6,6 +6,7 @@ hash is not above the highest kept one. No text can be recovered from them.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from regard.bundle.manifest import invalid_file
+from regard.bundle.weights_header import read_header
+from regard.errors import RegardError
 from regard.text.heldout import hash_source
 
 MAX_HASHES = 1 << 17  # 1 MiB
@@ -42,6 +45,13 @@ class TrainingSources:
             return False if self.complete else None
         return bool(self.hashes[index] == hashed)
 
+    @property
+    def checksum(self) -> int:
+        """A CRC-32 of everything."""
+        return zlib.crc32(
+            self.hashes.tobytes(), zlib.crc32(f"{self.complete} {self.seed}".encode())
+        )
+
     def save(self, path: Path) -> None:
         """Write the hashes as a safetensors file."""
         metadata = {"complete": str(self.complete).lower(), "seed": str(self.seed)}
@@ -51,10 +61,15 @@ class TrainingSources:
     def load(cls, path: Path) -> TrainingSources:
         """Read what `save` wrote."""
         try:
+            stored = read_header(path)
+            found = {name: (one.dtype, len(one.shape)) for name, one in stored.tensors.items()}
+            seed = stored.metadata["seed"]
+            if found != {"hashes": ("U64", 1)} or len(seed) > 20:
+                raise ValueError("it has other tensors")
             with safe_open(path, framework="numpy") as file:
-                metadata, hashes = file.metadata(), file.get_tensor("hashes")
-            return cls(hashes, metadata["complete"] == "true", int(metadata["seed"]))
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+                hashes = file.get_tensor("hashes")
+            return cls(hashes, stored.metadata["complete"] == "true", int(seed))
+        except (SafetensorError, RegardError, KeyError, ValueError, OSError) as error:
             raise invalid_file(path, f"it has no hashes ({error})") from None
 
 

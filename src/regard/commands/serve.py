@@ -13,12 +13,12 @@ from regard.errors import RegardError
 from regard.model_location import find_model
 from regard.serve.access_rules import AccessRules, checked_origin, read_token
 from regard.serve.http_app import HttpApp
-from regard.serve.http_limits import HttpLimits
 from regard.serve.http_server import ServerProcess
 from regard.serve.serve_log import AllEvents, ServeLog
 from regard.serve.serve_metrics import ServeMetrics
 from regard.serve.service import ModelSpec, Service, ServiceLimits
 from regard.web.access import LOCAL_NAMES, host_headers
+from regard.web.http_limits import HttpLimits
 from regard.web.listener import bracketed, is_local, open_socket, reachable_name
 
 PORT = 7342

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.bundle.bundle import Bundle, read
+from regard.bundle.manifest import WEIGHTS, read_manifest
+from regard.bundle.weights_header import read_header
 from regard.errors import RegardError, no_bundle, suggestion
 from regard.explore.messages import MAX_TOKENS, not_found
 from regard.pretrained import MODELS
@@ -39,22 +41,31 @@ class ServedModel:
     def __init__(self, folder: Path, *, included: bool = False) -> None:
         self.folder = folder
         self.included = included
-        config = _read(folder, "config.json")
-        manifest = _read(folder, "manifest.json")
-        self.card = _read(folder, "card.json")
-        try:
-            self.settings = dict(config["model"])
-            self.vocabulary_sizes = dict(config["vocabulary"])
-            self.sha8 = str(manifest["files"]["weights.safetensors"]["sha256"])[:8]
-            self.family = str(self.settings["kind"])
-        except (KeyError, TypeError, ValueError):
-            message = f"{str(folder)!r} is not a complete bundle: parts are missing; copy it again"
-            raise RegardError(message) from None
+        bundle = read(folder)  # verifies every file
+        self.card, self.settings = bundle.card, dict(bundle.raw_settings)
+        self.vocabulary_sizes = {"source": len(bundle.source), "target": len(bundle.target)}
+        self.sha8 = str(read_manifest(folder)[WEIGHTS]["sha256"])[:8]
+        self.family = str(self.settings.get("kind"))
+        self._check_model(bundle)
         self.name = folder.parent.name if folder.name == "bundle" else folder.name
         self.id = f"{self.name}@{self.sha8}"
         self._lock = threading.Lock()
         self._queue_lock = threading.Lock()
         self._queued = 0
+
+    def _check_model(self, bundle: Bundle) -> None:
+        """Raise unless the weights are those of the settings.
+
+        The native engine compares them without torch; torch reports what that engine refuses.
+        """
+        from regard.loading import load
+        from regard.native.gate import cannot
+        from regard.native.library import unavailable
+
+        if cannot(bundle.raw_settings) or unavailable():
+            bundle.model  # noqa: B018 (built now, so that a damaged file is reported)
+        else:
+            load(self.folder, device="cpu", long="allow")
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -159,20 +170,6 @@ def _bundle_folder(folder: Path) -> Path:
     return home
 
 
-def _read(folder: Path, name: str) -> dict[str, Any]:
-    path = folder / name
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        message = f"cannot read {str(path)!r}: {error.strerror}; copy the bundle again"
-        raise RegardError(message) from None
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise RegardError(f"{str(path)!r} is not valid JSON; copy the bundle again")
-    return values
-
-
 def _part_name(setting: Any) -> str | None:
     """The name of a part that is given as a name or as {kind, options}."""
     return setting.get("kind") if isinstance(setting, dict) else setting
@@ -187,14 +184,7 @@ def _count_heads(settings: dict[str, Any]) -> int | None:
 
 def _count_parameters(path: Path) -> int:
     """The number of parameters in a safetensors file, from its header."""
-    try:
-        with open(path, "rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
-        return sum(math.prod(shape) for shape in shapes)
-    except (OSError, ValueError, KeyError, MemoryError, OverflowError):
-        message = f"{str(path)!r} is not a complete safetensors file; copy the bundle again"
-        raise HttpError(500, "bundle-damaged", message) from None
+    return sum(math.prod(tensor.shape) for tensor in read_header(path).tensors.values())
 
 
 def _quality(card: dict[str, Any]) -> list[dict[str, Any]]:

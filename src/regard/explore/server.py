@@ -6,10 +6,12 @@ rebinding). So only this machine's own names are accepted; beyond it, a token is
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
 import signal
+import socket
 import threading
 import webbrowser
 from collections.abc import MutableMapping
@@ -28,20 +30,26 @@ from regard.web.access import (
     HEADERS,
     LOCAL_NAMES,
     App,
+    ClientDisconnected,
     HttpError,
     Receive,
     Scope,
     Send,
     check_host,
+    check_origin,
     header,
     host_headers,
     is_token,
+    read_body,
 )
+from regard.web.connections import ConnectionTable, protocol_class
+from regard.web.http_limits import HttpLimits
 from regard.web.listener import bracketed, is_local, open_socket, reachable_name
 
 PORT = 7341
 HEALTH = "/healthz"
 YEAR = 365 * 24 * 3600
+LIMITS = HttpLimits(body_bytes=MAX_BODY, connections=256)
 
 
 class Guard:
@@ -70,6 +78,8 @@ class Guard:
 
         try:
             self._check_access(scope)
+            if scope["method"] not in ("GET", "HEAD"):
+                check_origin(scope)
             if self._is_login(scope):
                 await self._set_cookie(send_with_headers)
                 return
@@ -133,15 +143,10 @@ async def _limited(scope: Scope, receive: Receive) -> Receive:
     if scope["method"] == "POST" and kind != "application/json":  # no foreign form can send it
         reason = f"the body must be application/json; got {kind[:80]!r}"
         raise HttpError(415, "wrong-type", reason)
-    body, more = b"", True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            break
-        body, more = body + message.get("body", b""), message.get("more_body", False)
-        if len(body) > MAX_BODY:
-            text = f"the request has over {MAX_BODY:,} bytes; send less"
-            raise HttpError(413, "too-large", text, {"connection": "close"})
+    try:
+        body = await read_body(receive, MAX_BODY, LIMITS.idle_seconds)
+    except ClientDisconnected:
+        body = b""  # refused as any other incomplete request; nobody reads the response
     replay = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def receive_again() -> MutableMapping[str, Any]:
@@ -161,7 +166,32 @@ async def _send_error(error: HttpError, send: Send) -> None:
 
 
 class ExplorerServer(uvicorn.Server):
-    """A uvicorn server that exits at once: it has no files to finish and nothing to drain."""
+    """A uvicorn server that exits at once: it has no files to finish and nothing to drain.
+
+    It closes connections whose client sends nothing, part of a request, or reads no response.
+    """
+
+    def __init__(self, app: App, limits: HttpLimits = LIMITS) -> None:
+        self.table = ConnectionTable(limits)
+        config = uvicorn.Config(
+            app,
+            http=protocol_class(self.table),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="off",
+        )
+        super().__init__(config)
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve, and close idle connections meanwhile."""
+        watching = asyncio.create_task(self.table.watch())
+        try:
+            await super().serve(sockets)
+        finally:
+            watching.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Exit the process."""
@@ -180,17 +210,9 @@ def serve(
     name = bracketed(host)
     guarded = Guard(create_app(models), hosts=LOCAL_NAMES | {name}, port=number, token=token)
     address = f"http://{reachable_name(name)}:{number}/" + (f"?token={token}" if token else "")
-    config = uvicorn.Config(
-        guarded,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        lifespan="off",
-    )
-    server = ExplorerServer(config)
-    signal.signal(signal.SIGINT, server.handle_exit)  # uvicorn does the same once it runs
+    server = ExplorerServer(guarded)
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, server.handle_exit)  # uvicorn does the same once it runs
     with listener:
         names = ", ".join(model.name for model in models)
         print(f"{note}Regard serves {names} at {address} (Ctrl-C to stop)", flush=True)

@@ -27,6 +27,8 @@ from regard.kernels import can_fuse
 from regard.positions import POSITIONS, AdditivePosition, Position
 from regard.ragged import Ragged
 
+MAX_OPTION = 1e12  # of a number
+
 
 def make_score(setting: PartSetting, heads: int, dim: int) -> Score:
     """The score that `model.score` names."""
@@ -54,11 +56,11 @@ def _make(
 ) -> Any:
     options: dict[str, Any] = {} if isinstance(setting, str) else dict(setting)
     name = setting if isinstance(setting, str) else options.pop("kind", None)
-    if name not in registry:
-        hint = suggestion(str(name), registry)
+    if not isinstance(name, str) or name not in registry:
+        hint = suggestion(str(name)[:80], registry)
         raise UnknownName(
-            f"model.{what}: unknown {what} {name!r}; {hint}{'' if hint.endswith('?') else '.'} A "
-            "part of your own must be registered before use: pass its file with --import FILE, "
+            f"model.{what}: unknown {what} {name!r:.80}; {hint}{'' if hint.endswith('?') else '.'} "
+            "A part of your own must be registered before use: pass its file with --import FILE, "
             "or import it in Python"
         )
     part = registry[name]
@@ -69,10 +71,31 @@ def _make(
             raise UnknownName(
                 f"model.{what}: {name!r} has no option {option!r}; {suggestion(option, known)}"
             )
+        _check_option(f"model.{what}: {option} of {name!r}", options[option], accepted[option])
     try:
         return part(**{size: value for size, value in sizes.items() if size in accepted}, **options)
     except TypeError as error:
-        raise RegardError(f"model.{what} = {setting!r}: {error}") from None
+        raise RegardError(f"model.{what} = {setting!r:.80}: {error}") from None
+
+
+# Types of options in constructors' annotations, and what they accept.
+_OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "true or false"),
+}
+
+
+def _check_option(name: str, value: Any, parameter: inspect.Parameter) -> None:
+    """Raise if an option, which may come from a file, has another type than the part takes."""
+    annotation = parameter.annotation
+    kind = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    types, words = _OPTION_TYPES.get(kind, ((object,), ""))
+    if not isinstance(value, types) or (isinstance(value, bool) and kind in ("int", "float")):
+        raise RegardError(f"{name} must be {words}; got {value!r:.80}")
+    if kind in ("int", "float") and not -MAX_OPTION <= value <= MAX_OPTION:
+        raise RegardError(f"{name} must be at most {MAX_OPTION:g}; got {value!r:.80}")
 
 
 class Dropout(nn.Module):

@@ -7,18 +7,60 @@ and torch then reports what is wrong with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-POSITION_OPTIONS: dict[str, set[str]] = {
-    "none": set(),
-    "sinusoidal": {"base", "order"},
-    "learned": {"max_length"},
-    "rotary": {"base", "fraction", "pairs", "scaling", "factor"},
-    "alibi": set(),
-    "distance": {"max_distance"},
-    "t5": {"buckets", "max_distance"},
-    "shaw": {"max_distance"},
+from regard.model_limits import (
+    MAX_BASE,
+    MAX_BUCKETS,
+    MAX_DISTANCE,
+    MAX_FACTOR,
+    MAX_FFN_WIDTH,
+    MAX_HEAD_DIM,
+    MAX_HEADS,
+    MAX_LAYERS,
+    MAX_POSITIONS,
+    MAX_WIDTH,
+    MAX_WINDOW,
+    MIN_BASE,
+)
+
+
+def _is_count(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_frequency_base(value: Any) -> bool:
+    return _is_number(value) and MIN_BASE <= value <= MAX_BASE
+
+
+def _is_distance(value: Any) -> bool:
+    return _is_count(value, MAX_DISTANCE)
+
+
+# The options of each position encoding, and the values that the engine takes.
+POSITION_OPTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "none": {},
+    "sinusoidal": {
+        "base": _is_frequency_base,
+        "order": lambda value: value in ("paired", "halves"),
+    },
+    "learned": {"max_length": lambda value: _is_count(value, MAX_POSITIONS)},
+    "rotary": {
+        "base": _is_frequency_base,
+        "fraction": lambda value: _is_number(value) and 0 < value <= 1,
+        "pairs": lambda value: value in ("halves", "neighbours"),
+        "scaling": lambda value: value in ("none", "linear", "ntk"),
+        "factor": lambda value: _is_number(value) and 1 <= value <= MAX_FACTOR,
+    },
+    "alibi": {},
+    "distance": {"max_distance": _is_distance},
+    "t5": {"buckets": lambda value: _is_count(value, MAX_BUCKETS), "max_distance": _is_distance},
+    "shaw": {"max_distance": _is_distance},
 }
 TRANSFORMER_SCORES = ("scaled-dot", "dot")
 RECURRENT_SCORES = ("additive", "dot", "scaled-dot", "general")
@@ -45,10 +87,17 @@ SETTINGS: dict[str, set[str]] = {
         *SIZES,
     },
 }
-COUNTS = {"heads", "ffn_width", *SIZES}
-OPTIONAL_COUNTS = {"kv_heads", "window", "dim"}
+COUNTS = {
+    "width": MAX_WIDTH,
+    "heads": MAX_HEADS,
+    "ffn_width": MAX_FFN_WIDTH,
+    "encoder_layers": MAX_LAYERS,
+    "decoder_layers": MAX_LAYERS,
+}
+OPTIONAL_COUNTS = {"kv_heads": MAX_HEADS, "window": MAX_WINDOW, "dim": MAX_HEAD_DIM}
+LIMITS = {**COUNTS, **OPTIONAL_COUNTS}
 SWITCHES = {"biases", "embedding_norm", "output_bias"}
-OPTIONAL_NUMBERS = {"norm_eps", "embedding_scale"}
+NUMBERS = {"norm_eps": 1, "embedding_scale": MAX_FACTOR}  # above 0, and at most this
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("layer", "rms"),
     "norm_order": ("pre", "post"),
@@ -62,20 +111,20 @@ CHOICES: dict[str, tuple[str, ...]] = {
 def cannot(settings: Mapping[str, Any]) -> str | None:
     """Why the engine cannot run a model with these settings; None if it can."""
     family = settings.get("kind")
-    if family not in SETTINGS:
-        return f"it runs transformer and recurrent models, not model.kind = {family!r}"
+    if not isinstance(family, str) or family not in SETTINGS:
+        return f"it runs transformer and recurrent models, not model.kind = {family!r:.80}"
     settings = with_defaults(settings)
     if odd := settings.keys() ^ SETTINGS[family]:
-        return f"model.{min(odd)} is {'unknown' if min(odd) in settings else 'missing'}"
-    for name in settings.keys() & (COUNTS | OPTIONAL_COUNTS):
+        return f"model.{min(odd):.80} is {'unknown' if min(odd) in settings else 'missing'}"
+    for name in sorted(settings.keys() & LIMITS.keys()):
         value = settings[name]
         if name in OPTIONAL_COUNTS and value is None:
             continue
-        if not isinstance(value, int) or value < 1:
-            return f"it does not know model.{name} = {value!r}"
+        if not _is_count(value, LIMITS[name]):
+            return f"it does not know model.{name} = {value!r:.80}"
     for name, known in CHOICES.items():
         if name in settings and settings[name] not in known:  # compares, and so takes any value
-            return f"it does not know model.{name} = {settings[name]!r}"
+            return f"it does not know model.{name} = {settings[name]!r:.80}"
     if reason := _unsupported_value(settings):
         return reason
     scores = TRANSFORMER_SCORES if family == "transformer" else RECURRENT_SCORES
@@ -84,37 +133,43 @@ def cannot(settings: Mapping[str, Any]) -> str | None:
     for name, supported in parts:
         kind, options = split_part(settings[name])
         if kind not in supported:
-            return f"it supports model.{name} = {' or '.join(supported)}, not {kind!r}"
+            return f"it supports model.{name} = {' or '.join(supported)}, not {kind!r:.80}"
         if options:
-            return f"it does not know the option {min(options)!r} of model.{name} = {kind!r}"
+            return f"it does not know the option {min(options)!r:.80} of model.{name} = {kind!r}"
     if family == "transformer":
-        kind, options = split_part(settings["position"])
-        if kind not in POSITION_OPTIONS:
-            return f"it does not know model.position = {kind!r}"
-        if unknown := options.keys() - POSITION_OPTIONS[kind]:
-            return f"it does not know the option {min(unknown)!r} of model.position = {kind!r}"
+        if reason := _unsupported_position(*split_part(settings["position"])):
+            return reason
         if (backend := settings.get("attention_backend", "auto")) != "auto":
-            return f"model.attention_backend = {backend!r} asks for another backend"
+            return f"model.attention_backend = {backend!r:.80} asks for another backend"
+    return None
+
+
+def _unsupported_position(kind: Any, options: dict[str, Any]) -> str | None:
+    """The position encoding, or the first of its options, that the engine does not know."""
+    if not isinstance(kind, str) or kind not in POSITION_OPTIONS:
+        return f"it does not know model.position = {kind!r:.80}"
+    known = POSITION_OPTIONS[kind]
+    for name in sorted(options):
+        if name not in known:
+            return f"it does not know the option {name!r:.80} of model.position = {kind!r}"
+        if not known[name](options[name]):
+            return f"it does not know {name} = {options[name]!r:.80} of model.position = {kind!r}"
     return None
 
 
 def _unsupported_value(settings: Mapping[str, Any]) -> str | None:
     """The first switch, number or size of a head that the engine does not know."""
-    for name in sorted(settings.keys() & (SWITCHES | OPTIONAL_NUMBERS)):
+    for name in sorted(settings.keys() & (SWITCHES | NUMBERS.keys())):
         value = settings[name]
         known = isinstance(value, bool) if name in SWITCHES else value is None or _is_number(value)
-        if not known or (name == "norm_eps" and value is not None and value <= 0):
-            return f"it does not know model.{name} = {value!r}"
+        if not known or (value is not None and name in NUMBERS and not 0 < value <= NUMBERS[name]):
+            return f"it does not know model.{name} = {value!r:.80}"
     if settings["kind"] == "recurrent" and settings["tie_embeddings"] == "inputs":
         return "it does not know model.tie_embeddings = 'inputs' of a recurrent model"
     heads = settings.get("heads", 1)
     if settings.get("dim") is None and settings["width"] % heads:
         return f"model.width = {settings['width']} cannot be split into model.heads = {heads}"
     return None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def with_defaults(settings: Mapping[str, Any]) -> Mapping[str, Any]:

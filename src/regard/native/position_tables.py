@@ -15,6 +15,7 @@ from regard.native.library import NativeError
 KINDS = {"none": 0, "learned": 3, "rotary": 4, "alibi": 5, "distance": 6, "t5": 6, "shaw": 7}
 SINUSOIDAL = {"paired": 1, "halves": 2}
 LEARNED_POSITIONS = 1024  # the default of regard.positions.Learned, which needs torch
+MAX_TABLE = 1 << 24  # biases of all heads and distances
 BIAS_NAMES = (
     ("encoder.0.self_attention.attention.bias.table", "native.encoder_bias"),
     ("decoder.0.self_attention.attention.bias.table", "native.decoder_bias"),
@@ -65,6 +66,8 @@ def _rotary(
     factor: float = 1.0,
 ) -> PositionTables:
     rotated = int(dim * fraction)
+    if rotated < 2 or rotated % 2 or (scaling == "ntk" and rotated < 4):
+        raise NativeError(f"rotary positions: {rotated} of {dim} dims cannot be rotated in pairs")
     if scaling == "ntk" and factor > 1:
         base = base * factor ** (rotated / (rotated - 2))
     divisor = factor if scaling == "linear" else 1.0
@@ -96,6 +99,8 @@ def _convert_biases(
             buckets = options.get("buckets", 32)
             if table.shape != (heads, buckets):
                 raise NativeError(f"tensor {stored!r} has shape {table.shape}")
+            if heads * (2 * limit + 1) > MAX_TABLE:
+                raise NativeError(f"t5 positions: distances up to {limit:,} take too much memory")
             causal = stored.startswith("decoder")
             side = buckets if causal else buckets // 2
             if side < 2 or limit <= side // 2:  # as regard.positions.T5 refuses them

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.axes import Queries, Site
 from regard.errors import RegardError, ShapeError
+from regard.model_limits import MAX_BASE, MAX_POSITIONS, MIN_BASE
 
 
 class Position(nn.Module):
@@ -99,6 +100,20 @@ class BiasPosition(Position):
 LARGEST_TABLE = 1 << 14
 
 
+def check_count(name: str, value: int, most: int) -> None:
+    """Raise unless an option is a whole number from 1 to `most`."""
+    if value < 1:
+        raise RegardError(f"{name} must be at least 1; got {value}")
+    if value > most:
+        raise RegardError(f"{name} must be at most {most:,}; got {value}")
+
+
+def check_frequency(base: float) -> None:
+    """Raise unless all powers of the base are finite numbers."""
+    if not MIN_BASE <= base <= MAX_BASE:
+        raise RegardError(f"base must be from {MIN_BASE:g} to {MAX_BASE:g}; got {base}")
+
+
 def cos_sin(
     positions: Int[Tensor, "*time"], frequencies: tuple[float, ...], dtype: torch.dtype
 ) -> tuple[Float[Tensor, "*time pair"], Float[Tensor, "*time pair"]]:
@@ -154,6 +169,7 @@ class Sinusoidal(AdditivePosition):
             raise RegardError(f"order must be 'paired' or 'halves'; got {order!r}")
         if width < 1:
             raise ShapeError(f"width must be at least 1; got {width}")
+        check_frequency(base)
         self.width, self.base = width, base
         self.order = order
         self.frequencies = tuple(base ** (-2 * pair / width) for pair in range((width + 1) // 2))
@@ -172,6 +188,7 @@ class Learned(AdditivePosition):
 
     def __init__(self, width: int, *, max_length: int = 1024) -> None:
         super().__init__()
+        check_count("max_length", max_length, MAX_POSITIONS)
         self.max_length = max_length
         self.table = nn.Parameter(torch.randn(max_length, width) * 0.02)
 

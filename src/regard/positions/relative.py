@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from regard.axes import Queries, Site
 from regard.errors import RegardError, ShapeError
-from regard.positions.absolute import BiasPosition
+from regard.model_limits import MAX_BUCKETS, MAX_DISTANCE, MAX_HEADS
+from regard.positions.absolute import BiasPosition, check_count
 
 
 class Alibi(BiasPosition):
@@ -28,7 +29,7 @@ class Alibi(BiasPosition):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        _check_positive("heads", heads)
+        check_count("heads", heads, MAX_HEADS)
         self.heads = heads
         self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
@@ -63,7 +64,7 @@ class Distance(BiasPosition):
 
     def __init__(self, heads: int, dim: int, *, max_distance: int = 128) -> None:
         super().__init__()
-        _check_positive("max_distance", max_distance)
+        check_count("max_distance", max_distance, MAX_DISTANCE)
         self.heads, self.scale = heads, 1 / math.sqrt(dim)
         self.max_distance = self.constant_beyond = max_distance
         self.table = nn.Parameter(torch.zeros(heads, 2 * max_distance + 1))
@@ -89,12 +90,14 @@ class T5(BiasPosition):
         self, heads: int, *, buckets: int = 32, max_distance: int = 128, causal: bool = False
     ) -> None:
         super().__init__()
+        check_count("buckets", buckets, MAX_BUCKETS)
         side = buckets if causal else buckets // 2
         if side < 2 or max_distance <= side // 2:
             raise RegardError(
                 f"max_distance must exceed the exact buckets; got buckets={buckets}, "
                 f"max_distance={max_distance}"
             )
+        check_count("max_distance", max_distance, MAX_DISTANCE)
         self.heads, self.buckets = heads, buckets
         self.max_distance = self.constant_beyond = max_distance
         self.causal = causal
@@ -124,7 +127,7 @@ class Shaw(BiasPosition):
 
     def __init__(self, dim: int, *, max_distance: int = 16) -> None:
         super().__init__()
-        _check_positive("max_distance", max_distance)
+        check_count("max_distance", max_distance, MAX_DISTANCE)
         self.max_distance, self.scale = max_distance, 1 / math.sqrt(dim)
         self.table = nn.Parameter(torch.randn(2 * max_distance + 1, dim) / math.sqrt(dim))
 
@@ -147,8 +150,3 @@ class Shaw(BiasPosition):
             return scores + terms[site.batch, site.head, site.row, index]
 
         return bias
-
-
-def _check_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise RegardError(f"{name} must be at least 1; got {value}")

@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import RegardError, ShapeError
-from regard.positions.absolute import RotaryPosition, cos_sin
+from regard.model_limits import MAX_FACTOR
+from regard.positions.absolute import RotaryPosition, check_frequency, cos_sin
 
 
 class Rotary(RotaryPosition):
@@ -34,6 +35,7 @@ class Rotary(RotaryPosition):
         factor: float = 1.0,
     ) -> None:
         super().__init__()
+        check_frequency(base)
         rotated = int(dim * fraction)
         _check(pairs, scaling, factor, rotated)
         if not 0 < fraction <= 1 or rotated % 2 or not rotated:
@@ -79,6 +81,8 @@ def _check(pairs: str, scaling: str, factor: float, rotated: int) -> None:
         raise RegardError(
             f"factor must be at least 1 (and ntk needs at least 4 rotated dims); got {factor}"
         )
+    if factor > MAX_FACTOR:
+        raise RegardError(f"factor must be at most {MAX_FACTOR:g}; got {factor}")
     if scaling == "none" and factor != 1:
         raise RegardError(
             f"factor = {factor} has no effect without scaling; use scaling='linear' or 'ntk'"

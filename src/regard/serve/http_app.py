@@ -13,10 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from regard.serve.access_rules import AccessRules
-from regard.serve.connections import CONNECTION
 from regard.serve.http_errors import ErrorForm, failure, libretranslate_form, openai_form
 from regard.serve.http_exchange import Exchange, Reply
-from regard.serve.http_limits import HttpLimits
 from regard.serve.libretranslate import LibreTranslate
 from regard.serve.serve_log import ServeLog
 from regard.serve.serve_metrics import CONTENT_TYPE, ServeMetrics
@@ -24,6 +22,8 @@ from regard.serve.service import ModelInfo, Service
 from regard.serve.text_endpoints import TextEndpoints
 from regard.serve.web_pages import WebPages
 from regard.web.access import ClientDisconnected, HttpError, Receive, Scope, Send
+from regard.web.connections import CONNECTION
+from regard.web.http_limits import HttpLimits
 
 Handler = Callable[[Exchange], Awaitable[Reply]]
 CLOSED = 499  # status in logs and metrics of a request whose client went away

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
-from regard.serve.http_limits import HttpLimits
 from regard.web.access import HttpError, Receive, Scope, header, read_body
+from regard.web.http_limits import HttpLimits
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"

@@ -19,9 +19,9 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 
 from regard.errors import RegardError
-from regard.serve.connections import ConnectionTable, protocol_class
 from regard.serve.http_app import HttpApp
 from regard.serve.service import Service
+from regard.web.connections import ConnectionTable, protocol_class
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept, at most
 GRACE = 10  # seconds for clients to read their responses once the service has drained

@@ -17,7 +17,6 @@ from tokenizers import Tokenizer as Library
 from regard.text.vocabulary import Piece, TokenizerError, Vocabulary
 
 MAX_IDS = 1 << 22  # an id far beyond the others would fill the memory
-MAX_BYTES = 1 << 28  # of a file
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from regard.text.vocabulary import Piece, Vocabulary
+from regard.text.vocabulary import Piece, TokenizerError, Vocabulary
 
 UNKNOWN, BEGIN = 0, 1
 END = 2
@@ -35,6 +35,7 @@ class RegardVocabulary(Vocabulary):
     def __init__(self, library: Library, document: dict[str, Any]) -> None:
         self.library = library
         self.kind = _infer_kind(document)
+        _check_structure(library, document)
 
     def __len__(self) -> int:
         return int(self.library.get_vocab_size())
@@ -124,6 +125,19 @@ def _infer_kind(document: dict[str, Any]) -> str:
         return "characters"
     tags = len(document["added_tokens"])
     return "bpe" if len(model["vocab"]) - tags > FIRST_BYTE + 256 else "bytes"
+
+
+def _check_structure(library: Library, document: dict[str, Any]) -> None:
+    """Raise unless ids are numbered without gaps and texts can be restored, as Regard writes it."""
+    ids = library.get_vocab(with_added_tokens=True).values()
+    model, tags = document["model"], document.get("added_tokens") or []
+    odd = [name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
+    if odd or len({*ids}) != len(ids) or max(ids) != len(ids) - 1:
+        raise TokenizerError(f"it has {odd[0] if odd else 'ids with gaps or twice'}")
+    if (document.get("normalizer") or {}).get("type") != "NFC":
+        raise TokenizerError("parts of it are missing or altered: its normaliser is not NFC")
+    if any(tag["special"] or not tag["content"] for tag in tags):
+        raise TokenizerError("it has special tokens that Regard does not write")
 
 
 def nfc(text: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as Library
 
 from regard.disk import write_atomically
-from regard.text.foreign_vocabulary import MAX_BYTES, ForeignVocabulary
+from regard.text.foreign_vocabulary import ForeignVocabulary
 from regard.text.regard_vocabulary import (
     BEGIN,
     BYTE_TOKENS,
@@ -31,6 +31,7 @@ from regard.text.regard_vocabulary import (
     nfc,
     source_spans,
 )
+from regard.text.tokenizer_limits import MAX_BYTES, check_document, check_ids, check_patterns
 from regard.text.vocabulary import Piece, TokenizerError, Vocabulary
 
 __all__ = [
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 
+MAX_REASON = 200  # characters of the library's message
+
+
 class Tokenizer:
     """A vocabulary and its segmentation. `size` is the number of ids where a model has more than
     the file: the others have no token.
@@ -56,7 +60,9 @@ class Tokenizer:
 
     def __init__(self, library: Library, size: int | None = None) -> None:
         self.library = library
+        check_ids(library.get_vocab(with_added_tokens=True).values())
         document = json.loads(library.to_str())
+        check_document(document)
         self.vocabulary: Vocabulary = (
             RegardVocabulary(library, document)
             if is_regard_vocabulary(library)
@@ -96,11 +102,18 @@ class Tokenizer:
             raise TokenizerError(
                 f"{text!r} is not valid Unicode: it has half a surrogate pair; decode it as UTF-8"
             ) from None
+        except BaseException as error:
+            raise _failure(error, f"cannot encode {text!r:.40}") from None
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without special tokens. In a vocabulary that Regard trained,
         `decode(encode(text))` is the NFC text (`words`: with single spaces)."""
-        return self.vocabulary.decode(list(ids))
+        try:
+            return self.vocabulary.decode(list(ids))
+        except TokenizerError:
+            raise
+        except BaseException as error:
+            raise _failure(error, "cannot decode these ids") from None
 
     def pieces(self, text: str) -> list[Piece]:
         """The tokens of a text with their spans in the original (not normalised) text. The label of
@@ -150,13 +163,12 @@ class Tokenizer:
         """A tokenizer from the content of a tokenizer.json; `name` is for errors."""
         try:
             text = content if isinstance(content, str) else content.decode()
+            check_patterns(text.encode())
             return cls(Library.from_str(text))._checked(name)
-        except TokenizerError:
-            raise
         except BaseException as error:  # the library raises plain Exceptions, or panics
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            if not isinstance(error, Exception) and not _is_panic(error):
                 raise
-            what = (str(error).splitlines() or ["?"])[0]
+            what = (str(error).splitlines() or ["?"])[0][:MAX_REASON]
             raise TokenizerError(
                 f"{name} is not a valid tokenizer.json ({what}); copy it again"
             ) from None
@@ -167,8 +179,21 @@ class Tokenizer:
         if self.is_foreign:
             self.decode(self.encode("a 1"))
         elif library.normalizer is None or not library.id_to_token(len(self) - 1):
-            raise TokenizerError(f"{name} was altered: parts of it are missing; copy it again")
+            raise TokenizerError("parts of it are missing")
         return self
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether the library failed an assertion; it is not an Exception in Python."""
+    return type(error).__name__ == "PanicException"
+
+
+def _failure(error: BaseException, what: str) -> BaseException:
+    """The error of a tokenizer whose parts do not work together; others pass unchanged."""
+    if not _is_panic(error) and type(error) is not Exception:
+        return error
+    reason = (str(error).splitlines() or ["?"])[0][:MAX_REASON]
+    return TokenizerError(f"this tokenizer {what}: {reason}; its file is damaged, copy it again")
 
 
 def _is_below(id: int | None, size: int) -> bool:

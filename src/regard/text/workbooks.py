@@ -1,4 +1,4 @@
-"""Workbooks and columnar tables: text cells from .xlsx, .xls, .ods and Parquet, and to .xlsx."""
+"""Workbooks: text cells from .xlsx, .xls and .ods, and to .xlsx."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ SUMMARY_SHEET = "Export Summary"  # added by Apple Numbers
 BATCH_ROWS = 4_096
 ZIP = b"PK\x03\x04"
 OLE = b"\xd0\xcf\x11\xe0"  # .xls, .doc and .ppt
-PARQUET = b"PAR1"
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # not allowed in a workbook
 
 Cells = list[str]
@@ -35,7 +34,7 @@ def workbook_rows(file: File, sheet: str | None) -> tuple[str, Iterator[tuple[in
     calamine = import_extra("python_calamine", "excel", file.name)
     with file.open() as stored:
         data = io.BytesIO(stored.read())
-    with _report(file, "a workbook"):
+    with report_unreadable(file, "a workbook"):
         book = calamine.CalamineWorkbook.from_filelike(data)
         rows = {name: _sheet_rows(book, name) for name in book.sheet_names}
     name = _choose_sheet(file, rows, sheet)
@@ -64,20 +63,6 @@ def _choose_sheet(file: File, rows: dict[str, Any], requested: str | None) -> st
             f"{names[0]!r}"
         )
     return names[0]
-
-
-def parquet_rows(file: File) -> Iterator[tuple[int, Cells]]:
-    """The column names as row 0, then the rows, read in batches."""
-    parquet = import_extra("pyarrow.parquet", "parquet", file.name)
-    with file.open() as stored, _report(file, "a Parquet file"):
-        table = parquet.ParquetFile(stored)
-        yield 0, list(table.schema_arrow.names)
-        number = 0
-        for batch in table.iter_batches(BATCH_ROWS):
-            columns = [column.to_pylist() for column in batch.columns]
-            for row in zip(*columns, strict=True):
-                number += 1
-                yield number, [cell_text(cell) for cell in row]
 
 
 def cell_text(value: Any) -> str:
@@ -124,7 +109,7 @@ def import_extra(module: str, extra: str, name: str) -> Any:
 
 
 @contextmanager
-def _report(file: File, what: str) -> Iterator[None]:
+def report_unreadable(file: File, what: str) -> Iterator[None]:
     """Turn the errors of a library into one line."""
     try:
         yield

@@ -81,13 +81,19 @@ def check_origin(scope: Scope, allowed: Collection[str] = ()) -> None:
     """Raise if a page of another site sends the request: browsers name its origin in a header.
 
     A page of this server has the origin http://HOST or https://HOST (behind a proxy); programs send
-    none. Call it after the Host or the token was checked.
+    none. Where the origin is left out, a browser still says that a request comes from another site
+    (Sec-Fetch-Site); one that only opens a page is accepted. Call it after the Host or the token
+    was checked.
     """
     origin = header(scope, b"origin").lower()
-    if not origin or origin in allowed:
+    if origin in allowed and origin:
         return
-    if origin.partition("://")[2] != header(scope, b"host").lower():
-        message = f"pages of {origin[:80]!r} may not use this server"
+    foreign = header(scope, b"sec-fetch-site").lower() in ("cross-site", "same-site")
+    if not origin and not (foreign and scope["method"] not in ("GET", "HEAD", "OPTIONS")):
+        return
+    if not origin or origin.partition("://")[2] != header(scope, b"host").lower():
+        page = repr(origin[:80]) if origin else "another site"
+        message = f"pages of {page} may not use this server"
         raise HttpError(403, "wrong-origin", message)
 
 

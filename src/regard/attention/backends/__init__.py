@@ -115,8 +115,22 @@ def run(
         return backend.run(parts, queries, keys, values, mask, offset, rotation)
     if rotation is not None:
         queries, keys = rotate(rotation, queries, offset), rotate(rotation, keys)
-    context = backend.run(parts, pad(queries), pad(keys), pad(values), mask, offset)
+    padded = pad(queries), pad(keys), pad(values)
+    context = backend.run(parts, *padded, mask, offset)
+    if backend.run is not _reference and _may_have_masked_nan(context, mask, padded[1]):
+        context = _reference(parts, *padded, mask, offset)
     return unpad(context, queries.layout) if isinstance(queries, Ragged) else context
+
+
+def _may_have_masked_nan(context: Tensor, mask: Mask, keys: Padded) -> bool:
+    """Whether NaN or infinity in a masked value may have reached a row, by 0 · NaN = NaN.
+
+    On a CPU only: elsewhere the answer would make the device wait.
+    """
+    if context.device.type != "cpu" or torch.compiler.is_exporting():
+        return False
+    masked = mask != everything or keys.lengths is not None
+    return masked and not bool(context.detach().sum().isfinite())
 
 
 def rotate(rotation: Rotation, sequences: Any, offset: Offset = 0) -> Any:

@@ -1,4 +1,4 @@
-"""Connections of the HTTP server: bounded in number, header size and idle time.
+"""Connections of explorer and server: bounded in number, header size and idle time.
 
 uvicorn bounds the time between requests only. Here a client that sends its headers slowly, never
 finishes a request or does not read its response is disconnected as well, and a client that goes
@@ -12,7 +12,7 @@ import importlib.util
 import socket
 from typing import Any
 
-from regard.serve.http_limits import HttpLimits
+from regard.web.http_limits import HttpLimits
 
 CONNECTION = "regard.connection"  # key of the connection in the state of a request
 REFUSAL = (
@@ -23,6 +23,36 @@ TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b"connection: close\r\ncontent-length: %d\r\n\r\n%b"
 )
+
+
+class GatheringTransport:
+    """A transport that sends what is written in one pass of the event loop together.
+
+    uvicorn writes headers and body separately: two system calls, and a client that wakes up twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send data at the end of this pass."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send everything, then close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            data, self._parts = b"".join(self._parts), []
+            self._transport.write(data)
 
 
 class ConnectionTable:
@@ -69,7 +99,7 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
             self.unparsed = 0  # bytes since the last complete headers
 
         def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
+            super().connection_made(GatheringTransport(transport, self.loop))
             if len(table.open) >= table.limits.connections:
                 text = b"all %d connections are in use; retry later" % table.limits.connections
                 self.refuse(REFUSAL, b"overloaded", text)
