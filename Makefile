@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test checks tests browser format docs tour page clean
+.PHONY: demo test checks tests browser format docs tour page release-check clean
 
 demo: .venv/ready
 	$(BIN)/regard demo
@@ -42,6 +42,10 @@ docs: .venv/ready
 # The pictures of the documentation, from the included models.
 tour: .venv/ready browser
 	$(BIN)/python docs/tour.py
+
+# Builds dist/*.whl and dist/*.tar.gz, installs them in a new environment elsewhere and uses them there.
+release-check:
+	$(PYTHON) scripts/release_check.py
 
 # The explorer's page, built into the package. Node is needed only to change it.
 page:

@@ -56,8 +56,9 @@ LAYERS = [
     {"explore", "serve"},
     {"commands"},
     {"bulk"},
-    {"cli_options"},
-    {"cli_bulk", "cli_tools", "cli_runs", "cli_serve"},
+    {"cli_groups", "cli_help"},
+    {"cli_options", "cli_training_options"},
+    {"cli_bulk", "cli_tools", "cli_runs", "cli_serve", "cli_setup"},
     {"cli"},
     {"__main__"},
 ]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from regard.training.callbacks import Callback
     from regard.training.evaluation import Metric
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the only place; pyproject.toml reads it
 
 __all__ = [
     "Answer",

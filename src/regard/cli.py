@@ -13,6 +13,10 @@ from cyclopts import App, CycloptsError, Parameter
 
 from regard import __version__, cli_bulk, cli_runs, cli_serve, cli_tools
 from regard import cli_options as options
+from regard import cli_training_options as training
+from regard.cli_groups import shown_default
+from regard.cli_help import describe_commands
+from regard.cli_setup import add_commands
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError
@@ -33,7 +37,7 @@ app = App(
     name="regard",
     version=version,
     help="Train, run and visualise attention-based sequence-to-sequence models.",
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(negative=(), show_default=shown_default),
     config=restore_dashes,
     suppress_keyboard_interrupt=False,
 )
@@ -43,31 +47,31 @@ app = App(
 def train(
     *files: options.Pairs,
     targets: options.Targets = None,
-    held_out: options.HeldOut = None,
-    held_out_targets: options.HeldOutTargets = None,
-    out: options.RunFolder = None,
+    held_out: training.HeldOut = None,
+    held_out_targets: training.HeldOutTargets = None,
+    out: training.RunFolder = None,
     reading: options.Reading = None,
-    family: options.OptionalFamily = None,
-    size: options.Size = "auto",
-    minutes: options.Minutes = None,
-    steps: options.Steps = None,
-    epochs: options.Epochs = None,
-    config: options.Config = None,
-    set_: options.Overrides = None,
+    family: training.OptionalFamily = None,
+    size: training.Size = "auto",
+    minutes: training.Minutes = None,
+    steps: training.Steps = None,
+    epochs: training.Epochs = None,
+    config: training.Config = None,
+    set_: training.Overrides = None,
     import_: options.Imports = None,
     device: options.Device = "auto",
-    tensorboard: options.Tensorboard = False,
-    from_: options.From = None,
-    tokenizer: options.GivenTokenizer = None,
+    tensorboard: training.Tensorboard = False,
+    from_: training.From = None,
+    tokenizer: training.GivenTokenizer = None,
     languages: options.Languages = None,
-    freeze: options.Freeze = None,
-    extend: options.Extend = False,
-    restart: options.RestartRun = False,
-    seeds: options.Seeds = None,
-    ensemble: options.WriteEnsemble = False,
-    help_settings: options.HelpSettings = False,
+    freeze: training.Freeze = None,
+    extend: training.Extend = False,
+    restart: training.RestartRun = False,
+    seeds: training.Seeds = None,
+    ensemble: training.WriteEnsemble = False,
+    help_settings: training.HelpSettings = False,
 ) -> None:
-    """Train a model on pairs of text: `regard train pairs.tsv`.
+    """Train a model on pairs of text, from a file to a model and a report.
 
     The model is written to `bundle` in the folder of the run. Run the same command again to resume
     after an interruption.
@@ -105,9 +109,9 @@ def train(
 @app.command(sort_key=1)
 def demo(
     *,
-    minutes: options.DemoMinutes = 3.0,
-    out: options.DemoFolder = Path("runs/demo"),
-    family: options.Family = "transformer",
+    minutes: training.DemoMinutes = 3.0,
+    out: training.DemoFolder = Path("runs/demo"),
+    family: training.Family = "transformer",
     device: options.Device = "auto",
 ) -> None:
     """Train a small model on English spelling → sound and show its answers."""
@@ -140,7 +144,7 @@ def predict(
     engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
-    """Answer texts: `regard predict runs/demo/bundle attention`, or each line of files or a pipe.
+    """Answer texts: arguments, lines of files, columns of tables, or a pipe.
 
     Answers keep the order of the lines, one line each; an empty line gives an empty answer. With
     --n-best, each line is LINE⇥SCORE⇥ANSWER. Line ends and tabs in an answer become spaces;
@@ -193,7 +197,7 @@ def evaluate(
     engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
-    """Evaluate a model on held-out pairs: `regard evaluate runs/demo/bundle test.tsv`.
+    """Evaluate a model on held-out pairs: error rates, BLEU, chrF, the worst errors.
 
     Reports error rates for symbols, BLEU and chrF for running text, each with a 95 % bootstrap
     interval (1,000 resamples), the same by source length, and the worst errors. A source with
@@ -234,9 +238,10 @@ def score(
     engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
-    """Score given targets: LOGP⇥SOURCE⇥TARGET for each pair, in order; perplexity on stderr.
+    """Score given targets: their log-probabilities and the perplexity.
 
-    `regard score spelling --pair attention "AH T EH N SH AH N"`. The end counts as a token.
+    Prints LOGP⇥SOURCE⇥TARGET for each pair, in order, and the perplexity on stderr. The end counts
+    as a token.
     """
     with options.without_gc():
         from regard.commands.score import score as run
@@ -282,3 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(text, file=sys.stderr)
         sys.exit(error.exit_code if isinstance(error, RegardError) else 2)
     sys.exit(0)
+
+
+add_commands(app)
+describe_commands(app)

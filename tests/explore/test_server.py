@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from regard import __version__
 from regard.explore import server
 from tests.commands.small import regard, start
 
@@ -27,7 +28,7 @@ def test_server_prints_its_address_serves_and_exits(running):
         r"Regard serves transformer at (http://127\.0\.0\.1:\d+/) \(Ctrl-C to stop\)\n", line
     )
     with urllib.request.urlopen(found[1] + "healthz", timeout=TIMEOUT) as response:
-        assert json.load(response) == {"ok": True, "version": "0.1.0"}
+        assert json.load(response) == {"ok": True, "version": __version__}
         assert "server" not in response.headers
     with urllib.request.urlopen(found[1] + "api/models", timeout=TIMEOUT) as response:
         model = json.load(response)["models"][0]["id"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from regard.errors import RegardError
 
@@ -27,7 +27,7 @@ class NotRegular(RegardError):
     """A path in a bundle that is not a regular file."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; an OSError passes through."""
     _check_kind(path, path.lstat().st_mode)
     file = os.fdopen(os.open(path, FLAGS), "rb")

@@ -94,7 +94,7 @@ def _check_option(name: str, value: Any, parameter: inspect.Parameter) -> None:
     types, words = _OPTION_TYPES.get(kind, ((object,), ""))
     if not isinstance(value, types) or (isinstance(value, bool) and kind in ("int", "float")):
         raise RegardError(f"{name} must be {words}; got {value!r:.80}")
-    if kind in ("int", "float") and not -MAX_OPTION <= value <= MAX_OPTION:
+    if isinstance(value, int | float) and kind != "bool" and not abs(value) <= MAX_OPTION:
         raise RegardError(f"{name} must be at most {MAX_OPTION:g}; got {value!r:.80}")
 
 
