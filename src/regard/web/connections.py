@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import socket
+import sys
 from typing import Any
 
 from regard.web.http_limits import HttpLimits
@@ -80,15 +81,7 @@ class ConnectionTable:
 
 def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol with the limits of `table`; parsed by httptools where installed."""
-    parent: Any
-    if importlib.util.find_spec("httptools"):
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-        parent = HttpToolsProtocol
-    else:
-        from uvicorn.protocols.http.h11_impl import H11Protocol
-
-        parent = H11Protocol
+    parent = _parser_protocol()
 
     class Connection(parent):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -152,9 +145,19 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
     return Connection
 
 
+def _parser_protocol() -> Any:
+    if importlib.util.find_spec("httptools"):
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+        return HttpToolsProtocol
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    return H11Protocol
+
+
 def _limit_unacknowledged(transport: asyncio.Transport, seconds: float) -> None:
     """Let the kernel drop a peer that acknowledges nothing (Linux)."""
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
     connection = transport.get_extra_info("socket")
-    if option is not None and connection is not None:
+    if sys.platform == "linux" and connection is not None:
+        option = socket.TCP_USER_TIMEOUT
         connection.setsockopt(socket.IPPROTO_TCP, option, int(seconds * 1000))
