@@ -58,6 +58,11 @@ def no_bundle(folder: object, reason: str | None = None) -> str:
     return f"{what}; pass a folder written by `regard train`"
 
 
+def read_fix(error: OSError, otherwise: str) -> str:
+    """The fix for a file that cannot be read: its permissions, or else the given one."""
+    return "make it readable for this user" if isinstance(error, PermissionError) else otherwise
+
+
 @contextmanager
 def debug() -> Iterator[None]:
     """Check all attention scores inside this block and raise at the first NaN. Slow."""
