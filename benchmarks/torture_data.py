@@ -110,9 +110,14 @@ def as_parquet(rows: Rows, draw: random.Random) -> bytes:
     return bytes(stored.getvalue())
 
 
-FORMATS: list[Callable[[Rows, random.Random], bytes]] = [as_tsv, as_csv, as_json_lines, as_lines]
-FORMATS += [as_workbook] if find_spec("openpyxl") and find_spec("python_calamine") else []
-FORMATS += [as_parquet] if find_spec("pyarrow") else []
+FORMATS: dict[str, Callable[[Rows, random.Random], bytes]] = {
+    ".tsv": as_tsv,
+    ".csv": as_csv,
+    ".jsonl": as_json_lines,
+    ".txt": as_lines,
+    **({".xlsx": as_workbook} if find_spec("openpyxl") and find_spec("python_calamine") else {}),
+    **({".parquet": as_parquet} if find_spec("pyarrow") else {}),
+}
 
 
 def compress(data: bytes, draw: random.Random) -> bytes:
@@ -128,7 +133,7 @@ def compress(data: bytes, draw: random.Random) -> bytes:
 
 def fuzz(data: bytes, draw: random.Random) -> bytes:
     """The data with some mutations."""
-    for _ in range(draw.choice([0, 1, 1, 2, 8])):
+    for _ in range(draw.choice([0, 0, 1, 1, 2, 8])):
         if draw.random() < 0.5:
             data = damage(data or b"x", draw)
         else:
@@ -177,12 +182,12 @@ class DataCases(Subject):
         return {outcome: 1}
 
     def _write(self, folder: Path, draw: random.Random, name: str = "file") -> Path:
-        data = draw.choice(FORMATS)(draw_rows(draw), draw)
-        data = fuzz(data, draw)
+        suffix, write = draw.choice(sorted(FORMATS.items()))
+        data = fuzz(write(draw_rows(draw), draw), draw)
         if draw.random() < 0.2:
             data = compress(data, draw)
             data = fuzz(data, draw) if draw.random() < 0.5 else data
-        path = folder / f"{name}{draw.choice(SUFFIXES)}"
+        path = folder / f"{name}{suffix if draw.random() < 0.8 else draw.choice(SUFFIXES)}"
         path.write_bytes(data)
         return path
 
