@@ -16,7 +16,8 @@ code 2.
 
 def page() -> str:
     """The whole page."""
-    text = app.generate_docs(output_format="markdown", heading_level=1)
+    text = app.generate_docs(output_format="markdown", heading_level=1, usage_name="regard")
+    text = text.replace(" -m pytest ", " ")  # cyclopts adds how Python was started
     text = text[text.index("**Commands**:") :].replace("```console", "```text")
     text = re.sub(r"^(\* .*) \*\[default: False\]\*$", r"\1", text, flags=re.MULTILINE)
     text = re.sub(r"^## (.*)$", r"## \1", text, flags=re.MULTILINE)

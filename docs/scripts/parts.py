@@ -20,9 +20,9 @@ HEAD = """# The parts of attention
 keys.
 
 `python docs/scripts/build.py --pages` generates this page from the code, and a test keeps it up to
-date. s is a score, q a query, k a key, d the dimension of one head, h a head, p a position. "Backends" lists
-those that support the part beside `reference`, which supports everything. `auto` picks the fastest
-from a table of measurements; `regard bench` measures your machine.
+date. s is a score, q a query, k a key, d the dimension of one head, h a head, p a position.
+"Backends" lists those that support the part beside `reference`, which supports everything. `auto`
+picks the fastest from a table of measurements; `regard bench` measures your machine.
 """
 
 
