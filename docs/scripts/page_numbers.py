@@ -28,16 +28,15 @@ def definitions() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def checks(file: str) -> dict[str, float]:
-    """The values of a kept result, by the names of its checks."""
-    kept = json.loads((ROOT / "benchmarks/results" / file).read_text(encoding="utf-8"))
-    return {check["name"]: check["value"] for check in kept["checks"]}
+def kept(file: str) -> dict[str, Any]:
+    """A kept result."""
+    return json.loads((ROOT / "benchmarks/results" / file).read_text(encoding="utf-8"))
 
 
 def figure(file: str, method: str, figure: str, **other: Any) -> float:
     """The mean over seeds of a figure of trained models."""
-    kept = json.loads((ROOT / "benchmarks/results" / file).read_text(encoding="utf-8"))
-    values = [one["figures"][figure] for one in kept["results"] if one["method"] == method]
+    runs = [one for one in kept(file)["results"] if one["method"] == method]
+    values = [one["figures"][figure] for one in runs]
     return sum(values) / len(values)
 
 
@@ -46,7 +45,7 @@ def formatted(name: str) -> str:
     wanted = definitions()[name]
     if "method" in wanted:
         return format(figure(**wanted), wanted["format"])
-    found = checks(wanted["file"])
+    found = {check["name"]: check["value"] for check in kept(wanted["file"])["checks"]}
     value = found[wanted["check"]]
     if "over" in wanted:
         value /= found[wanted["over"]]
@@ -56,7 +55,7 @@ def formatted(name: str) -> str:
 def filled(text: str) -> str:
     """A page with current numbers."""
     tables = runpy.run_path(str(Path(__file__).with_name("number_tables.py")))["TABLES"]
-    text = TABLE.sub(lambda m: f"<!--t:{m[1]}-->\n\n{tables[m[1]](checks)}\n\n<!--/t-->", text)
+    text = TABLE.sub(lambda m: f"<!--t:{m[1]}-->\n\n{tables[m[1]](kept)}\n\n<!--/t-->", text)
     return MARK.sub(lambda m: f"<!--n:{m[1]}-->{formatted(m[1])}<!--/n-->", text)
 
 
