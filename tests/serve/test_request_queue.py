@@ -3,13 +3,15 @@
 import asyncio
 from typing import Any
 
-from regard.serve.request_queue import TEXT_COST, RequestQueue, TextBatch, TextRequest
+from regard.serve.request_queue import TEXT_COST, QueuedRequest, RequestQueue, TextBatch
 from tests.serve.service_helpers import run
 
 
-def request(*texts: str, key: str = "", arrived: float = 0.0, deadline: float = 9.0) -> TextRequest:
+def request(
+    *texts: str, key: str = "", arrived: float = 0.0, deadline: float = 9.0
+) -> QueuedRequest:
     future: Any = asyncio.get_running_loop().create_future()
-    return TextRequest(texts, key, "{}", future, arrived, deadline)
+    return QueuedRequest(texts, key, "{}", future, arrived, deadline)
 
 
 def taken(batch: TextBatch) -> list[str]:
@@ -20,7 +22,7 @@ def cost(*texts: str) -> float:
     return sum(len(text) + TEXT_COST for text in texts)
 
 
-def queue_of(*requests: TextRequest) -> RequestQueue:
+def queue_of(*requests: QueuedRequest) -> RequestQueue:
     queue = RequestQueue()
     for one in requests:
         queue.add(one)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from regard.serve.frames import Message
 from regard.serve.loader_process import LoaderLost, LoaderProcess
-from regard.serve.request_queue import TextBatch, TextRequest
+from regard.serve.request_queue import QueuedRequest, TextBatch
 from regard.serve.service_errors import LoadFailed
 from regard.serve.service_types import ModelInfo, ModelSpec, ServiceEvents
 from regard.serve.worker_connection import WorkerConnection
@@ -82,7 +82,7 @@ class Generation:
         else:
             self.idle.append(worker)
 
-    def cancel_stream(self, request: TextRequest) -> None:
+    def cancel_stream(self, request: QueuedRequest) -> None:
         """Stop the stream of a request, if a worker runs it."""
         for worker in self.workers:
             if worker.batch is not None and worker.batch.stream is request:

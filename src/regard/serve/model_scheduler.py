@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from regard.serve.frames import Kind, Message, Status, unpack_results
 from regard.serve.generation import Generation
-from regard.serve.request_queue import Part, RequestQueue, TextBatch, TextRequest
+from regard.serve.request_queue import Part, QueuedRequest, RequestQueue, TextBatch
 from regard.serve.service_errors import (
     DeadlineExceeded,
     Draining,
@@ -47,7 +47,7 @@ class ModelScheduler:
         self._size, self._limits = workers, limits
         self._loop = asyncio.get_running_loop()
         self._queue = RequestQueue()
-        self._active: set[TextRequest] = set()
+        self._active: set[QueuedRequest] = set()
         self._finished = asyncio.Event()  # set when no request is active
         self._generation: Generation | None = None
         self._loading = asyncio.Lock()
@@ -101,7 +101,7 @@ class ModelScheduler:
                 old.retire()
             self._dispatch()
 
-    def submit(self, request: TextRequest) -> None:
+    def submit(self, request: QueuedRequest) -> None:
         """Queue a request; raises if it cannot be accepted."""
         if error := self._refusal(request):
             self.events.rejected(self.spec.name, error.code)
@@ -178,7 +178,7 @@ class ModelScheduler:
         if generation is self._generation and not self._draining:
             self._recovery = self._loop.create_task(self._recover())
 
-    def _refusal(self, request: TextRequest) -> ServiceError | None:
+    def _refusal(self, request: QueuedRequest) -> ServiceError | None:
         """Why a request cannot be accepted now."""
         if self._draining:
             return Draining("the service is stopping; send the request again", retry_after=1.0)
@@ -252,17 +252,17 @@ class ModelScheduler:
             stream.streamed += len(piece) - again
             stream.pieces.put_nowait(piece[again:])
 
-    def _expire(self, request: TextRequest) -> None:
+    def _expire(self, request: QueuedRequest) -> None:
         if not request.done:
             seconds = request.deadline - request.arrived
             message = f"no answer within the deadline of {seconds:g} s; send fewer texts at once"
             self._reject(request, DeadlineExceeded(message))
 
-    def _reject(self, request: TextRequest, error: ServiceError) -> None:
+    def _reject(self, request: QueuedRequest, error: ServiceError) -> None:
         self.events.rejected(self.spec.name, error.code)
         request.future.set_exception(error)
 
-    def _forget(self, request: TextRequest) -> None:
+    def _forget(self, request: QueuedRequest) -> None:
         """Free what a request that is done holds."""
         self._queue.remove(request)
         if request.timer is not None:
@@ -289,7 +289,7 @@ class ModelScheduler:
 
 
 def _failure(
-    request: TextRequest, start: int, statuses: bytes, bodies: Sequence[bytes]
+    request: QueuedRequest, start: int, statuses: bytes, bodies: Sequence[bytes]
 ) -> ServiceError:
     """The error of the first text that has no answer."""
     index = next(index for index, status in enumerate(statuses) if status)

@@ -28,7 +28,7 @@ class Pending(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class TextRequest:
+class QueuedRequest:
     """The texts of one request. Requests with the same `key` may share a batch.
 
     `options` is their JSON; `weight` the work of a character compared with the default options.
@@ -73,7 +73,7 @@ class TextRequest:
 class Part(NamedTuple):
     """The texts of a request in a batch."""
 
-    request: TextRequest
+    request: QueuedRequest
     start: int
     stop: int
     attempts: int
@@ -100,7 +100,7 @@ class TextBatch:
         return max(part.request.deadline for part in self.parts)
 
     @property
-    def stream(self) -> TextRequest | None:
+    def stream(self) -> QueuedRequest | None:
         """The request, if it is a stream."""
         first = self.parts[0].request
         return None if first.pieces is None else first
@@ -122,18 +122,18 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self.texts, self.cost = 0, 0.0
-        self._waiting: OrderedDict[TextRequest, None] = OrderedDict()
-        self._groups: dict[Hashable, OrderedDict[TextRequest, None]] = {}
+        self._waiting: OrderedDict[QueuedRequest, None] = OrderedDict()
+        self._groups: dict[Hashable, OrderedDict[QueuedRequest, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     @property
-    def oldest(self) -> TextRequest:
+    def oldest(self) -> QueuedRequest:
         """The request that has waited longest."""
         return next(iter(self._waiting))
 
-    def add(self, request: TextRequest, *, front: bool = False) -> None:
+    def add(self, request: QueuedRequest, *, front: bool = False) -> None:
         """Add a request with its pending texts; at the front if it has waited before."""
         self._count(request, 1)
         self._waiting[request] = None
@@ -143,7 +143,7 @@ class RequestQueue:
             self._waiting.move_to_end(request, last=False)
             group.move_to_end(request, last=False)
 
-    def remove(self, request: TextRequest) -> None:
+    def remove(self, request: QueuedRequest) -> None:
         """Remove a request, if it waits."""
         if request in self._waiting:
             self._count(request, -1)
@@ -188,12 +188,12 @@ class RequestQueue:
                 break
         return TextBatch(parts, cost)
 
-    def _count(self, request: TextRequest, sign: int) -> None:
+    def _count(self, request: QueuedRequest, sign: int) -> None:
         for start, stop, _ in request.pending:
             self.texts += sign * (stop - start)
             self.cost += sign * sum(request.costs[start:stop])
 
-    def _forget(self, request: TextRequest) -> None:
+    def _forget(self, request: QueuedRequest) -> None:
         del self._waiting[request]
         group = self._groups[request.key]
         del group[request]

@@ -16,7 +16,7 @@ from regard.errors import RegardError, suggestion
 from regard.serve.cpu_count import available_cpus
 from regard.serve.model_scheduler import ModelScheduler
 from regard.serve.request_options import OptionChecker, is_unicode
-from regard.serve.request_queue import TextRequest
+from regard.serve.request_queue import QueuedRequest
 from regard.serve.service_errors import InvalidRequest, ServiceError, TooLarge, UnknownModel
 from regard.serve.service_types import (
     ModelInfo,
@@ -176,7 +176,7 @@ class Service:
         deadline: float | None,
         *,
         stream: bool = False,
-    ) -> TextRequest:
+    ) -> QueuedRequest:
         """A request whose texts and options are valid; otherwise raises."""
         try:
             self._check_texts(texts)
@@ -187,7 +187,7 @@ class Service:
             raise
         loop = asyncio.get_running_loop()
         now = loop.time()
-        return TextRequest(
+        return QueuedRequest(
             texts,
             key=object() if stream else (checked.json, alignment),
             options=checked.json,
@@ -225,7 +225,7 @@ class Service:
         return min(float(deadline), self.limits.deadline)
 
 
-async def _stream(request: TextRequest) -> AsyncGenerator[dict[str, Any], None]:
+async def _stream(request: QueuedRequest) -> AsyncGenerator[dict[str, Any], None]:
     assert request.pieces is not None
     try:
         while (piece := await request.pieces.get()) is not None:
