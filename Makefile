@@ -34,14 +34,13 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The generated pages of the documentation.
+# The documentation site in site/, built strictly and without a network, and its generated pages.
 docs: .venv/ready
-	$(BIN)/python docs/parts.py
-	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/scripts/build.py
 
 # The pictures of the documentation, from the included models.
 tour: .venv/ready browser
-	$(BIN)/python docs/tour.py
+	$(BIN)/python docs/scripts/tour.py
 
 # Builds dist/*.whl and dist/*.tar.gz, installs them in a new environment elsewhere and uses them there.
 release-check:
@@ -60,4 +59,4 @@ page:
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache
+	rm -rf .venv build site .pytest_cache .ruff_cache .mypy_cache

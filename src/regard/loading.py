@@ -91,8 +91,8 @@ def bundle_folders(folder: PathLike) -> list[Path]:
             members = []
         if not 1 <= len(members) <= MAX_MEMBERS:
             raise RegardError(
-                f"{str(path / ENSEMBLE)!r} lists no members, or over {MAX_MEMBERS}; write the "
-                "ensemble again"
+                f"{str(path / ENSEMBLE)!r} lists no members, or over {MAX_MEMBERS}; write it "
+                "again with `regard train --seeds N --ensemble`"
             )
         return [path / member for member in members]
     return [path]

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from regard.answer import Answer, empty_answer, links
 from regard.bundle.bundle import Bundle
 from regard.decoding_options import SearchOptions
-from regard.errors import RegardError
+from regard.errors import RegardError, shorten
 from regard.line_answers import LineAnswers, accepted
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions
 from regard.searcher import Searcher, no_output
-from regard.source_encoder import SourceEncoder, as_text, shorten, source_limit
+from regard.source_encoder import SourceEncoder, as_text, source_limit
 from regard.text.template import Template
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from regard.bundle.bundle import Bundle
 from regard.decoding_engine import DecodingEngine, EngineRequest, Ids
 from regard.decoding_options import RATIO, DecodingOptions, SearchOptions
 from regard.engine_choice import EngineSelector, stored_precision
-from regard.errors import RegardError, choose
+from regard.errors import RegardError, choose, shorten
 from regard.native.gate import split_part
 from regard.native.position_tables import LEARNED_POSITIONS
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions, resolve_options
-from regard.source_encoder import shorten
 from regard.text.template import Template
 
 if TYPE_CHECKING:

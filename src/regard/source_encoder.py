@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from regard.errors import RegardError
+from regard.errors import RegardError, shorten
 from regard.text.tokenizers import Tokenizer
 
 LONG = ("warn", "refuse", "allow")
@@ -92,8 +92,3 @@ def as_text(line: Any) -> str:
     if not isinstance(line, str):
         raise RegardError(f"text must be a str; got {line!r}")
     return line
-
-
-def shorten(line: str) -> str:
-    """A line for a message, in quotes and at most 40 characters long."""
-    return repr(line if len(line) <= 40 else line[:39] + "…")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import regard
 from regard.cli import app
 from regard.commands.serve import PORT
 from regard.serve.http_app import HttpApp
@@ -122,3 +123,9 @@ def test_entrypoint_hands_over_the_token(tmp_path: Path):
     assert run.stdout == expected
     assert token.read_text() == "0123456789abcdef\n"
     assert token.stat().st_mode & 0o777 == 0o600
+
+
+def test_examples_name_this_version():
+    for pod in pods():
+        (container,) = pod["containers"]
+        assert container["image"].endswith(f"/regard:{regard.__version__}")

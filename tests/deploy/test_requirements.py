@@ -6,6 +6,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from regard.native.library import unavailable
+
 ROOT = Path(__file__).parent.parent.parent
 # Dependencies that serving does not import: training, metrics, shape checks and the explorer.
 NOT_SERVED = {"torch", "jaxtyping", "rapidfuzz", "sacrebleu", "fastapi"}
@@ -33,6 +37,7 @@ def test_requirements_are_those_of_the_project():
     assert {name_of(one) for one in project["dependencies"]} > NOT_SERVED
 
 
+@pytest.mark.skipif(unavailable() is not None, reason="the native engine is not built")
 def test_serving_imports_nothing_else():
     script = SERVING.format(blocked=sorted(NOT_SERVED))
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -52,3 +57,10 @@ def test_image_copies_only_listed_files():
     assert allowed[0] == "*"
     assert names == {line[1:] for line in allowed if line.startswith("!")}
     assert all((ROOT / name).exists() for name in names)
+
+
+def test_image_copies_the_licenses_of_the_wheel():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    allowed = (ROOT / ".dockerignore").read_text().splitlines()
+    for name in (*project["license-files"], project["readme"]):
+        assert f"!{name}" in allowed or name.startswith("src/"), name

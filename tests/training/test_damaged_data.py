@@ -9,6 +9,7 @@ import pytest
 from regard.errors import RegardError
 from regard.training.loop import Interrupted
 from regard.training.run import run
+from regard.training.teacher_outputs import TeacherOutputs
 from tests.commands.small import Quiet, job, left_by, strange_files
 from tests.training.test_resume import signal_at
 
@@ -94,3 +95,21 @@ def test_a_run_without_checksums_resumes(data, whole, stopped):
     assert "resumed: from step 6" in view.lines
     assert not [line for line in view.lines if "damaged" in line]
     assert left_by(stopped) == left_by(whole)
+
+
+@pytest.mark.parametrize("place", [0, 200, -30])
+def test_a_flipped_bit_of_a_tokenizer_is_an_error(data, stopped, place):
+    flip(stopped / "data/source.tokenizer.json", place)
+    with pytest.raises(RegardError, match=r"tokenizer.*; start over with --restart, or use "):
+        run(job(data, stopped), Quiet())
+
+
+def test_damaged_teacher_outputs_are_an_error(tmp_path):
+    cache = TeacherOutputs(tmp_path / "cache", {"teacher": "x"})
+    cache.fill("abc", lambda lines: [line * 2 for line in lines])
+    assert list(cache) == [("a", "aa"), ("b", "bb"), ("c", "cc")]
+    flip(tmp_path / "cache/outputs.jsonl", -2)
+    with pytest.raises(
+        RegardError, match=r"outputs.jsonl' is damaged at line 3; start over with --restart$"
+    ):
+        list(cache)

@@ -15,6 +15,7 @@ from regard.text.file_ranges import LineRange, place_in
 from regard.text.files import (
     BUFFER_BYTES,
     MAX_LINE_BYTES,
+    READ_ERRORS,
     UTF8,
     UTF8_BOM,
     CorpusError,
@@ -108,7 +109,7 @@ class FileInputs(StoredInputs):
             return None
         try:
             return sum(map(_count_lines, self.files))
-        except (CorpusError, OSError, EOFError, ValueError):
+        except (CorpusError, *READ_ERRORS):
             return None  # reading the file will raise with the reason
 
 

@@ -90,11 +90,11 @@ _OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 def _check_option(name: str, value: Any, parameter: inspect.Parameter) -> None:
     """Raise if an option, which may come from a file, has another type than the part takes."""
     annotation = parameter.annotation
-    kind = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     types, words = _OPTION_TYPES.get(kind, ((object,), ""))
     if not isinstance(value, types) or (isinstance(value, bool) and kind in ("int", "float")):
         raise RegardError(f"{name} must be {words}; got {value!r:.80}")
-    if isinstance(value, int | float) and kind != "bool" and not abs(value) <= MAX_OPTION:
+    if isinstance(value, int | float) and not abs(value) <= MAX_OPTION:
         raise RegardError(f"{name} must be at most {MAX_OPTION:g}; got {value!r:.80}")
 
 

@@ -34,7 +34,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_frequency_base(value: Any) -> bool:
+def _is_frequency(value: Any) -> bool:
     return _is_number(value) and MIN_BASE <= value <= MAX_BASE
 
 
@@ -46,12 +46,12 @@ def _is_distance(value: Any) -> bool:
 POSITION_OPTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "none": {},
     "sinusoidal": {
-        "base": _is_frequency_base,
+        "base": _is_frequency,
         "order": lambda value: value in ("paired", "halves"),
     },
     "learned": {"max_length": lambda value: _is_count(value, MAX_POSITIONS)},
     "rotary": {
-        "base": _is_frequency_base,
+        "base": _is_frequency,
         "fraction": lambda value: _is_number(value) and 0 < value <= 1,
         "pairs": lambda value: value in ("halves", "neighbours"),
         "scaling": lambda value: value in ("none", "linear", "ntk"),

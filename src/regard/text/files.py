@@ -33,6 +33,7 @@ XZ = b"\xfd7zXZ\x00"
 ZSTD = b"\x28\xb5\x2f\xfd"
 UTF8 = "utf-8"
 UTF8_BOM = b"\xef\xbb\xbf"
+READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # of damaged files
 
 
 class CorpusError(RegardError):
@@ -159,17 +160,14 @@ def report_damage(name: str, last_line: Callable[[], int]) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise DamagedFile(
-            f"{name} is truncated after line {last_line():,}; copy it again"
-        ) from None
+        what = f"{name} is truncated after line {last_line():,}"
+        raise DamagedFile(f"{what}; copy it again") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise DamagedFile(
-            f"{name} is damaged after line {last_line():,} ({error}); copy it again"
-        ) from None
+        what = f"{name} is damaged after line {last_line():,} ({error})"
+        raise DamagedFile(f"{what}; copy it again") from None
     except OSError as error:
-        raise CorpusError(
-            f"cannot read {name!r} after line {last_line():,}: {error.strerror}"
-        ) from None
+        where = f"{name!r} after line {last_line():,}"
+        raise CorpusError(f"cannot read {where}: {error.strerror}") from None
 
 
 class Transcoder(io.RawIOBase):

@@ -15,7 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from regard.text.files import BUFFER_BYTES, UTF8, UTF8_BOM, CorpusError, File, decompress
+from regard.text.files import (
+    BUFFER_BYTES,
+    READ_ERRORS,
+    UTF8,
+    UTF8_BOM,
+    CorpusError,
+    File,
+    decompress,
+    report_damage,
+)
 from regard.text.writing_systems import ENCODING_LANGUAGES
 
 SCAN_BYTES = 1 << 28  # validated as UTF-8 before reading; later bad lines are reported one by one
@@ -76,7 +85,11 @@ class EncodingScan:
 
 def detect_encoding(file: File, requested: str | None = None) -> str:
     """Set the encoding of a file; returns the choice and its reason, empty for plain UTF-8."""
-    with file.open() as stored, decompress(stored, file.name) as stream:
+    with (
+        file.open() as stored,
+        decompress(stored, file.name) as stream,
+        report_damage(file.name, lambda: 0),
+    ):
         head = stream.peek(1 << 16)[: 1 << 16]
     if requested is not None:
         file.encoding, reason = check_encoding(requested), "as requested"
@@ -162,7 +175,7 @@ def _blocks_of_lines(file: File) -> Iterator[bytes]:
         while done < SCAN_BYTES:
             try:
                 block = stream.read1(BUFFER_BYTES)
-            except (OSError, EOFError, ValueError):
+            except READ_ERRORS:
                 break  # reading the file reports the damage
             if not block:
                 break

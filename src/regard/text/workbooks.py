@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from regard.errors import list_names
 from regard.text.files import CorpusError, File
 
 SUMMARY_SHEET = "Export Summary"  # added by Apple Numbers
@@ -50,7 +51,7 @@ def _sheet_rows(book: Any, name: str) -> list[tuple[int, list[Any]]]:
 def _choose_sheet(file: File, rows: dict[str, Any], requested: str | None) -> str:
     """The requested sheet, or the only one that is not empty."""
     names = [name for name in rows if rows[name] and name != SUMMARY_SHEET]
-    listed = ", ".join(map(repr, names))
+    listed = list_names(names)
     if requested is not None:
         if requested not in rows or not rows[requested]:
             raise CorpusError(f"{file.name} has no sheet {requested!r} with rows; it has {listed}")

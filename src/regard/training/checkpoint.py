@@ -108,8 +108,8 @@ def read(folder: str | os.PathLike[str]) -> Checkpoint | None:
     if damaged:
         path, reason = damaged[0]
         raise CheckpointError(
-            f"no checkpoint in {str(folder)!r} is valid ({path.name!r}: {reason}); remove the "
-            "folder to start again"
+            f"no checkpoint in {str(folder)!r} is valid ({path.name!r}: {reason}); start over with "
+            "--restart"
         )
     return None
 
