@@ -81,7 +81,7 @@ class ConnectionTable:
 
 def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol with the limits of `table`; parsed by httptools where installed."""
-    parent = _parser_protocol()
+    parent: Any = _parser_protocol()
 
     class Connection(parent):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -95,7 +95,7 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
             super().connection_made(GatheringTransport(transport, self.loop))
             if len(table.open) >= table.limits.connections:
                 text = b"all %d connections are in use; retry later" % table.limits.connections
-                self.refuse(REFUSAL, b"overloaded", text)
+                _refuse(self.transport, REFUSAL, b"overloaded", text)
                 return
             table.open.add(self)
             _limit_unacknowledged(transport, table.limits.idle_seconds)
@@ -113,7 +113,7 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
                 self.unparsed += len(data)
                 if self.unparsed > table.limits.header_bytes + len(data):
                     text = b"the headers have over %d bytes" % table.limits.header_bytes
-                    self.refuse(TOO_LONG, b"too_large", text)
+                    _refuse(self.transport, TOO_LONG, b"too_large", text)
                     return
             super().data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:
@@ -135,14 +135,15 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
                 return self.waiting
             return now
 
-        def refuse(self, form: bytes, code: bytes, message: bytes) -> None:
-            """Write an error and close."""
-            content = b'{"error":{"message":"%b","type":"server_error","param":null,"code":"%b"}}'
-            body = content % (message, code)
-            self.transport.write(form % (len(body), body))
-            self.transport.close()
-
     return Connection
+
+
+def _refuse(transport: Any, form: bytes, code: bytes, message: bytes) -> None:
+    """Write an error and close."""
+    content = b'{"error":{"message":"%b","type":"server_error","param":null,"code":"%b"}}'
+    body = content % (message, code)
+    transport.write(form % (len(body), body))
+    transport.close()
 
 
 def _parser_protocol() -> Any:
