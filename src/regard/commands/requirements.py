@@ -74,7 +74,9 @@ def _parse(lines: list[str]) -> Iterator[PackageRequirement]:
         extra = re.search(r"extra == ['\"](\w[\w-]*)['\"]", marker)
         if found := LINE.match(requirement.strip()):
             name, minimum = found[1], found[2] or ""
-            yield PackageRequirement(name, minimum, installed_version(name), extra[1] if extra else "")
+            yield PackageRequirement(
+                name, minimum, installed_version(name), extra[1] if extra else ""
+            )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
