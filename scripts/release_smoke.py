@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 WORD, SOUND = "attention", "AH T EH N SH AH N"
-PATIENCE = 180  # seconds that a command of a busy machine may take; not a measure of speed
+PATIENCE = 900  # seconds that a command of a busy machine may take; not a measure of speed
 MOST_IMPORT_SECONDS = 0.15
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 # Prints the seconds of `import regard` and whether it imported torch.
