@@ -93,7 +93,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="regard-release-"))
     try:
         check(folder)
-    except ReleaseError as error:
+    except (ReleaseError, subprocess.TimeoutExpired, OSError) as error:
         sys.exit(f"release-check failed: {error}")
     finally:
         if not keep:

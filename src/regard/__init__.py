@@ -1,9 +1,12 @@
 """Regard trains, runs and visualises attention-based sequence-to-sequence models."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+# `import regard` imports nothing: typing alone takes most of the time of an import.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from regard.answer import Answer
     from regard.api import evaluate, train
     from regard.attention import (
@@ -116,6 +119,8 @@ _MODULES = (
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first access: `regard --help` must not wait seconds for torch."""
+    from importlib import import_module
+
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"regard.{home}"), name)
