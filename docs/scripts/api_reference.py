@@ -15,6 +15,7 @@ date. Names are imported on first use, so `import regard` takes no time.
 GROUPS = {
     "Train and evaluate": ["train", "evaluate", "distill", "quantize", "Callback", "Metric"],
     "Load and predict": ["load", "Pipeline", "Answer", "DecodingOptions"],
+    "Call a server": ["Client", "AsyncClient"],
     "Exchange": ["import_model", "export"],
     "Look inside": ["record", "Trace", "show"],
     "Attention": [
