@@ -25,6 +25,7 @@ from regard.text.files import (
     decompress,
     report_damage,
 )
+from regard.text.multibyte_encodings import ask_charset_normalizer, guess_east_asian
 from regard.text.writing_systems import ENCODING_LANGUAGES
 
 SCAN_BYTES = 1 << 28  # validated as UTF-8 before reading; later bad lines are reported one by one
@@ -197,7 +198,7 @@ def guess_encoding(name: str, scan: EncodingScan) -> tuple[str, str]:
     if plausible and any(c.isalpha() and c > "ɏ" for c in data.decode(plausible[0][1])):
         plausible = _rank_by_frequency(data, plausible)
     if not plausible:
-        encoding, language = _guess_east_asian(data) or _ask_charset_normalizer(data)
+        encoding, language = guess_east_asian(data) or ask_charset_normalizer(data)
         if encoding:
             seems = f"; the text seems to be {language}" if language else ""
             return encoding, f"{problem}{seems}; --encoding overrides it"
@@ -271,38 +272,6 @@ def _score(text: str, common: str, rare: str) -> float:
 @cache
 def _alphabet(letters: str) -> frozenset[str]:
     return frozenset(letters + letters.upper().replace("S", ""))
-
-
-def _guess_east_asian(data: bytes) -> tuple[str, str] | None:
-    """Japanese has kana, Korean is Hangul, and the rest may be Chinese."""
-    for encoding in ("cp932", "euc_jp"):
-        if _share(data, encoding, "\u3040", "\u30ff") > 0.3:
-            return encoding, "Japanese"
-    if _share(data, "cp949", "\uac00", "\ud7a3") > 0.95:
-        return "cp949", "Korean"
-    for encoding, tested in (("gb18030", "gb2312"), ("big5", "big5")):
-        if _share(data, tested, "\u4e00", "\u9fff") > 0.9:
-            return encoding, "Chinese"
-    return None
-
-
-def _share(data: bytes, encoding: str, first: str, last: str) -> float:
-    """The share of characters beyond ASCII in a range; 0 if the encoding does not fit."""
-    try:
-        characters = [c for c in data.decode(encoding) if not c.isascii()]
-    except UnicodeDecodeError:
-        return 0.0
-    return sum(first <= c <= last for c in characters) / max(1, len(characters))
-
-
-def _ask_charset_normalizer(data: bytes) -> tuple[str, str]:
-    """The guess of charset-normalizer, if it is confident."""
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(data).best()
-    if best is None or best.chaos > 0.1 or best.coherence < 0.2:
-        return "", ""
-    return best.encoding, "" if best.language == "Unknown" else best.language
 
 
 def _example(data: bytes, encoding: str) -> str:

@@ -18,6 +18,8 @@ import torch
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError
+from regard.text.corpus import Corpus
+from regard.text.files import DiskFile
 from regard.training.auto_settings import RequestedSettings, check_settings
 from regard.training.callbacks import Callback
 from regard.training.dataset import tokenize
@@ -151,8 +153,8 @@ def remove_run(out: Path, inputs: Sequence[Any] = ()) -> None:
     if any(out.iterdir()) and not (out / "log.jsonl").exists():
         raise RegardError(f"{str(out)!r} is not the folder of a run; use another --out")
     check_data_folder(out / "data")
-    for file in (one for corpus in inputs for one in getattr(corpus, "files", ())):
-        path = Path(os.path.realpath(getattr(file, "path", os.devnull)))
+    files = [file for corpus in inputs if isinstance(corpus, Corpus) for file in corpus.files]
+    for path in (Path(os.path.realpath(one.path)) for one in files if isinstance(one, DiskFile)):
         if any(path.is_relative_to(os.path.realpath(out / name)) for name in RUN_FILES):
             raise RegardError(
                 f"--restart would delete the input {str(path)!r}; move it out of {str(out)!r}"

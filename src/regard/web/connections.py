@@ -65,7 +65,7 @@ class ConnectionTable:
 
     def close_idle(self, now: float) -> int:
         """Close connections that wait too long for their client; returns their number."""
-        late = [one for one in self.open if one.idle_since(now) < now - self.limits.idle_seconds]
+        late = [one for one in self.open if _idle_since(one, now) < now - self.limits.idle_seconds]
         for connection in late:
             connection.transport.abort()
         return len(late)
@@ -83,7 +83,7 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol with the limits of `table`; parsed by httptools where installed."""
     parent: Any = _parser_protocol()
 
-    class Connection(parent):  # type: ignore[misc]
+    class Connection(parent):  # type: ignore[misc, valid-type]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.app_state: dict[str, Any] = {**self.app_state, CONNECTION: self}
@@ -127,15 +127,16 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
             self.paused = self.loop.time()
             super().pause_writing()
 
-        def idle_since(self, now: float) -> float:
-            """The time since when the connection waits for its client; `now` if it does not."""
-            if self.flow is not None and self.flow.write_paused:
-                return self.paused
-            if self.cycle is None or self.cycle.response_complete:
-                return self.waiting
-            return now
-
     return Connection
+
+
+def _idle_since(connection: Any, now: float) -> float:
+    """The time since when a connection waits for its client; `now` if it does not."""
+    if connection.flow is not None and connection.flow.write_paused:
+        return float(connection.paused)
+    if connection.cycle is None or connection.cycle.response_complete:
+        return float(connection.waiting)
+    return now
 
 
 def _refuse(transport: Any, form: bytes, code: bytes, message: bytes) -> None:
