@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test checks tests browser format docs tour page clean
+.PHONY: demo test checks tests browser format docs tour page release-check clean
 
 demo: .venv/ready
 	$(BIN)/regard demo
@@ -34,14 +34,17 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The generated pages of the documentation.
+# The documentation site in site/, built strictly and without a network, and its generated pages.
 docs: .venv/ready
-	$(BIN)/python docs/parts.py
-	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/scripts/build.py
 
 # The pictures of the documentation, from the included models.
 tour: .venv/ready browser
-	$(BIN)/python docs/tour.py
+	$(BIN)/python docs/scripts/tour.py
+
+# Builds dist/*.whl and dist/*.tar.gz, installs them in a new environment elsewhere and uses them there.
+release-check:
+	$(PYTHON) scripts/release_check.py
 
 # The explorer's page, built into the package. Node is needed only to change it.
 page:
@@ -56,4 +59,4 @@ page:
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache
+	rm -rf .venv build site .pytest_cache .ruff_cache .mypy_cache

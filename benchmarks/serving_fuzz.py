@@ -66,12 +66,12 @@ class RequestFuzzer:
     def request(self) -> bytes:
         """The bytes of one request."""
         draw, body = self.draw, self._body()
-        method = draw.choice(["POST"] * 12 + ["GET", "HEAD", "PUT", "OPTIONS", "BREW", "post", ""])
+        method = draw.choice(["POST"] * 60 + ["GET", "HEAD", "PUT", "OPTIONS", "BREW", "post", ""])
         path = draw.choice(PATHS * 4 + RARE_PATHS) + draw.choice(
-            [""] * 9 + ["?a=%ff&b", "/%00", " x"]
+            [""] * 40 + ["?a=%ff&b", "/%00", " x"]
         )
-        version = draw.choice(["HTTP/1.1"] * 14 + ["HTTP/1.0", "HTTP/2.0", "HTTP/0.9", ""])
-        headers = [f"host: {self._host()}", f"content-type: {draw.choice(TYPES[:2] * 8 + TYPES)}"]
+        version = draw.choice(["HTTP/1.1"] * 80 + ["HTTP/1.0", "HTTP/2.0", "HTTP/0.9", ""])
+        headers = [f"host: {self._host()}", f"content-type: {draw.choice(TYPES[:2] * 30 + TYPES)}"]
         headers += self._extra_headers()
         framed, length = self._framed(body)
         draw.shuffle(headers)
@@ -94,14 +94,14 @@ class RequestFuzzer:
             "upgrade: websocket\r\nconnection: upgrade", "x-" + "y" * 60_000 + ": 1",
             "accept: \x01", "connection: close", "te: trailers", "bad header",
         ]  # fmt: skip
-        return [draw.choice(choices) for _ in range(draw.choice([0, 0, 0, 0, 1, 2]))]
+        return [draw.choice(choices) for _ in range(draw.choice([0] * 9 + [1, 2]))]
 
     def _framed(self, body: bytes) -> tuple[bytes, list[str]]:
         """The body as it is sent, and the headers that frame it."""
         kind = self.draw.random()
-        if kind < 0.8:
+        if kind < 0.88:
             return body, [f"content-length: {len(body)}"]
-        if kind < 0.9:
+        if kind < 0.95:
             sizes = [b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:5], body[5:]) if part]
             return b"".join(sizes) + b"0\r\n\r\n", ["transfer-encoding: chunked"]
         wrong = ["-1", "x", "1e3", str(10**30), str(max(0, len(body) - 3)), "5, 5", "+5", "0x5"]

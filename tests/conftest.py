@@ -7,7 +7,7 @@ import torch
 from torch.nn.attention import flex_attention
 
 # folders whose tests start processes and wait for them
-SLOW = {"training", "commands", "browser", "learning", "examples", "explore"}
+SLOW = {"training", "commands", "browser", "learning", "examples", "explore", "serve"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

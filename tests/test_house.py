@@ -17,7 +17,18 @@ FILES = codebase.source_files()
 # Packages and modules from low to high. A module imports only from lower layers and from its own
 # package, never from another package of its own layer.
 LAYERS = [
-    {"errors", "axes", "disk", "lazy_names", "model_limits", "terminal", "threads", "pretrained"},
+    {
+        "errors",
+        "axes",
+        "checksums",
+        "disk",
+        "lazy_names",
+        "model_limits",
+        "pretrained",
+        "signals",
+        "terminal",
+        "threads",
+    },
     {"client_protocol"},
     {"client"},
     {"config", "device", "registry", "decoding_options", "ragged", "int8", "strict_json"},
@@ -26,7 +37,7 @@ LAYERS = [
     {"text", "positions", "attention"},
     {"models"},
     {"search", "bundle", "answer", "source_encoder", "teacher_forcing"},
-    {"decoding_engine"},
+    {"decoding_engine", "line_answers"},
     {"native"},
     {"inference"},
     {"hub"},
@@ -44,8 +55,10 @@ LAYERS = [
     {"plots"},
     {"explore", "serve"},
     {"commands"},
-    {"cli_options"},
-    {"cli_tools", "cli_runs", "cli_serve"},
+    {"bulk"},
+    {"cli_groups", "cli_help"},
+    {"cli_options", "cli_training_options"},
+    {"cli_bulk", "cli_tools", "cli_runs", "cli_serve", "cli_setup"},
     {"cli"},
     {"__main__"},
 ]
@@ -87,6 +100,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "transformers": "hub",
     "huggingface_hub": "hub",
     "cyclopts": "cli",
+    "ray": "bulk",
 }
 
 

@@ -1,5 +1,7 @@
 """NadarayaWatson by hand: kernels, bandwidths, unsupported queries and memory."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -279,3 +281,20 @@ def test_query_whose_distance_overflows():
     assert made.weights([[1e152], [0.5]]).tolist() == [[0.0, 0.0], [0.5, 0.5]]
     with pytest.warns(RuntimeWarning, match=r"use a larger bandwidth$"):
         assert np.isnan(made.predict([[1e152]])).all()
+
+
+@pytest.mark.parametrize("module", ["sklearn", "scipy"])
+def test_the_missing_extra_is_named(module):
+    code = f"""
+import sys
+sys.modules[{module!r}] = None
+import regard
+try:
+    regard.pooling
+except regard.RegardError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "regard.pooling builds on scikit-learn, which is missing; pip install 'regard[pooling]'\n"
+    )

@@ -1,9 +1,12 @@
 """Regard trains, runs and visualises attention-based sequence-to-sequence models."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+# `import regard` imports nothing: typing alone takes most of the time of an import.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from regard.answer import Answer
     from regard.api import evaluate, train
     from regard.attention import (
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from regard.training.callbacks import Callback
     from regard.training.evaluation import Metric
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the only place; pyproject.toml reads it
 
 __all__ = [
     "Answer",
@@ -95,6 +98,7 @@ _HOMES = {
 }
 _MODULES = (
     "attention",
+    "bulk",
     "bundle",
     "explore",
     "kernels",
@@ -115,6 +119,8 @@ _MODULES = (
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first access: `regard --help` must not wait seconds for torch."""
+    from importlib import import_module
+
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"regard.{home}"), name)

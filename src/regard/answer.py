@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class Answer:
     """One output: its text, its tokens as text, and the log-probability of each token and the end.
 
-    `score` is the value that search ranked it by. `alignment` (output tokens and the end × source
+    `score` is the value that search ranked it by. `error` says why a source was rejected; its
+    output is empty then, with log-probability −∞. `alignment` (output tokens and the end × source
     tokens and the end) and `weights` (of every attention, by name) are filled on request.
     """
 
@@ -26,11 +27,12 @@ class Answer:
     unknown: list[str] = field(default_factory=list)
     alignment: Tensor | None = None  # (answer, source)
     weights: dict[str, Tensor] | None = None  # each (head, query, key)
+    error: str | None = None
 
     @property
     def logp(self) -> float:
         """log p(answer | source), including the end token."""
-        return sum(self.logps)
+        return sum(self.logps) if self.error is None else float("-inf")
 
     def __str__(self) -> str:
         return self.text
@@ -46,3 +48,8 @@ def links(matrix: Tensor) -> list[list[int]]:
 def empty_answer(source: str) -> Answer:
     """The answer to an empty line: empty, with log-probability 0."""
     return Answer(source, "", [], [], [], 0.0)
+
+
+def rejected_answer(source: str, error: str) -> Answer:
+    """The answer to a source that was rejected."""
+    return Answer(source, "", [], [], [], float("-inf"), error=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,13 +11,18 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from regard import __version__, cli_runs, cli_serve, cli_tools
+from regard import __version__, cli_bulk, cli_runs, cli_serve, cli_tools
 from regard import cli_options as options
+from regard import cli_training_options as training
+from regard.cli_groups import shown_default
+from regard.cli_help import describe_commands
+from regard.cli_setup import add_commands
 from regard.commands.options import DASH, OutputFormat, read_settings, restore_dashes, run_name
 from regard.decoding_options import DecodingOptions, SearchOptions
 from regard.errors import RegardError
 from regard.model_location import find_model
 from regard.registry import import_files
+from regard.signals import Terminated, exit_code, terminable
 from regard.terminal import flush_or_discard, prepare_streams, redirect_to_null
 
 
@@ -31,8 +37,9 @@ app = App(
     name="regard",
     version=version,
     help="Train, run and visualise attention-based sequence-to-sequence models.",
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(negative=(), show_default=shown_default),
     config=restore_dashes,
+    suppress_keyboard_interrupt=False,
 )
 
 
@@ -40,31 +47,31 @@ app = App(
 def train(
     *files: options.Pairs,
     targets: options.Targets = None,
-    held_out: options.HeldOut = None,
-    held_out_targets: options.HeldOutTargets = None,
-    out: options.RunFolder = None,
+    held_out: training.HeldOut = None,
+    held_out_targets: training.HeldOutTargets = None,
+    out: training.RunFolder = None,
     reading: options.Reading = None,
-    family: options.OptionalFamily = None,
-    size: options.Size = "auto",
-    minutes: options.Minutes = None,
-    steps: options.Steps = None,
-    epochs: options.Epochs = None,
-    config: options.Config = None,
-    set_: options.Overrides = None,
+    family: training.OptionalFamily = None,
+    size: training.Size = "auto",
+    minutes: training.Minutes = None,
+    steps: training.Steps = None,
+    epochs: training.Epochs = None,
+    config: training.Config = None,
+    set_: training.Overrides = None,
     import_: options.Imports = None,
     device: options.Device = "auto",
-    tensorboard: options.Tensorboard = False,
-    from_: options.From = None,
-    tokenizer: options.GivenTokenizer = None,
+    tensorboard: training.Tensorboard = False,
+    from_: training.From = None,
+    tokenizer: training.GivenTokenizer = None,
     languages: options.Languages = None,
-    freeze: options.Freeze = None,
-    extend: options.Extend = False,
-    restart: options.RestartRun = False,
-    seeds: options.Seeds = None,
-    ensemble: options.WriteEnsemble = False,
-    help_settings: options.HelpSettings = False,
+    freeze: training.Freeze = None,
+    extend: training.Extend = False,
+    restart: training.RestartRun = False,
+    seeds: training.Seeds = None,
+    ensemble: training.WriteEnsemble = False,
+    help_settings: training.HelpSettings = False,
 ) -> None:
-    """Train a model on pairs of text: `regard train pairs.tsv`.
+    """Train a model on pairs of text, from a file to a model and a report.
 
     The model is written to `bundle` in the folder of the run. Run the same command again to resume
     after an interruption.
@@ -102,9 +109,9 @@ def train(
 @app.command(sort_key=1)
 def demo(
     *,
-    minutes: options.DemoMinutes = 3.0,
-    out: options.DemoFolder = Path("runs/demo"),
-    family: options.Family = "transformer",
+    minutes: training.DemoMinutes = 3.0,
+    out: training.DemoFolder = Path("runs/demo"),
+    family: training.Family = "transformer",
     device: options.Device = "auto",
 ) -> None:
     """Train a small model on English spelling → sound and show its answers."""
@@ -127,42 +134,50 @@ def predict(
     ensemble: options.Ensemble = None,
     output: options.ResumableOutput = None,
     restart: options.Restart = False,
+    shard: cli_bulk.ShardOption = None,
     form: options.Format = None,
     decoding: options.Decoding = None,
     precision: options.Precision = None,
     long: options.Long = "warn",
+    max_source_length: options.MaxSourceLength = None,
     import_: options.Imports = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
-    """Answer texts: `regard predict runs/demo/bundle attention`, or each line of files or a pipe.
+    """Answer texts: arguments, lines of files, columns of tables, or a pipe.
 
     Answers keep the order of the lines, one line each; an empty line gives an empty answer. With
     --n-best, each line is LINE⇥SCORE⇥ANSWER. Line ends and tabs in an answer become spaces;
-    --json keeps them. A .csv, .tsv or .xlsx file is read as a table, and source and output are
-    written side by side in the format of the --output file.
+    --json keeps them. A source that is far too long is rejected: its answer is empty, and the exit
+    code is 1. A .csv, .tsv, .xlsx, .parquet or .arrow file is read as a table, and source and
+    output are written side by side in the format of the --output file. --shard 3/64 answers the
+    third of 64 parts of the input; `regard join` joins them.
     """
     with options.without_gc():
+        from regard.commands.input_protection import PREDICT_FILES, check_not_input
         from regard.commands.inputs import open_inputs
-        from regard.commands.output_files import check_not_input
         from regard.commands.predict import PredictJob
         from regard.commands.predict import predict as run
+        from regard.commands.shards import Shard
 
-    check_not_input(output, input or [])
+    part = None if shard is None else Shard.parse(shard)
+    check_not_input(output, input or [], PREDICT_FILES)
     import_files(import_ or [])
     arguments = [] if texts == ("-",) else list(texts)
     asked = asdict(reading or options.InputOptions())
     job = PredictJob(
         bundles=[find_model(one) for one in (bundle, *(ensemble or []))],
-        inputs=open_inputs(arguments, [str(path) for path in input or []], column, **asked),
+        inputs=open_inputs(arguments, [str(path) for path in input or []], column, part, **asked),
         output=output,
         form=form or OutputFormat(),
         decoding=decoding or DecodingOptions(),
         precision=precision,
         long=long,
+        max_source_length=max_source_length,
         engine=engine,
         device=device,
         restart=restart,
+        shard=part,
     )
     run(job)
 
@@ -182,7 +197,7 @@ def evaluate(
     engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
-    """Evaluate a model on held-out pairs: `regard evaluate runs/demo/bundle test.tsv`.
+    """Evaluate a model on held-out pairs: error rates, BLEU, chrF, the worst errors.
 
     Reports error rates for symbols, BLEU and chrF for running text, each with a 95 % bootstrap
     interval (1,000 resamples), the same by source length, and the worst errors. A source with
@@ -190,10 +205,10 @@ def evaluate(
     """
     with options.without_gc():
         from regard.commands.evaluate import evaluate as run
-        from regard.commands.output_files import check_not_input
+        from regard.commands.input_protection import TABLE_FILES, check_not_input
         from regard.text import Corpus
 
-    check_not_input(output, [*files, *(targets or [])])
+    check_not_input(output, [*files, *(targets or [])], TABLE_FILES)
     import_files(import_ or [])
     corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
     options.show_notes(corpus.notes)
@@ -223,9 +238,10 @@ def score(
     engine: options.Engine = "auto",
     device: options.Device = "auto",
 ) -> None:
-    """Score given targets: LOGP⇥SOURCE⇥TARGET for each pair, in order; perplexity on stderr.
+    """Score given targets: their log-probabilities and the perplexity.
 
-    `regard score spelling --pair attention "AH T EH N SH AH N"`. The end counts as a token.
+    Prints LOGP⇥SOURCE⇥TARGET for each pair, in order, and the perplexity on stderr. The end counts
+    as a token.
     """
     with options.without_gc():
         from regard.commands.score import score as run
@@ -242,7 +258,7 @@ def score(
     run(find_model(bundle), pairs, engine=engine, device=device, as_json=json, languages=codes)
 
 
-for group in (cli_tools.COMMANDS, cli_serve.COMMANDS, cli_runs.COMMANDS):
+for group in (cli_bulk.COMMANDS, cli_tools.COMMANDS, cli_serve.COMMANDS, cli_runs.COMMANDS):
     for command, key in group.items():
         app.command(command, sort_key=key)
 
@@ -256,8 +272,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     words = [DASH if word == "-" else word for word in words]
     try:
-        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        with terminable():
+            app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()  # here, so that a failure is reported like any other error
+    except KeyboardInterrupt as interrupt:
+        flush_or_discard(sys.stdout)
+        number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
+        sys.exit(exit_code(number))
     except BrokenPipeError:
         redirect_to_null(sys.stdout)
     except (RegardError, CycloptsError, OSError) as error:
@@ -266,3 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(text, file=sys.stderr)
         sys.exit(error.exit_code if isinstance(error, RegardError) else 2)
     sys.exit(0)
+
+
+add_commands(app)
+describe_commands(app)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import cli_options as options
+from regard import cli_training_options as training
 from regard.commands.options import read_settings, run_name
 from regard.errors import RegardError
 from regard.registry import import_files
@@ -17,8 +18,7 @@ from regard.registry import import_files
 def report(bundle: options.RunOrBundle, /, *, output: options.ReportOutput = None) -> None:
     """Write report.html: curves, quality, baselines, mistakes, examples, settings and usage.
 
-    `regard report runs/words` writes one page without external resources. `regard train` writes it
-    at the end of every run.
+    It is one page without external resources. `regard train` writes it at the end of every run.
     """
     from regard.model_location import find_model
     from regard.reports import write_report
@@ -37,8 +37,8 @@ def compare(*runs: options.Runs, json: options.Json = False) -> None:
     run(list(runs), as_json=json)
 
 
-def sweep(file: options.SweepFile, /, *, device: options.Device = "auto") -> None:
-    """Train a grid or a random sample of settings × seeds: `regard sweep sweep.toml`.
+def sweep(file: training.SweepFile, /, *, device: options.Device = "auto") -> None:
+    """Train a grid or a random sample of settings × seeds.
 
     Run the same command again to resume. It ends with a table and a plot, sweep.tsv and sweep.html
     in the folder of the sweep.
@@ -53,25 +53,25 @@ def distill(
     /,
     *files: options.Pairs,
     targets: options.Targets = None,
-    held_out: options.HeldOut = None,
-    held_out_targets: options.HeldOutTargets = None,
+    held_out: training.HeldOut = None,
+    held_out_targets: training.HeldOutTargets = None,
     ensemble: options.Ensemble = None,
-    out: options.StudentFolder = None,
-    original: options.OriginalPairs = False,
-    size: options.StudentSize = None,
-    minutes: options.Minutes = None,
-    steps: options.Steps = None,
-    epochs: options.Epochs = None,
-    config: options.Config = None,
-    set_: options.Overrides = None,
+    out: training.StudentFolder = None,
+    original: training.OriginalPairs = False,
+    size: training.StudentSize = None,
+    minutes: training.Minutes = None,
+    steps: training.Steps = None,
+    epochs: training.Epochs = None,
+    config: training.Config = None,
+    set_: training.Overrides = None,
     import_: options.Imports = None,
     device: options.Device = "auto",
-    extend: options.Extend = False,
-    restart: options.RestartRun = False,
+    extend: training.Extend = False,
+    restart: training.RestartRun = False,
     reading: options.Reading = None,
     decoding: options.SearchDecoding = None,
 ) -> None:
-    """Train a small, fast student of a model: `regard distill runs/teacher pairs.tsv`.
+    """Train a small, fast student of a model.
 
     The teacher decodes all training sources, and the student is trained on its outputs
     (sequence-level distillation). Run the same command again to resume at any point. It ends with

@@ -31,7 +31,7 @@ def explore(
 ) -> None:
     """Open the explorer, where every number of a model shows its arithmetic.
 
-    `regard explore runs/demo/bundle` serves the page from this machine, offline. Ctrl-C ends it.
+    The page is served from this machine, offline. Ctrl-C ends it.
     """
     with options.without_gc():
         from regard.explore.model_store import ModelStore
@@ -67,7 +67,7 @@ def data(
     reading: options.PairReading = None,
     json: options.Json = False,
 ) -> None:
-    """Report what would be trained on: `regard data pairs.csv`.
+    """Report what would be trained on, and what looks wrong with it.
 
     Columns, lengths, scripts, duplicates, conflicting targets, overlap with held-out pairs and
     unusual lines, with examples. Bad lines are counted.
@@ -91,24 +91,24 @@ def clean(
     reading: options.PairReading = None,
     rules: options.Rules = None,
 ) -> None:
-    """Write a filtered file of pairs and what was dropped: `regard clean pairs.csv clean.tsv`.
+    """Write a filtered file of pairs, and a file of what was dropped.
 
     Drops bad lines, duplicates, broken characters and unusual length ratios; other rules are
     options. The dropped pairs and the reasons are in OUT.dropped.tsv.
     """
     with options.without_gc():
         from regard.commands.clean import clean as run
-        from regard.commands.output_files import check_not_input
+        from regard.commands.input_protection import CLEAN_FILES, check_not_input
         from regard.text import Corpus
 
-    check_not_input(out, [file, *(targets or []), *(exclude or [])])
+    check_not_input(out, [file, *(targets or []), *(exclude or [])], CLEAN_FILES)
     arguments = options.reading_arguments(reading) | {"bad_lines": "skip"}
     excluded = Corpus(exclude, **arguments) if exclude else None
     run(Corpus(file, targets, **arguments), out, rules or CleaningRules(), excluded)
 
 
 def pack(bundle: options.Bundle, archive: options.Archive, /) -> None:
-    """Pack a model into one file to share: `regard pack runs/demo model.zip`.
+    """Pack a model into one file to share.
 
     Every command and `regard.load` accept the archive. It has no code, and a bundle has none.
     """
@@ -126,7 +126,7 @@ def quantize(
     reading: options.PairReading = None,
     import_: options.Imports = None,
 ) -> None:
-    """Write an int8 copy of a model, a quarter of its size: `regard quantize runs/demo`.
+    """Write an int8 copy of a model, a quarter of its size.
 
     The loss of quality is measured on held-out pairs, those of the model's run by default, and
     written to the model card.
@@ -152,7 +152,7 @@ def export(
     held_out: options.ExportHeldOut = None,
     reading: options.PairReading = None,
 ) -> None:
-    """Export a model to another runtime: `regard export runs/demo --to onnx`.
+    """Export a model to another runtime: CTranslate2, ONNX or Hugging Face.
 
     ctranslate2: Transformers, in float32 or int8, for CTranslate2.
 
@@ -186,7 +186,7 @@ def import_(
     held_out: options.ImportHeldOut = None,
     reading: options.PairReading = None,
 ) -> None:
-    """Import a model of Hugging Face: `regard import opus-mt-en-de models/en-de`.
+    """Import a model of Hugging Face.
 
     Reads Marian, BART, mBART, M2M100, NLLB, Pegasus, Blenderbot, FSMT, T5, mT5 and ByT5 without
     running code. Where transformers is installed, the imported model is compared with the original:

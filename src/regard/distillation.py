@@ -142,7 +142,7 @@ class _Distillation:
     def remove(self) -> None:
         """Remove an earlier run and its teacher outputs."""
         check_folder(self.cache)
-        remove_run(self.out)
+        remove_run(self.out, [self.corpus, self.held_out])
         shutil.rmtree(self.cache, ignore_errors=True)
 
     def prepare(
@@ -176,7 +176,7 @@ class _Distillation:
 
         def decode(lines: list[str]) -> list[str]:
             if name := interruption():
-                raise Interrupted(f"{name}: outputs are saved; run the same command to resume")
+                raise Interrupted(name, "outputs are saved; run the same command to resume")
             return [some[0].text for some in teacher.answers(lines, self.search, first=len(lines))]
 
         def report(done: int) -> None:

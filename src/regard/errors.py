@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import TypeVar
 
 T = TypeVar("T")
+MOST_LISTED = 40
 _debugging: ContextVar[bool] = ContextVar("regard_debugging", default=False)
 
 
@@ -38,11 +39,22 @@ class NotANumber(RegardError):
     """A NaN in the scores, with its position; only raised inside `debug()`."""
 
 
+def shorten(text: str) -> str:
+    """A text for a message, in quotes and at most 40 characters long."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Names for a message, in quotes: each shortened, and not more than can be read."""
+    listed = ", ".join(map(shorten, names[:MOST_LISTED]))
+    return listed if len(names) <= MOST_LISTED else f"{listed} and {len(names) - MOST_LISTED} more"
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The fix for an unknown name: the closest known name, or all of them."""
     known = sorted(known)
     close = get_close_matches(str(name)[:80], known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(map(repr, known))}"
+    return f"did you mean {shorten(close[0])}?" if close else f"choose from {list_names(known)}"
 
 
 def choose(registry: Mapping[str, T], name: str, kind: str) -> T:
@@ -56,6 +68,11 @@ def no_bundle(folder: object, reason: str | None = None) -> str:
     """The message for a path without a valid bundle: the reason if the path exists."""
     what = f"no bundle at {str(folder)!r}" if reason is None else f"{str(folder)!r} is {reason}"
     return f"{what}; pass a folder written by `regard train`"
+
+
+def read_fix(error: OSError, otherwise: str) -> str:
+    """The fix for a file that cannot be read: its permissions, or else the given one."""
+    return "make it readable for this user" if isinstance(error, PermissionError) else otherwise
 
 
 @contextmanager

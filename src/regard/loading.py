@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.bundle.bundle import Bundle, read
 from regard.bundle.location import locate
@@ -33,6 +33,7 @@ def load(
     long: str = "warn",
     precision: str | None = None,
     engine: str = "auto",
+    max_source_length: int | None = None,
     imports: PathLike | Iterable[PathLike] = (),
     source_language: str | None = None,
     target_language: str | None = None,
@@ -40,7 +41,9 @@ def load(
     """Load the pipeline of a bundle, a run, an ensemble or an included model; several of them form
     an ensemble.
 
-    `long` handles sources longer than any in training: warn, refuse or allow. `precision` is that
+    `long` handles sources longer than any in training: warn, refuse or allow. Those of more than
+    `max_source_length` tokens are rejected (default: ten times the longest in training, at least
+    1,000; 0: no limit). `precision` is that
     of search (default: that of the bundle, float32 or int8): bfloat16 is faster on a GPU, but
     near-ties may resolve differently, even between batches; int8 runs on the native engine.
     `engine` is auto, native (C++ on a CPU, without torch) or torch. `imports` are Python files that
@@ -52,7 +55,8 @@ def load(
     folders = [member for one in given for member in bundle_folders(one)]
     languages = source_language, target_language
     bundles = [read(one, str(device)).with_languages(*languages) for one in folders]
-    return Pipeline(_ensemble(bundles), long=long, precision=precision, engine=engine)
+    how: dict[str, Any] = {"long": long, "precision": precision, "engine": engine}
+    return Pipeline(_ensemble(bundles), max_source_length=max_source_length, **how)
 
 
 def load_pipeline(
@@ -62,10 +66,12 @@ def load_pipeline(
     long: str = "warn",
     precision: str | None = None,
     engine: str = "auto",
+    max_source_length: int | None = None,
 ) -> Pipeline:
     """Load the pipeline of a command: a bundle or an ensemble, on a device of the commands."""
     choose(DEVICES, device.split(":")[0], "device")
-    pipeline = load(folder, device=device, long=long, precision=precision, engine=engine)
+    how: dict[str, Any] = {"long": long, "precision": precision, "engine": engine}
+    pipeline = load(folder, device=device, max_source_length=max_source_length, **how)
     gc.freeze()  # the model lives until the process ends: spare the garbage collector its objects
     return pipeline
 
@@ -85,8 +91,8 @@ def bundle_folders(folder: PathLike) -> list[Path]:
             members = []
         if not 1 <= len(members) <= MAX_MEMBERS:
             raise RegardError(
-                f"{str(path / ENSEMBLE)!r} lists no members, or over {MAX_MEMBERS}; write the "
-                "ensemble again"
+                f"{str(path / ENSEMBLE)!r} lists no members, or over {MAX_MEMBERS}; write it "
+                "again with `regard train --seeds N --ensemble`"
             )
         return [path / member for member in members]
     return [path]

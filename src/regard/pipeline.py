@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from regard.answer import Answer, empty_answer, links
 from regard.bundle.bundle import Bundle
 from regard.decoding_options import SearchOptions
-from regard.errors import RegardError
+from regard.errors import RegardError, shorten
+from regard.line_answers import LineAnswers, accepted
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions
 from regard.searcher import Searcher, no_output
-from regard.source_encoder import SourceEncoder, as_text, shorten
+from regard.source_encoder import SourceEncoder, as_text, source_limit
 from regard.text.template import Template
 
 if TYPE_CHECKING:
@@ -49,12 +51,18 @@ class Pipeline:
         long: str = "warn",
         precision: str | None = None,
         engine: str = "auto",
+        max_source_length: int | None = None,
     ) -> None:
         longest = loaded.card.get("longest", {})
         self.bundle = loaded
         self.longest_source: int | None = longest.get("source")
-        self._encode = SourceEncoder(loaded.source, self.longest_source, long)
         self._searcher = Searcher(loaded, engine=engine, precision=precision)
+        positions = self._searcher.source_positions
+        self.max_source_length = source_limit(max_source_length, self.longest_source, positions)
+        limits = self.longest_source, long, self.max_source_length
+        fixed = positions is not None and self.max_source_length == positions
+        self._encode = SourceEncoder(loaded.source, *limits, fixed=fixed)
+        self._answers = LineAnswers(loaded, self._encode)
         self.length_limits = self._searcher.length_limits
         self.max_length: int | None = self.length_limits["max_length"]
 
@@ -120,8 +128,9 @@ class Pipeline:
         **options: Any,
     ) -> Answer:
         """The best answer to one text."""
-        (answer,) = self.many([text], search, alignment=alignment, weights=weights, **options)
-        return answer
+        wanted = {"alignment": alignment, "weights": weights}
+        (answer,) = self._best_answers([text], search, wanted, options)
+        return accepted(answer)
 
     def many(
         self,
@@ -132,15 +141,16 @@ class Pipeline:
         weights: bool = False,
         **options: Any,
     ) -> Iterator[Answer]:
-        """The best answer to each line, in order; at most a few thousand lines are in memory."""
-        chosen = self._searcher.choose(search, options)
-        template = self._searcher.template_of(chosen)
-        for answers in self.answers(lines, chosen):
-            best = answers[0]
-            if alignment or weights:
-                wanted = {"alignment": alignment, "weights": weights}
-                best = self.with_attention(best, template=template, **wanted)
-            yield best
+        """The best answer to each line, in order; at most a few thousand lines are in memory.
+
+        A source that is too long is rejected with a warning: its answer is empty and has an
+        `error`.
+        """
+        wanted = {"alignment": alignment, "weights": weights}
+        for answer in self._best_answers(lines, search, wanted, options):
+            if answer.error is not None:
+                warnings.warn(answer.error, stacklevel=2)
+            yield answer
 
     def answers(
         self,
@@ -152,7 +162,8 @@ class Pipeline:
     ) -> Iterator[list[Answer]]:
         """All answers that search returns for each line, best first and without duplicate texts.
 
-        The `first` lines are searched together, then twice as many, and so on up to MOST_LINES.
+        A source that is too long has one answer, with an `error`. The `first` lines are searched
+        together, then twice as many, and so on up to MOST_LINES.
         """
         if isinstance(lines, str):
             raise RegardError(
@@ -161,12 +172,13 @@ class Pipeline:
         chosen = self._searcher.choose(search, options)
         lines, count = iter(lines), first
         while window := [as_text(line).rstrip("\r\n") for line in islice(lines, count)]:
-            yield from self._answer_lines(window, chosen)
+            yield from self._answers.of_lines(window, lambda asked: self._search(asked, chosen))
             count = min(2 * count, MOST_LINES)
 
     def best(self, text: str, n: int = 5, **options: Any) -> list[Answer]:
         """The n best answers of a beam search; fewer where the beam finds fewer."""
-        return next(self.answers([text], n_best=n, **options))[:n]
+        found = next(self.answers([text], n_best=n, **options))[:n]
+        return [accepted(answer) for answer in found]
 
     def sample(self, text: str, n: int = 1, **options: Any) -> list[Answer]:
         """n sampled answers; duplicates stay."""
@@ -174,7 +186,7 @@ class Pipeline:
         if not (ids := self._encode(text)):
             return [empty_answer(text) for _ in range(n)]
         (found,) = self._search([(text, ids)], search)
-        return [self._answer(text, ids, hypothesis) for hypothesis in found]
+        return [self._answers.answer(text, ids, hypothesis) for hypothesis in found]
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The answer piece by piece, each as soon as all remaining hypotheses share it."""
@@ -237,7 +249,7 @@ class Pipeline:
         for token in likely[logps[likely].isfinite()].tolist():  # without banned tokens
             search = replace(self._searcher.default_options, prefix=[*best.ids[:position], token])
             found += self._searcher.run(search, [ids])[0][:1]  # none beyond the length limit
-        return [self._answer(text, ids, hypothesis) for hypothesis in found]
+        return [self._answers.answer(text, ids, hypothesis) for hypothesis in found]
 
     def with_attention(
         self, answer: Answer, *, template: Template | None = None, **wanted: bool
@@ -257,22 +269,14 @@ class Pipeline:
             matrix = self.with_attention(answer, template=template, alignment=True).alignment
         return links(matrix)
 
-    def _answer_lines(
-        self, lines: Sequence[str], search: TokenOptions | Search
-    ) -> Iterator[list[Answer]]:
-        """Answers to some lines; an empty line has an empty answer, without running the model."""
-        encoded = [self._encode(line) for line in lines]
-        asked = [(line, ids) for line, ids in zip(lines, encoded, strict=True) if ids]
-        found = iter(self._search(asked, search))
-        for line, ids in zip(lines, encoded, strict=True):
-            if not ids:
-                yield [empty_answer(line)]
-                continue
-            answers: dict[str, Answer] = {}
-            for hypothesis in next(found):
-                answer = self._answer(line, ids, hypothesis)
-                answers.setdefault(answer.text, answer)
-            yield list(answers.values())
+    def _best_answers(
+        self, lines: Iterable[str], search: Any, wanted: dict[str, bool], options: dict[str, Any]
+    ) -> Iterator[Answer]:
+        chosen = self._searcher.choose(search, options)
+        template = self._searcher.template_of(chosen)
+        for best, *_ in self.answers(lines, chosen):
+            attention = any(wanted.values()) and best.error is None
+            yield self.with_attention(best, template=template, **wanted) if attention else best
 
     def _score_pairs(
         self, pairs: Sequence[tuple[str, str]], template: Template
@@ -281,7 +285,7 @@ class Pipeline:
         targets = [self.bundle.target.encode(as_text(target).strip()) for _, target in pairs]
         logps = self._searcher.score(sources, targets, template)
         for (line, _), source, target, row in zip(pairs, sources, targets, logps, strict=True):
-            yield self._answer(line, source, Hypothesis(target, row, sum(row)))
+            yield self._answers.answer(line, source, Hypothesis(target, row, sum(row)))
 
     def _search(
         self, asked: Sequence[tuple[str, list[int]]], search: TokenOptions | Search
@@ -292,9 +296,3 @@ class Pipeline:
             if not hypotheses:
                 raise no_output(line)
         return found
-
-    def _answer(self, source: str, ids: Sequence[int], found: Hypothesis) -> Answer:
-        encoder, target = self.bundle.source, self.bundle.target
-        tokens, text = [target.label(id) for id in found.ids], target.decode(found.ids)
-        unknown = encoder.unknown_symbols(source.strip()) if encoder.unknown in ids else []
-        return Answer(source, text, found.ids, tokens, found.logps, found.score, unknown)

@@ -15,14 +15,25 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
-from sklearn.base import BaseEstimator, RegressorMixin  # type: ignore[import-untyped]
-from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.normalisers import NORMALISERS, Normaliser
 from regard.attention.scores import Gaussian
 from regard.errors import RegardError, UnknownName, choose, suggestion
+
+try:
+    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
+    from sklearn.base import BaseEstimator, RegressorMixin  # type: ignore[import-untyped]
+    from sklearn.utils.validation import (  # type: ignore[import-untyped]
+        check_is_fitted,
+        validate_data,
+    )
+except ModuleNotFoundError as missing:
+    if (missing.name or "").split(".")[0] not in ("scipy", "sklearn"):
+        raise
+    raise RegardError(
+        "regard.pooling builds on scikit-learn, which is missing; pip install 'regard[pooling]'"
+    ) from None
 
 KERNELS = {
     "gaussian": "softmax",

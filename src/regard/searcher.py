@@ -9,12 +9,11 @@ from regard.bundle.bundle import Bundle
 from regard.decoding_engine import DecodingEngine, EngineRequest, Ids
 from regard.decoding_options import RATIO, DecodingOptions, SearchOptions
 from regard.engine_choice import EngineSelector, stored_precision
-from regard.errors import RegardError, choose
+from regard.errors import RegardError, choose, shorten
 from regard.native.gate import split_part
 from regard.native.position_tables import LEARNED_POSITIONS
 from regard.search.hypothesis import Hypothesis
 from regard.search.token_options import TokenOptions, resolve_options
-from regard.source_encoder import shorten
 from regard.text.template import Template
 
 if TYPE_CHECKING:
@@ -49,6 +48,12 @@ class Searcher:
             request = stored_precision(request, engine)
         self.engines = EngineSelector(engine, request)
         self.engines.select(self.default_options)  # opens it, so that errors appear at once
+
+    @property
+    def source_positions(self) -> int | None:
+        """The tokens of a source for which the model has positions, if these are limited."""
+        positions = learned_positions(self.bundle.raw_settings.get("position"))
+        return None if positions is None else positions - self.bundle.template.source_tokens
 
     def with_bundle(self, bundle: Bundle) -> Searcher:
         """The same search for another bundle."""

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.bundle import Bundle, BundleError, check_destination, load, read, save
+from regard.bundle.manifest import unreadable_file
 from regard.config import RecurrentSettings, TransformerSettings
 from regard.models import build
 from regard.ragged import Ragged
@@ -442,3 +443,15 @@ def test_card_must_be_json(tmp_path):
     ):
         save(tmp_path / "b", make_bundle(card={"path": Path("x")}))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), "make it readable for this user"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "copy the bundle again"),
+    ],
+)
+def test_unreadable_files_have_their_own_fix(tmp_path: Path, error: OSError, fix: str):
+    message = str(unreadable_file(tmp_path / "card.json", error))
+    assert message == f"cannot read '{tmp_path / 'card.json'}': {error.strerror}; {fix}"

@@ -113,6 +113,10 @@ def test_clean_errors_name_the_fix(table, tmp_path, capsys):
     assert printed == f"regard: cannot write '{tmp_path / 'x.doc'}': name it {names}\n"
     _, printed = regard(capsys, "clean", table, table, code=2)
     assert "is also an input and would be overwritten; name another file" in printed
+    dropped = table.rename(tmp_path / "x.tsv.dropped.tsv")
+    _, printed = regard(capsys, "clean", dropped, tmp_path / "x.tsv", code=2)
+    assert f"would overwrite the input {str(dropped)!r}; name another file" in printed
+    table = dropped.rename(table)
     target = tmp_path / "none.tsv"
     _, printed = regard(
         capsys, "clean", table, target, "--max-length", "1", "--exclude", table, code=2

@@ -1,14 +1,18 @@
 """Help pages: every option has a one-line description, and help does not load torch."""
 
 import inspect
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
 
 import pytest
+from cyclopts import CycloptsError
 
 from regard.cli import app, main
-from regard.commands.options import OutputFormat
+from regard.cli_help import COMMAND_GROUPS, EXAMPLES
+from regard.commands.options import OutputFormat, read_settings
+from regard.config import TextSettings, TrainSettings, TransformerSettings
 from regard.decoding_options import DecodingOptions, SearchOptions, option_help, option_names
 from tests.commands.small import regard
 
@@ -158,6 +162,51 @@ def test_every_command_has_a_short_summary():
     for command in COMMANDS:
         summary = inspect.cleandoc(app[command].help).splitlines()[0]
         assert 0 < len(summary) <= LONGEST, command
+
+
+def test_every_command_belongs_to_one_group():
+    named = [name for names in COMMAND_GROUPS.values() for name in names]
+    assert len(named) == len(set(named))
+    assert set(COMMANDS) <= set(named)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples_that_parse(command):
+    assert EXAMPLES[command]
+    for text, line in EXAMPLES[command].items():
+        words = shlex.split(line)
+        assert words[0] == command
+        function, bound, unused = app.parse_args(words, exit_on_error=False, print_error=False)
+        assert inspect.signature(function).bind(*bound.args, **bound.kwargs)
+        assert unused == {}
+        assert text[0].isupper()
+        assert len(f" regard {line}") <= 80, "a help page has 80 columns"
+
+
+def test_an_example_with_an_unknown_option_is_noticed():
+    with pytest.raises(CycloptsError, match="--colour"):
+        app.parse_args(["inspect", "spelling", "--colour"], exit_on_error=False, print_error=False)
+
+
+def test_settings_in_examples_exist():
+    for line in EXAMPLES["train"].values():
+        words = shlex.split(line)
+        overrides = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+        for group, values in read_settings(None, overrides).items():
+            known = {"model": TransformerSettings, "train": TrainSettings, "text": TextSettings}
+            assert set(values) <= set(known[group].model_fields)
+
+
+def test_help_pages_show_groups_and_examples(capsys):
+    out, _ = regard(capsys, "--help")
+    positions = [out.index(f"─ {title} ─") for title in COMMAND_GROUPS]
+    assert positions == sorted(positions)
+    out, _ = regard(capsys, "train", "--help")
+    for title in ("Held-out pairs", "Reading", "Model and settings", "Length of training", "Run"):
+        assert f"─ {title} ─" in out
+    assert "─ Parameters ─" not in out
+    assert "[default: False]" not in out
+    assert "regard train words.xlsx --source English" in out
 
 
 @pytest.mark.parametrize("options", [DecodingOptions, SearchOptions, OutputFormat])

@@ -200,6 +200,24 @@ def test_input_is_not_overwritten(bundle, gold, tmp_path, capsys, command):
     assert gold.read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("command", "beside"),
+    [("predict", "{}.partial"), ("predict", "{}.progress"), ("evaluate", ".{}.partial")],
+)
+def test_input_beside_the_output_is_not_overwritten(
+    bundle, gold, tmp_path, capsys, command, beside
+):
+    output = tmp_path / "out.tsv"
+    taken = gold.rename(tmp_path / beside.format("out.tsv"))
+    before = taken.read_text()
+    words = {"evaluate": [taken], "predict": ["--input", taken, "--restart"]}[command]
+    _, err = regard(capsys, command, bundle, *words, "--output", output, code=2)
+    what = f"--output {str(output)!r} would overwrite the input {str(taken)!r}"
+    assert err == f"regard: {what}; name another file\n"
+    assert taken.read_text() == before
+    assert left(tmp_path) == {taken.name}
+
+
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_symbolic_link_stays_a_link(bundle, gold, tmp_path, capsys, command):
     real, link = tmp_path / "real.tsv", tmp_path / "link.tsv"

@@ -3,9 +3,12 @@
 import gzip
 import io
 import json
+import os
 import select
+import signal
 import subprocess
 import sys
+import threading
 import types
 
 import pytest
@@ -14,6 +17,7 @@ import torch
 from regard.answer import Answer
 from regard.commands.formats import format_alignment, format_answers
 from regard.commands.options import OutputFormat
+from regard.commands.output_files import ResumableFile
 from regard.loading import load
 from tests.commands.small import pairs, regard, start
 
@@ -231,3 +235,55 @@ def test_full_disk_is_one_line(bundle):
         process = start(["predict", str(bundle), "abc"], stdout=full)
         _, err = process.communicate(timeout=900)
     assert (process.returncode, err) == (2, "regard: [Errno 28] No space left on device\n")
+
+
+def test_a_source_that_is_too_long_is_rejected(bundle, tmp_path, capsys):
+    data, out = tmp_path / "lines.txt", tmp_path / "out.txt"
+    data.write_text(f"abc\n{'ab' * 345_000}\n\ndab\n")
+    expected, _ = regard(capsys, "predict", bundle, "abc", "dab")
+    first, last = expected.splitlines()
+    printed, err = regard(capsys, "predict", bundle, "--input", data, code=1)
+    assert printed == f"{first}\n\n\n{last}\n"
+    warning, summary = err.splitlines()
+    assert warning.startswith(f"regard: warning: {data}:2: rejected: 'abab")
+    assert "has 690,000 characters, more than the limit of 1,000 tokens; shorten it" in warning
+    assert summary == (
+        "regard: 1 source was rejected and has an empty answer; shorten it, or raise "
+        "--max-source-length"
+    )
+    printed, _ = regard(capsys, "predict", bundle, "--input", data, "--json", code=1)
+    rejected = json.loads(printed.splitlines()[1])
+    assert (rejected["text"], rejected["score"], rejected["logp"]) == ("", None, None)
+    assert rejected["error"].endswith("shorten it, or raise max_source_length")
+    words = ["predict", bundle, "--input", data, "--output", out, "--n-best", "2"]
+    regard(capsys, *words, "--alignments", code=1)
+    assert "2\t-inf\t\t" in out.read_text().splitlines()
+
+
+def test_a_resumed_job_still_reports_rejected_sources(bundle, tmp_path, capsys, monkeypatch):
+    data, out = tmp_path / "lines.txt", tmp_path / "out.txt"
+    data.write_text("abc\n" * 63 + "ab" * 4_000 + "\n" + "dab\n" * 70)
+    write = ResumableFile.write
+
+    def stop(self, *window):
+        write(self, *window)
+        raise KeyboardInterrupt
+
+    words = ["predict", bundle, "--input", data, "--output", out]
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumableFile, "write", stop)
+        regard(capsys, *words, code=130)
+    _, err = regard(capsys, *words, code=1)
+    assert err.splitlines()[0] == f"{out}: resuming after 64 lines"
+    assert err.splitlines()[-1].startswith("regard: 1 source was rejected and has an empty answer")
+    assert len(out.read_text().splitlines()) == 134
+
+
+def test_a_long_search_obeys_sigterm(bundle, capsys):
+    """Without a limit, this source would take many minutes."""
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    words = ["--max-source-length", "0", "--long", "allow", "--engine", "native"]
+    out, _ = regard(capsys, "predict", bundle, "ab" * 200_000, *words, code=143)
+    timer.join()
+    assert out == ""

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -100,3 +101,20 @@ def test_file_name_that_is_not_utf8(tmp_path, capsys):
     assert "Traceback" not in err
     card = json.loads((tmp_path / "run/bundle/card.json").read_text())
     assert "\ufffd.tsv" in card["data"]
+
+
+@pytest.mark.parametrize("name", ["data/mine.txt", "held_out.jsonl"])
+def test_restart_deletes_no_input_or_foreign_file(tmp_path, name):
+    whole = job(written(tmp_path / "pairs.tsv"), tmp_path / "run")
+    run(whole, Quiet())
+    mine = tmp_path / "run" / name
+    if name == "held_out.jsonl":
+        restarted = job(mine, tmp_path / "run")
+        printed = "--restart would delete the input '.*held_out.jsonl'; move it out of '.*run'"
+    else:
+        mine.write_text("precious")
+        restarted, printed = whole, "belongs to no run and would be lost; use another --out"
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+    with pytest.raises(RegardError, match=printed):
+        run(replace(restarted, restart=True), Quiet())
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}

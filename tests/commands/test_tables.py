@@ -153,4 +153,4 @@ def test_unwritable_table_format_is_refused(bundle, tmp_path, capsys):
     out = tmp_path / "out.ods"
     words = ("--input", tmp_path / "in.csv", "--output", out)
     _, err = regard(capsys, "predict", bundle, *words, code=2)
-    assert err == f"regard: cannot write '{out}': use .xlsx, .csv or .tsv\n"
+    assert err == f"regard: cannot write '{out}': use .xlsx, .csv, .tsv or .parquet\n"

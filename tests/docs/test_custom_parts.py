@@ -83,7 +83,7 @@ def test_loading_without_the_file_names_the_part_and_the_fix(folder, capsys):
     forget_part()
     with pytest.raises(RegardError) as error:
         regard.load("runs/python/bundle")
-    shown = re.findall(r"```\n(cannot build .*?)\n```", PAGE, re.DOTALL)
+    shown = re.findall(r"```text\n(cannot build .*?)\n```", PAGE, re.DOTALL)
     assert [str(error.value)] == [message.replace("\n", " ") for message in shown]
     _, err = command(capsys, "predict", "runs/python/bundle", "abcd", code=2)
     assert f"unknown normaliser '{NAME}'" in err

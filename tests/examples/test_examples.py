@@ -20,9 +20,7 @@ NAMES = [
 
 
 def test_all_examples_are_listed():
-    assert sorted(path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__") == [
-        f"{n}.py" for n in NAMES
-    ]
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

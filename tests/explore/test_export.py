@@ -198,7 +198,7 @@ def test_page_and_export_use_the_same_static_folder(models, traces, stored, stat
     assert escape_script(SCRIPT) in client.get(f"/api/trace/{stored.id}/export?format=html").text
     bare = make_client(models, traces, static=tmp_path / "nowhere")
     response = bare.get(f"/api/trace/{stored.id}/export?format=html")
-    assert "install it again" in error_message(response, 500, "no-page")
+    assert "reinstall regard" in error_message(response, 500, "no-page")
     assert error_message(bare.get("/"), 404, "not-found")
     for path in ("/../helpers.py", "/%2e%2e/helpers.py", "/..%2fhelpers.py"):
         assert client.get(path).status_code == 404

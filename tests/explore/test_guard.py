@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from regard import __version__
 from regard.errors import RegardError
 from regard.explore.messages import MAX_BODY
 from regard.web.access import HEADERS, POLICY
@@ -17,7 +18,7 @@ from tests.explore.helpers import PORT, error_message, make_client
 def test_local_host_names_are_accepted(client, host):
     assert client.get("/healthz", headers={"host": f"{host}:{PORT}"}).json() == {
         "ok": True,
-        "version": "0.1.0",
+        "version": __version__,
     }
 
 

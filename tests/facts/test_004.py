@@ -88,3 +88,15 @@ def test_the_six_vectors_through_the_module():
     outputs = heads(SIX[None])[0]
     for row, expected in OUTPUTS.items():
         assert outputs[row].tolist() == pytest.approx(expected, abs=5e-4)
+
+
+def test_v6_comes_closer_to_all_of_them():
+    """The page says that v6 moves towards v1 and away from v3 and v4; only the first is true."""
+    q, k, v = (x[None, None] for x in (SIX @ W_Q, SIX @ W_K, SIX))
+    outputs = attend(q, k, v)[0, 0]
+
+    def cosine(a: torch.Tensor, b: torch.Tensor) -> float:
+        return round(float(a @ b / (a.norm() * b.norm())), 2)
+
+    assert [cosine(SIX[5], SIX[i]) for i in (0, 2, 3)] == [0.58, 0.58, 0.63]
+    assert [cosine(outputs[5], outputs[i]) for i in (0, 2, 3)] == [0.96, 0.84, 0.84]

@@ -1,10 +1,12 @@
 // Runs the engine on tiny random models and on damaged requests, for a build with
 // AddressSanitizer and UndefinedBehaviorSanitizer. Prints the number of searches and refusals.
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine.h"
@@ -205,7 +207,7 @@ void score(regard::Engine* engine, const std::vector<std::int32_t>& ids,
   regard_results* scored =
       regard_score(engine, ids.data(), ends.data(), targets.data(), target_ends.data(),
                    found.sources, &options, static_cast<int>(draw(2)),
-                   1 + static_cast<int>(draw(3)));
+                   1 + static_cast<int>(draw(3)), nullptr);
   if (scored != nullptr) regard_free_results(scored);
 }
 
@@ -259,9 +261,21 @@ bool search(regard::Engine* engine, const ModelSettings& s, bool damaged) {
     }
   }
   if (sources > 0 && !stream(engine, ids.data(), ends[0], limits[0], o)) return false;
+  regard::Cancellation* cancellation = draw(2) ? regard_cancellation_create() : nullptr;
+  std::thread canceller;
+  if (cancellation != nullptr && draw(4) == 0) {
+    const auto wait = std::chrono::microseconds(draw(200));
+    canceller = std::thread([=] {
+      std::this_thread::sleep_for(wait);
+      regard_cancel(cancellation);
+    });
+  }
   regard_results* results =
       regard_search(engine, ids.data(), ends.data(), limits.data(), seeds.data(),
-                    static_cast<std::int64_t>(sources), &o, 1 + static_cast<int>(draw(3)));
+                    static_cast<std::int64_t>(sources), &o, 1 + static_cast<int>(draw(3)),
+                    cancellation);
+  if (canceller.joinable()) canceller.join();
+  if (cancellation != nullptr) regard_cancellation_destroy(cancellation);
   if (results == nullptr) return false;
   score(engine, ids, ends, o, *results);
   double total = 0.0;

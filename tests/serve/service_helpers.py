@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def approximately(found: list[list[Any]], expected: list[list[Any]]) -> bool:
         [text for text, _ in one] for one in expected
     ]:
         return False
-    pairs = zip(sum(found, []), sum(expected, []), strict=True)
+    pairs = zip(chain(*found), chain(*expected), strict=True)
     return all(abs(one[1] - other[1]) < 1e-3 for one, other in pairs)
 
 

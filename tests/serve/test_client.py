@@ -34,8 +34,8 @@ def call(request):
 
     async def run(server, method, *arguments, settings, **options):
         client = request.param(server.url, **settings)
-        found = getattr(client, method)(*arguments, **options)
         try:
+            found = getattr(client, method)(*arguments, **options)
             if inspect.isasyncgen(found):
                 return [part async for part in found]
             if inspect.isgenerator(found):
@@ -56,7 +56,9 @@ def call(request):
 def pauses(monkeypatch):
     """The pauses of all retries, which are not waited for."""
     found = []
-    monkeypatch.setattr("regard.client.time.sleep", found.append)
+    monkeypatch.setattr(
+        "regard.client.time", type("Clock", (), {"sleep": staticmethod(found.append)})
+    )
 
     async def sleep(seconds: float) -> None:
         found.append(seconds)

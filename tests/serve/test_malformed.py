@@ -162,7 +162,7 @@ def test_fuzzed_requests_get_no_5xx():
         contents = [fuzzer.request() for _ in range(400)]
         statuses = Counter(pool.map(send(server.port), contents))
         assert not [status for status in statuses if status is not None and status >= 500]
-        assert {200, 400, 404, 408, 415, 422} <= set(statuses)
+        assert {200, 400, 404, 415, 422} <= set(statuses)
         assert statuses[None] < 40  # closed without a response: incomplete headers
         assert post(server.port, "/v1/generate", {"input": "ab"})[0] == 200
         assert not [line for line in server.log_lines() if line["event"] == "bug"]

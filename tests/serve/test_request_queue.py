@@ -3,16 +3,18 @@
 import asyncio
 from typing import Any
 
-from regard.serve.request_queue import TEXT_COST, Batch, Request, RequestQueue
+from regard.serve.request_queue import TEXT_COST, QueuedRequest, RequestQueue, TextBatch
 from tests.serve.service_helpers import run
 
 
-def request(*texts: str, key: str = "", arrived: float = 0.0, deadline: float = 9.0) -> Request:
+def request(
+    *texts: str, key: str = "", arrived: float = 0.0, deadline: float = 9.0
+) -> QueuedRequest:
     future: Any = asyncio.get_running_loop().create_future()
-    return Request(texts, key, "{}", future, arrived, deadline)
+    return QueuedRequest(texts, key, "{}", future, arrived, deadline)
 
 
-def taken(batch: Batch) -> list[str]:
+def taken(batch: TextBatch) -> list[str]:
     return [t for part in batch.parts for t in part.request.texts[part.start : part.stop]]
 
 
@@ -20,7 +22,7 @@ def cost(*texts: str) -> float:
     return sum(len(text) + TEXT_COST for text in texts)
 
 
-def queue_of(*requests: Request) -> RequestQueue:
+def queue_of(*requests: QueuedRequest) -> RequestQueue:
     queue = RequestQueue()
     for one in requests:
         queue.add(one)
@@ -77,7 +79,7 @@ def test_sums_are_those_of_the_waiting_texts():
         batch = queue.take(cost("a"), None)
         assert (queue.texts, queue.cost) == (5, cost(*"bcd", "longer", "texts"))
         queue.remove(two)
-        queue.put_back(batch.parts[0])
+        queue.put_back(batch.parts[0], 1)
         assert (queue.texts, queue.cost) == (4, cost(*"abcd"))
         queue.remove(one)
         assert (queue.texts, queue.cost, bool(queue)) == (0, 0, False)
@@ -91,7 +93,7 @@ def test_lost_texts_come_first_and_run_alone():
         lost = queue.take(cost("a", "b"), None)
         queue.add(request("d"))
         for part in lost.parts:
-            queue.put_back(part)
+            queue.put_back(part, 1)
         found = []
         while queue:
             batch = queue.take(100, None)

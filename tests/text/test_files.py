@@ -8,13 +8,14 @@ import random
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from regard.text import files
-from regard.text.files import CorpusError, DamagedFile, open_file, read_lines
+from regard.text.files import CorpusError, DamagedFile, open_file, open_text, read_lines
 
 TEXT = "first\nsecond, größer\nthird\n".encode()
 COMPRESS = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress, "zst": zstandard.compress}
@@ -62,6 +63,28 @@ def test_damaged_archive(tmp_path: Path, compression: str):
         DamagedFile, match=r"^.*file.txt is damaged after line \d+ \(.*\); copy it again$"
     ):
         read(write_file(tmp_path, bytes(compressed)))
+
+
+def test_compressible_zstandard_needs_little_memory(tmp_path: Path):
+    """A kilobyte can hold many megabytes; they must not be decompressed at once."""
+    frames = zstandard.compress((b"x" * 99 + b"\n") * 1_000_000, 19)
+    assert len(frames) < 1 << 14
+    file = open_file(write_file(tmp_path, frames))
+    tracemalloc.start()
+    try:
+        with file.open() as stored, open_text(stored, file) as stream:
+            blocks = iter(lambda: stream.read1(1 << 20), b"")
+            assert sum(map(len, blocks)) == 100_000_000
+        assert tracemalloc.get_traced_memory()[1] < 48e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_zstandard_frames_end_anywhere(tmp_path: Path):
+    draw = random.Random(0)
+    parts = [draw.randbytes(draw.randrange(3000)).hex().encode() + b"\n" for _ in range(40)]
+    path = write_file(tmp_path, b"".join(map(zstandard.compress, parts)))
+    assert [line + b"\n" for _, line in read_lines(open_file(path))] == parts
 
 
 def test_only_line_feeds_end_lines(tmp_path: Path):

@@ -165,7 +165,7 @@ def test_all_checkpoints_damaged_is_an_error(tmp_path):
     for _ in range(2):
         with pytest.raises(
             CheckpointError,
-            match=r"is valid \('00000002.*its sha256 differs\); remove the folder to start",
+            match=r"is valid \('00000002.*its sha256 differs\); start over with --restart$",
         ):
             read(tmp_path)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.bundle.regular_files import NotRegular, open_regular
 from regard.bundle.weights_header import WeightsError, parse_header
-from regard.errors import RegardError, no_bundle
+from regard.errors import RegardError, no_bundle, read_fix
 from regard.strict_json import JsonError, parse_object
 from regard.text.tokenizer_limits import MAX_BYTES as MAX_TOKENIZER
 
@@ -109,7 +109,8 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
 
 def unreadable_file(path: Path, error: OSError) -> BundleError:
     """The error for a file that the system cannot read."""
-    return BundleError(f"cannot read {str(path)!r}: {error.strerror}; copy the bundle again")
+    fix = read_fix(error, "copy the bundle again")
+    return BundleError(f"cannot read {str(path)!r}: {error.strerror}; {fix}")
 
 
 def invalid_file(path: Path, reason: str) -> BundleError:

@@ -66,7 +66,7 @@ def save(folder: str | os.PathLike[str], bundle: Bundle) -> None:
     except (OSError, SafetensorError) as error:
         what = getattr(error, "strerror", None) or str(error)
         raise BundleError(
-            f"cannot write bundle {str(folder)!r}: {what}; fix the cause and save again"
+            f"cannot write bundle {str(folder)!r}: {what}; fix the cause and try again"
         ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)

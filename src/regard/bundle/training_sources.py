@@ -6,6 +6,7 @@ hash is not above the highest kept one. No text can be recovered from them.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,13 @@ class TrainingSources:
         if index == len(self.hashes):
             return False if self.complete else None
         return bool(self.hashes[index] == hashed)
+
+    @property
+    def checksum(self) -> int:
+        """A CRC-32 of everything."""
+        return zlib.crc32(
+            self.hashes.tobytes(), zlib.crc32(f"{self.complete} {self.seed}".encode())
+        )
 
     def save(self, path: Path) -> None:
         """Write the hashes as a safetensors file."""

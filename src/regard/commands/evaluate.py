@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
+from regard.commands.answer_formats import COLUMNAR
 from regard.commands.formats import SPACES, format_table
 from regard.commands.output_files import (
     check_not_folder,
@@ -22,6 +23,7 @@ from regard.decoding_options import SearchOptions
 from regard.loading import load_pipeline
 from regard.quality import EvaluationReport, References, evaluate_pipeline
 from regard.text import Corpus, group_references
+from regard.text.columnar import check_columnar, write_columns
 from regard.training import metrics
 from regard.training.baselines import LABELS
 
@@ -129,6 +131,8 @@ class _PredictionTable:
 
     def __enter__(self) -> _PredictionTable:
         check_not_folder(self._path)
+        if self._path.suffix.lower() in COLUMNAR:
+            check_columnar(str(self._path))
         try:
             self._file = open(self._partial, "w", encoding="utf-8")
         except OSError as error:
@@ -139,14 +143,18 @@ class _PredictionTable:
         """Write source and prediction (columns that every command reads), reference and edits."""
         compared = metrics.compare(predictions, list(references.values()), task=task)
         rows = (
-            (source, prediction, one.nearest, str(one.edits))
+            (source, prediction, one.nearest, one.edits)
             for source, prediction, one in zip(references, predictions, compared, strict=True)
         )
+        columns, suffix = ("source", "target", "reference", "edits"), self._path.suffix.lower()
         try:
             with self._file as file:
-                file.write("source\ttarget\treference\tedits\n")
-                for row in rows:
-                    file.write("\t".join(cell.translate(SPACES) for cell in row) + "\n")
+                if suffix in COLUMNAR:
+                    write_columns(rows, self._partial, suffix, columns)
+                else:
+                    file.write("\t".join(columns) + "\n")
+                    for row in rows:
+                        file.write("\t".join(str(cell).translate(SPACES) for cell in row) + "\n")
             if self._partial != self._path:
                 self._partial.replace(self._path)
         except OSError as error:

@@ -23,7 +23,7 @@ def format_answers(
     chosen = list(answers[:n_best])
     if form.alignments:
         chosen = [
-            pipeline.with_attention(answer, alignment=True) if answer.source else answer
+            pipeline.with_attention(answer, alignment=True) if has_attention(answer) else answer
             for answer in chosen
         ]
     if form.json:
@@ -43,10 +43,15 @@ def format_answer_rows(
     """The answers to one input as table rows: source, score (if wanted), output, alignment."""
     rows = []
     for answer in answers[:n_best]:
-        if form.alignments and answer.source:
+        if form.alignments and has_attention(answer):
             answer = pipeline.with_attention(answer, alignment=True)
         rows.append([answer.source, *_columns(0, answer, form, n_best)[n_best > 1 :]])
     return format_rows(rows, delimiter)
+
+
+def has_attention(answer: Answer) -> bool:
+    """Whether the model computed this answer: not if its source is empty or was rejected."""
+    return bool(answer.source) and answer.error is None
 
 
 def answer_header(source: str, form: OutputFormat, n_best: int) -> list[str]:
@@ -89,6 +94,8 @@ def _json_object(
     fields = {"source": best.source, **_json_fields(best, form)}
     if best.unknown:
         fields["unknown"] = best.unknown
+    if best.error is not None:
+        fields["error"] = best.error
     if form.alignments:
         tokenizer = pipeline.bundle.source
         fields["source_tokens"] = [tokenizer.label(id) for id in tokenizer.encode(best.source)]

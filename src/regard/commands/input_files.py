@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from regard.commands.inputs import InputLine, Inputs, TableStyle, Windows, growing_windows
+from regard.commands.inputs import InputLine, Inputs, StoredInputs, TableStyle, Windows
 from regard.errors import RegardError
 from regard.pipeline import FIRST_LINES, MOST_LINES
 from regard.text.corpus import detect_format, is_table_name
+from regard.text.file_ranges import LineRange, place_in
 from regard.text.files import (
     BUFFER_BYTES,
     MAX_LINE_BYTES,
+    READ_ERRORS,
     UTF8,
     UTF8_BOM,
     CorpusError,
@@ -30,6 +32,7 @@ from regard.text.table_formats import CsvFormat, TableFormat, WorkbookFormat
 from regard.text.text_encoding import BOMS, check_encoding, detect_encoding
 
 STANDARD_INPUT = "standard input"
+Item = TypeVar("Item")
 
 
 class StreamInputs(Inputs):
@@ -48,7 +51,7 @@ class StreamInputs(Inputs):
         return
 
 
-class FileInputs(Inputs):
+class FileInputs(StoredInputs):
     """Lines of files; table files, and all files if `column` is given, are read by rows."""
 
     def __init__(
@@ -62,18 +65,18 @@ class FileInputs(Inputs):
     ) -> None:
         if encoding is not None:
             check_encoding(encoding)
-        self._files = [open_file(name) for name in files]
-        self._formats: list[RowFormat] = []
+        self.files = [open_file(name) for name in files]
+        self.formats: list[RowFormat] = []
         self.notes = notes = list[str]()
-        tables = [is_table_name(file.name) or column is not None for file in self._files]
+        tables = [is_table_name(file.name) or column is not None for file in self.files]
         if any(tables) and not all(tables):
             raise RegardError("give tables or files of lines, not both; run them separately")
         only = column is None
         request = ReadRequest(column, column, header, encoding, sheet, source_only=only)
-        for file in self._files:
+        for file in self.files:
             if any(tables):
                 found = detect_format(file, request)
-                self._formats.append(found.format)
+                self.formats.append(found.format)
                 notes += [f"{file.name}: {found.description}"] if found.notable else []
             elif guessed := detect_encoding(file, encoding):
                 notes.append(f"{file.name}: {guessed}")
@@ -81,47 +84,69 @@ class FileInputs(Inputs):
 
     def _table_style(self) -> TableStyle | None:
         """The style of the first table; None if the inputs are not tables."""
-        if not self._formats or not isinstance(found := self._formats[0], TableFormat):
+        if not self.formats or not isinstance(found := self.formats[0], TableFormat):
             return None
-        with self._files[0].open() as stored:
-            bom = stored.peek(3).startswith(UTF8_BOM) or self._files[0].encoding != UTF8
+        with self.files[0].open() as stored:
+            bom = stored.peek(3).startswith(UTF8_BOM) or self.files[0].encoding != UTF8
         columns = found.columns
         header = columns.first[columns.source] or "source" if columns.header else None
         delimiter = found.delimiter if isinstance(found, CsvFormat) else "\t"
         return TableStyle(delimiter, header, bom)
 
-    def windows(self) -> Windows:
-        """The lines of all files, in growing windows."""
-        return growing_windows(
-            line for number in range(len(self._files)) for line in self._read(number)
-        )
+    def lines(self) -> Iterator[InputLine]:
+        """The lines of all files."""
+        for file, format in self.sources():
+            yield from read_input(file, format)
+
+    def sources(self) -> list[tuple[File, RowFormat | None]]:
+        """The files with their formats; None for a file of lines."""
+        formats: Sequence[RowFormat | None] = self.formats or [None] * len(self.files)
+        return list(zip(self.files, formats, strict=True))
 
     def count(self) -> int | None:
         """The number of lines, from a quick count of line ends; None if it cannot be known."""
-        if any(isinstance(one, WorkbookFormat) for one in self._formats):
+        if any(isinstance(one, WorkbookFormat) for one in self.formats):
             return None
         try:
-            return sum(map(_count_lines, self._files))
-        except (CorpusError, OSError, EOFError, ValueError):
+            return sum(map(_count_lines, self.files))
+        except (CorpusError, *READ_ERRORS):
             return None  # reading the file will raise with the reason
 
-    def _read(self, number: int) -> Iterator[InputLine]:
-        one = self._files[number]
-        if not self._formats:
-            for at, raw in read_lines(one):
-                yield _decode_line(one.name, at, raw)
-            return
-        empty: list[InputLine] = []  # empty lines at the end of a table are not answered
-        for row in self._formats[number].rows(one):
-            if row.problem not in ("", "empty line", "empty side"):
-                raise CorpusError(f"{one.name}:{row.line}: {row.detail}; fix the line")
-            line = InputLine(f"{one.name}:{row.line}", row.source)
-            if row.problem == "empty line":
-                empty.append(line)
-                continue
+
+def read_input(
+    file: File, format: RowFormat | None, rest: File | None = None
+) -> Iterator[InputLine]:
+    """The input lines of a file, or of a part of a file whose `rest` follows it.
+
+    Without a format, every line is a source.
+    """
+    if format is None:
+        for at, raw in _own(file, read_lines(file)):
+            yield _decode_line(place_in(file, at), raw)
+        return
+    empty: list[InputLine] = []  # empty lines at the end of a table are not answered
+    for row in _own(file, format.rows(file)):
+        place = place_in(file, row.line)
+        if row.problem not in ("", "empty line", "empty side"):
+            raise CorpusError(f"{place}: {row.detail}; fix the line")
+        line = InputLine(place, row.source)
+        if row.problem == "empty line":
+            empty.append(line)
+            continue
+        yield from empty
+        empty.clear()
+        yield line
+    if empty and rest is not None:
+        later = _own(rest, format.rows(rest))
+        if any(row.problem != "empty line" for row in later):
             yield from empty
-            empty.clear()
-            yield line
+
+
+def _own(file: File, items: Iterator[Item]) -> Iterator[Item]:
+    """The lines or rows of a file, without the line end before a range of lines."""
+    if isinstance(file, LineRange) and not file.begins_file:
+        next(items, None)
+    return items
 
 
 def _open_stream(encoding: str | None) -> Any:
@@ -130,7 +155,9 @@ def _open_stream(encoding: str | None) -> Any:
     if encoding is None:
         first = stream.peek(4)[:4]
         encoding = next((name for bom, name in BOMS.items() if first.startswith(bom)), UTF8)
-    return stream if encoding == UTF8 else io.BufferedReader(Transcoder(stream, encoding))
+    if encoding == UTF8:
+        return stream
+    return io.BufferedReader(Transcoder(stream, encoding), BUFFER_BYTES)
 
 
 def _stream_windows(stream: Any) -> Windows:
@@ -143,7 +170,9 @@ def _stream_windows(stream: Any) -> Windows:
             chunk = chunk.removeprefix(UTF8_BOM)
         rest += chunk
         if len(rest) > MAX_LINE_BYTES and b"\n" not in chunk:
-            _decode_line(STANDARD_INPUT, number + 1, bytes(rest))  # raises: the line is too long
+            _decode_line(
+                f"{STANDARD_INPUT}:{number + 1}", bytes(rest)
+            )  # raises: the line is too long
         complete = len(rest) if not chunk else rest.rfind(b"\n") + 1
         if complete:
             ready = bytes(rest[:complete]).removesuffix(b"\n").split(b"\n")
@@ -151,7 +180,8 @@ def _stream_windows(stream: Any) -> Windows:
             while ready:
                 window = ready[:count]
                 yield [
-                    _decode_line(STANDARD_INPUT, number + n, raw) for n, raw in enumerate(window, 1)
+                    _decode_line(f"{STANDARD_INPUT}:{number + n}", raw)
+                    for n, raw in enumerate(window, 1)
                 ]
                 ready = ready[count:]
                 number += len(window)
@@ -166,12 +196,12 @@ def _read_chunk(stream: Any, number: int) -> bytes:
         return stream.read1(BUFFER_BYTES)
 
 
-def _decode_line(name: str, number: int, raw: bytes) -> InputLine:
-    text = decode_line(number, raw)
+def _decode_line(place: object, raw: bytes) -> InputLine:
+    text = decode_line(0, raw)
     if isinstance(text, ParsedRow):
         encoding = ", or name the --encoding" if "not valid UTF-8" in text.detail else ""
-        raise CorpusError(f"{name}:{number}: {text.detail}; fix the line{encoding}")
-    return InputLine(f"{name}:{number}", text.strip())
+        raise CorpusError(f"{place}: {text.detail}; fix the line{encoding}")
+    return InputLine(place, text.strip())
 
 
 def _count_lines(one: File) -> int:

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -31,14 +31,16 @@ class PredictOutput(ABC):
     """Takes answers window by window, in a `with` block."""
 
     done: int = 0  # lines answered so far, including those of earlier runs
+    name: str = ""  # of the file, if it can be resumed
+    rejected: int = 0  # sources among them that were rejected
 
     def remaining(self, windows: Windows) -> Windows:
         """The windows that are not answered yet."""
         return windows
 
     @abstractmethod
-    def write(self, window: Sequence[InputLine], text: str) -> None:
-        """Write the answers to one window, as complete lines."""
+    def write(self, window: Sequence[InputLine], text: str, rejected: int = 0) -> None:
+        """Write the answers to one window, as complete lines; `rejected` of them are empty."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -66,10 +68,11 @@ class StreamOutput(PredictOutput):
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    def write(self, window: Sequence[InputLine], text: str) -> None:
+    def write(self, window: Sequence[InputLine], text: str, rejected: int = 0) -> None:
         self._stream.write(text.encode())
         self._stream.flush()
         self.done += len(window)
+        self.rejected += rejected
 
     def finish(self) -> None:
         self._stream.flush()
@@ -80,14 +83,16 @@ class StreamOutput(PredictOutput):
 
 
 class Written(NamedTuple):
-    """How much of the partial file is complete, and the running sha256 of the lines it answers.
+    """How much of the partial file is complete, the running sha256 of the lines it answers, and how
+    many of them were rejected.
 
-    The three are replaced together, so that an interrupt cannot separate them.
+    All are replaced together, so that an interrupt cannot separate them.
     """
 
     lines: int
     bytes: int
     sources: Any
+    rejected: int = 0
 
 
 class ResumableFile(PredictOutput):
@@ -107,7 +112,7 @@ class ResumableFile(PredictOutput):
     ) -> None:
         path = resolve_link(path)
         self._convert = convert
-        self._path, self._options = path, dict(options)
+        self._path, self._options, self.name = path, dict(options), str(path)
         self._partial = path.with_name(f"{path.name}.partial")
         self._progress = path.with_name(f"{path.name}.progress")
         self._written, self._saved = Written(0, 0, hashlib.sha256()), float("-inf")
@@ -135,14 +140,15 @@ class ResumableFile(PredictOutput):
         if skip:
             self._check_sources(sources)
 
-    def write(self, window: Sequence[InputLine], text: str) -> None:
+    def write(self, window: Sequence[InputLine], text: str, rejected: int = 0) -> None:
         data = text.encode()
         try:
             self._file.write(data)
             was = self._written
             sources = _add_to_hash(was.sources, window)
-            self._written = Written(was.lines + len(window), was.bytes + len(data), sources)
-            self.done = self._written.lines
+            lines, rejected = was.lines + len(window), was.rejected + rejected
+            self._written = Written(lines, was.bytes + len(data), sources, rejected)
+            self.done, self.rejected = lines, rejected
             if time.monotonic() - self._saved >= SAVE_SECONDS:
                 self._save_progress()
         except OSError as error:
@@ -192,11 +198,12 @@ class ResumableFile(PredictOutput):
         size = self._file.seek(0, os.SEEK_END)
         saved = None if restart else self._read_progress(size)
         if saved is not None and size >= saved["bytes"]:
-            self._written = Written(saved["lines"], saved["bytes"], hashlib.sha256())
+            rejected = saved.get("rejected", 0)
+            self._written = Written(saved["lines"], saved["bytes"], hashlib.sha256(), rejected)
             self._expected = saved["sources"]
         elif saved is not None and size:
             raise self._cannot_resume(f"it has {size:,} bytes instead of {saved['bytes']:,}")
-        self.done = self._written.lines
+        self.done, self.rejected = self._written.lines, self._written.rejected
         self._file.seek(self._written.bytes)
         self._file.truncate()
         if not self.done:
@@ -227,15 +234,15 @@ class ResumableFile(PredictOutput):
         self._written = self._written._replace(sources=sources)
         self._checked = True
 
-    def _save_progress(self) -> None:
-        """Record how many lines are complete, after they are on disk."""
+    def _save_progress(self, **facts: Any) -> None:
+        """Record how many lines are complete, after they are on disk, and other facts."""
         self._file.flush()
         os.fsync(self._file.fileno())
         written = self._written
         progress = {"options": self._options, "lines": written.lines, "bytes": written.bytes}
-        progress["sources"] = written.sources.hexdigest()
+        progress |= {"sources": written.sources.hexdigest(), "rejected": written.rejected}
         fresh = self._progress.with_name(f".{self._progress.name}")
-        fresh.write_text(json.dumps(progress))
+        fresh.write_text(json.dumps({**progress, **facts}))
         fsync_path(fresh)
         fresh.replace(self._progress)
         self._saved = time.monotonic()
@@ -261,14 +268,6 @@ def check_not_folder(path: Path) -> None:
     """Raise if the output is a folder."""
     if path.is_dir():
         raise RegardError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
-
-
-def check_not_input(path: Path | None, inputs: Iterable[Path]) -> None:
-    """Raise if the output would overwrite an input."""
-    for one in inputs:
-        if path is not None and path.is_file() and one.is_file() and path.samefile(one):
-            what = f"--output {str(path)!r} is also an input and would be overwritten"
-            raise RegardError(f"{what}; name another file")
 
 
 def write_error(path: Path, error: OSError) -> RegardError:

@@ -18,6 +18,7 @@ from regard.errors import RegardError, suggestion
 from regard.reports.markup import sweep_page
 from regard.seeds import train_seeds
 from regard.training import metrics
+from regard.training.interruption import Interrupted
 
 KEYS = ("data", "held_out", "out", "seeds", "trials", "seed", "fixed", "grid", "random")
 Trial = dict[str, Any]  # values of settings by dotted name
@@ -63,9 +64,9 @@ def sweep(file: Path, *, device: str, command: Sequence[str]) -> None:
                 **settings,
             )
             results.append(TrialResult(trial, found.summary()))
+        except Interrupted:
+            raise
         except RegardError as error:
-            if error.exit_code == 130:  # interrupted
-                raise
             results.append(TrialResult(trial, {}, str(error)))
     ordered = sort_results(results)
     head, rows = tabulate(ordered)

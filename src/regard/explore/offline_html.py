@@ -40,7 +40,7 @@ def offline_page(stored: StoredTrace, hash: str = "", static: Path = STATIC) -> 
     """The built page with script, style and data inside. Its policy forbids loading anything."""
     index = static / "index.html"
     if not index.is_file():
-        message = f"the page {index.name!r} is missing from this installation; install it again"
+        message = f"the page {index.name!r} is missing from this installation; reinstall regard"
         raise HttpError(500, "no-page", message)
     scripts: list[str] = []
     styles: list[str] = []

@@ -211,7 +211,8 @@ def serve(
     guarded = Guard(create_app(models), hosts=LOCAL_NAMES | {name}, port=number, token=token)
     address = f"http://{reachable_name(name)}:{number}/" + (f"?token={token}" if token else "")
     server = ExplorerServer(guarded)
-    signal.signal(signal.SIGINT, server.handle_exit)  # uvicorn does the same once it runs
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, server.handle_exit)  # uvicorn does the same once it runs
     with listener:
         names = ", ".join(model.name for model in models)
         print(f"{note}Regard serves {names} at {address} (Ctrl-C to stop)", flush=True)

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.errors import RegardError, read_fix
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -61,7 +61,8 @@ class CheckpointFolder:
         try:
             mode = real.stat().st_mode
         except OSError as error:
-            raise self.error(f"{name!r} cannot be read: {error.strerror}") from None
+            fix = read_fix(error, "copy the model again")
+            raise self.error(f"{name!r} cannot be read: {error.strerror}", fix) from None
         if not stat.S_ISREG(mode):
             raise self.error(f"{name!r} is not a regular file")
         return real
@@ -80,7 +81,8 @@ class CheckpointFolder:
             with open(path, "rb") as file:
                 content = file.read(limit + 1)
         except OSError as error:
-            raise self.error(f"{name!r} cannot be read: {error.strerror}") from None
+            fix = read_fix(error, "copy the model again")
+            raise self.error(f"{name!r} cannot be read: {error.strerror}", fix) from None
         if len(content) > limit:
             raise self.error(f"{name!r} has more than {limit:,} bytes")
         return content

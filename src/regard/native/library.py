@@ -100,17 +100,20 @@ _SIGNATURES = {
         POINTER(ResultsStruct),
         [
             *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
-            *(c_int64, POINTER(OptionsStruct), c_int32),
+            *(c_int64, POINTER(OptionsStruct), c_int32, c_void_p),
         ],
     ),
     "regard_score": (
         POINTER(ResultsStruct),
         [
             *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
-            *(c_int64, POINTER(OptionsStruct), c_int32, c_int32),
+            *(c_int64, POINTER(OptionsStruct), c_int32, c_int32, c_void_p),
         ],
     ),
     "regard_free_results": (None, [POINTER(ResultsStruct)]),
+    "regard_cancellation_create": (c_void_p, []),
+    "regard_cancel": (None, [c_void_p]),
+    "regard_cancellation_destroy": (None, [c_void_p]),
     "regard_stream_open": (
         c_void_p,
         [c_void_p, c_void_p, c_int64, c_int32, POINTER(OptionsStruct)],

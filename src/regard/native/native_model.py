@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from regard.native.cancellation import call_interruptibly
 from regard.native.gate import cannot, head_dim, with_defaults
 from regard.native.library import NativeError, ResultsStruct, last_error, load_library
 from regard.native.model_structs import flatten_score, settings_struct, tensor_structs
 from regard.native.native_options import NativeOptions
 from regard.native.position_tables import PositionTables, convert_position
 from regard.text.template import DEFAULT_TEMPLATE, Template
+
+T = TypeVar("T")
+
+# Multiplications up to which a call is not interruptible: about a tenth of a second. A thread would
+# make a call of a millisecond noticeably slower.
+SHORT_WORK = 1e9
 
 
 class NativeHypothesis(NamedTuple):
@@ -50,6 +57,7 @@ class NativeModel:
         settings = with_defaults(settings)
         self._library = load_library()
         self._tensors = dict(tensors)  # the engine reads them in place
+        self._parameters = sum(one.size for one in self._tensors.values())
         position = PositionTables(0)
         if settings["kind"] == "transformer":
             sizes_of_heads = settings["heads"], head_dim(settings)
@@ -94,14 +102,17 @@ class NativeModel:
         seeds = np.zeros(0, np.int64)
         if options.sample:
             seeds = np.array([seed for one in ended for seed in options.sample_seeds(one)])
-        found = self._library.regard_search(
-            self._engine,
-            *(array.ctypes.data for array in (ids, ends, most, seeds)),
-            len(ended),
-            options.struct(),
-            _threads(threads),
-        )
-        return self._take_results(found)
+        struct, count = options.struct(), _threads(threads)
+
+        def search(cancellation: int | None) -> list[list[NativeHypothesis]]:
+            arrays = (array.ctypes.data for array in (ids, ends, most, seeds))
+            found = self._library.regard_search(
+                self._engine, *arrays, len(ended), struct, count, cancellation
+            )
+            return self._take_results(found)
+
+        rows = options.n_best if options.sample else options.beam
+        return self._call(search, len(ids) + rows * int(most.sum()))
 
     def score(
         self,
@@ -112,8 +123,19 @@ class NativeModel:
         threads: int | None = None,
     ) -> list[NativeHypothesis]:
         """Given targets as hypotheses, with the log-probability of each token and of END."""
-        found = self._score(sources, targets, template, threads)
-        return [one for (one,) in self._take_results(found)]
+        work = sum(map(len, sources)) + sum(map(len, targets))
+
+        def score(cancellation: int | None) -> list[list[NativeHypothesis]]:
+            found = self._score(sources, targets, template, threads, cancellation)
+            return self._take_results(found)
+
+        return [one for (one,) in self._call(score, work)]
+
+    def _call(self, function: Callable[[int | None], T], tokens: int) -> T:
+        """Call the engine; signals can interrupt the call if it may take long."""
+        if self._parameters * tokens < SHORT_WORK:
+            return function(None)
+        return call_interruptibly(self._library, function)
 
     def align(
         self,
@@ -125,7 +147,7 @@ class NativeModel:
 
         Each row is the mean cross-attention of a decoding step over layers and heads.
         """
-        found = self._score([source], [target], template, 1, align=True)
+        found = self._score([source], [target], template, 1, None, align=True)
         if not found:
             raise last_error()
         shape = len(target) + 1, len(source) + template.source_tokens
@@ -166,6 +188,7 @@ class NativeModel:
         targets: Sequence[Sequence[int]],
         template: Template,
         threads: int | None,
+        cancellation: int | None,
         *,
         align: bool = False,
     ) -> Any:
@@ -182,6 +205,7 @@ class NativeModel:
             NativeOptions(template=template).struct(),
             align,
             _threads(threads),
+            cancellation,
         )
 
     def _take_results(self, found: Any) -> list[list[NativeHypothesis]]:

@@ -46,7 +46,7 @@ class Status(IntEnum):
     CANCELLED = 3
 
 
-class Frame(NamedTuple):
+class Message(NamedTuple):
     """One message."""
 
     kind: int
@@ -102,7 +102,7 @@ class FrameBuffer:
         self._chunks: list[bytes] = []
         self._have, self._need = 0, HEADER.size
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[Message]:
         """Add bytes; yields every message that they complete."""
         self._chunks.append(data)
         self._have += len(data)
@@ -115,7 +115,7 @@ class FrameBuffer:
             stop = at + HEADER.size + length
             if stop > end:
                 break
-            yield Frame(kind, id, joined[at + HEADER.size : stop])
+            yield Message(kind, id, joined[at + HEADER.size : stop])
             at = stop
         rest = joined[at:] if at else joined
         self._chunks, self._have, self._need = [rest], len(rest), HEADER.size
@@ -133,22 +133,22 @@ class BlockingChannel:
         """Send a whole message."""
         self.socket.sendall(message)
 
-    def receive(self) -> Frame | None:
+    def receive(self) -> Message | None:
         """The next message; None when the other side is gone."""
         header = self._read(HEADER.size)
         if header is None:
             return None
         length, id, kind = HEADER.unpack(header)
         body = self._read(length)
-        return None if body is None else Frame(kind, id, body)
+        return None if body is None else Message(kind, id, body)
 
-    def receive_socket(self) -> tuple[Frame, int | None] | None:
+    def receive_socket(self) -> tuple[Message, int | None] | None:
         """The next message without a body, and the file descriptor sent with it."""
         data, files, _, _ = socket.recv_fds(self.socket, HEADER.size, 1)
         if len(data) < HEADER.size:
             return None
         _, id, kind = HEADER.unpack(data)
-        return Frame(kind, id, b""), files[0] if files else None
+        return Message(kind, id, b""), files[0] if files else None
 
     def _read(self, count: int) -> bytes | None:
         parts = bytearray()

@@ -7,9 +7,9 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from regard.serve.frames import Frame
+from regard.serve.frames import Message
 from regard.serve.loader_process import LoaderLost, LoaderProcess
-from regard.serve.request_queue import Batch, Request
+from regard.serve.request_queue import QueuedRequest, TextBatch
 from regard.serve.service_errors import LoadFailed
 from regard.serve.service_types import ModelInfo, ModelSpec, ServiceEvents
 from regard.serve.worker_connection import WorkerConnection
@@ -27,11 +27,13 @@ class GenerationOwner(Protocol):
     def worker_idle(self) -> None:
         """A worker can take a batch."""
 
-    def worker_frame(self, generation: Generation, worker: WorkerConnection, frame: Frame) -> None:
+    def worker_frame(
+        self, generation: Generation, worker: WorkerConnection, frame: Message
+    ) -> None:
         """A message of a worker."""
 
-    def batch_lost(self, batch: Batch) -> None:
-        """The worker of a batch died."""
+    def batch_lost(self, batch: TextBatch, *, began: bool) -> None:
+        """The worker of a batch died; `began` if it had begun with the batch."""
 
     def loader_lost(self, generation: Generation) -> None:
         """No worker can be replaced any more."""
@@ -80,7 +82,7 @@ class Generation:
         else:
             self.idle.append(worker)
 
-    def cancel_stream(self, request: Request) -> None:
+    def cancel_stream(self, request: QueuedRequest) -> None:
         """Stop the stream of a request, if a worker runs it."""
         for worker in self.workers:
             if worker.batch is not None and worker.batch.stream is request:
@@ -91,11 +93,11 @@ class Generation:
         """The process id of the loader."""
         return None if self._loader is None else self._loader.pid
 
-    def worker_frame(self, worker: WorkerConnection, frame: Frame) -> None:
+    def worker_frame(self, worker: WorkerConnection, frame: Message) -> None:
         """Pass on a message."""
         self._owner.worker_frame(self, worker, frame)
 
-    def worker_lost(self, worker: WorkerConnection) -> None:
+    def worker_lost(self, worker: WorkerConnection, *, read_all: bool) -> None:
         """Replace a worker that died, and report its batch."""
         if worker not in self.workers:  # it never became ready
             return
@@ -108,18 +110,20 @@ class Generation:
             if not self.retired:
                 self._spawn(self._add_worker())
         if worker.batch is not None:
-            self._owner.batch_lost(worker.batch)
+            self._owner.batch_lost(worker.batch, began=read_all)
         self._stop_if_empty()
 
     async def _load(self, device: str) -> dict[str, Any]:
         """Start a loader and wait for the model. One that dies is started again, a few times."""
         for attempt in range(LOADS):
             await asyncio.sleep(_pause(attempt))
-            self._loader = LoaderProcess(self._spec, device, self._loader_lost)
             try:
+                self._loader = LoaderProcess(self._spec, device, self._loader_lost)
                 return await self._loader.load()
             except LoaderLost:
                 continue
+            except OSError as error:
+                raise LoadFailed(f"cannot start a process: {error.strerror}") from None
         raise LoadFailed(
             f"the loader of model {self._spec.name!r} died {LOADS} times; is there enough memory?"
         )
@@ -137,8 +141,11 @@ class Generation:
             try:
                 connection, pid = await self._loader.fork()
                 worker = await WorkerConnection.open(self, connection, pid, self._loader.has_ended)
-            except (LoaderLost, OSError):
+            except LoaderLost:
                 return  # the owner starts a new generation
+            except OSError:  # too many open files, for example
+                self._failures += 1
+                continue
             try:
                 await asyncio.wait_for(worker.ready, START_SECONDS)
             except (ConnectionResetError, TimeoutError):

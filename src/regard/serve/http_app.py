@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.serve.access_rules import AccessRules
 from regard.serve.http_errors import ErrorForm, failure, libretranslate_form, openai_form
@@ -99,6 +100,7 @@ class HttpApp:
         connection = scope.get("state", {}).get(CONNECTION)
         if connection is not None:
             connection.task = asyncio.current_task()
+            exchange.is_complete = not connection.cycle.more_body
         try:
             reply = await self._answer(endpoint, exchange)
             await self._send(reply, endpoint, scope, send)
@@ -171,18 +173,22 @@ class HttpApp:
         await send({"type": "http.response.body", "body": b""})
 
     def _log(self, exchange: Exchange, status: int, seconds: float) -> None:
-        facts = {"method": exchange.scope["method"], "path": exchange.scope["path"][:200]}
-        client = exchange.scope.get("client")
-        self.log.write(
-            "request",
-            **facts,
-            status=status,
-            ms=round(seconds * 1000, 2),
-            client=client[0] if client else None,
-            **({"model": exchange.model, "texts": exchange.texts} if exchange.model else {}),
-            **({"characters": exchange.characters} if exchange.model else {}),
-            **({"content": exchange.content} if self.log.texts and exchange.content else {}),
-        )
+        scope = exchange.scope
+        client = scope.get("client")
+        facts: dict[str, Any] = {
+            "method": scope["method"],
+            "path": scope["path"][:200],
+            "status": status,
+        }
+        facts["ms"] = round(seconds * 1000, 2)
+        facts["client"] = client[0] if client else None
+        if exchange.model:
+            facts["model"] = exchange.model
+            facts["texts"] = exchange.texts
+            facts["characters"] = exchange.characters
+            if self.log.texts:
+                facts["content"] = exchange.content
+        self.log.write("request", **facts)
 
     def report(self, error: BaseException) -> None:
         """Log an unexpected error with its traceback."""

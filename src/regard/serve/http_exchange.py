@@ -24,6 +24,7 @@ class Exchange:
     texts: int = 0
     characters: int = 0
     content: list[str] | None = None  # the texts, if they are logged
+    is_complete: bool = False  # the whole body has arrived
 
     def content_type(self, *allowed: str) -> str:
         """The type of the body, which must be one of `allowed` and in UTF-8."""
@@ -33,7 +34,7 @@ class Exchange:
             reason = f"the body must be {' or '.join(allowed)}; got {kind[:80]!r}"
             raise HttpError(415, "wrong-type", reason)
         name, _, charset = parameters.strip().lower().partition("=")
-        if name == "charset" and charset.strip('" ') not in ("utf-8", "utf8"):
+        if parameters and name == "charset" and charset.strip('" ') not in ("utf-8", "utf8"):
             raise HttpError(415, "wrong-type", f"the charset must be utf-8; got {charset[:80]!r}")
         if coding := header(self.scope, b"content-encoding"):
             reason = f"the body must not be compressed; got content-encoding {coding[:80]!r}"
@@ -47,7 +48,8 @@ class Exchange:
         if length.isdecimal() and int(length[:20]) > limit:  # refused before it is read
             text = f"the request has over {limit:,} bytes; send less"
             raise HttpError(413, "too-large", text, {"connection": "close"})
-        return await read_body(self.receive, limit, self.limits.idle_seconds)
+        seconds = None if self.is_complete else self.limits.idle_seconds
+        return await read_body(self.receive, limit, seconds)
 
     def note_texts(self, model: str, texts: list[str]) -> None:
         """Remember the size of the request for the log."""
@@ -57,7 +59,7 @@ class Exchange:
         self.content = texts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """A response: a body, or a stream of parts."""
 

@@ -26,7 +26,7 @@ Text = str | list[str]
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
-class TextRequest(BaseModel):
+class InputRequest(BaseModel):
     """Texts for a model."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -70,7 +70,7 @@ def _option_fields() -> dict[str, Any]:
 
 
 OPTIONS = _option_fields()
-OptionsRequest = create_model("OptionsRequest", __base__=TextRequest, **OPTIONS)
+OptionsRequest = create_model("OptionsRequest", __base__=InputRequest, **OPTIONS)
 
 
 class GenerateRequest(OptionsRequest):
@@ -102,13 +102,20 @@ class LibreTranslateRequest(BaseModel):
     )
 
 
+QUOTED = {
+    name: b'"%b"' % name.encode()
+    for kind in (GenerateRequest, TranslationsRequest, LibreTranslateRequest)
+    for name in kind.model_fields
+}
+
+
 def parse_json(kind: type[Parsed], body: bytes) -> Parsed:
     """A request from JSON in UTF-8; raises `HttpError` in one line."""
     try:
         found = kind.__pydantic_validator__.validate_json(body)
     except ValidationError as error:
         raise _with_status(error) from None
-    if b"\\" in body or any(body.count(b'"%b"' % name.encode()) > 1 for name in kind.model_fields):
+    if b"\\" in body or any(body.count(QUOTED[name]) > 1 for name in found.model_fields_set):
         _check_unique_keys(body)
     return found
 

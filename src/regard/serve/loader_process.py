@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from regard.serve.frames import Frame, FrameBuffer, Kind, pack, pack_json
+from regard.serve.frames import FrameBuffer, Kind, Message, pack, pack_json
 from regard.serve.service_errors import LoadFailed
 from regard.serve.service_types import ModelSpec
 
+COMMAND = [sys.executable, "-m", "regard.serve.model_loader"]
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 ENVIRONMENT = {**dict.fromkeys(ONE_THREAD, "1"), "TOKENIZERS_PARALLELISM": "false"}
 STATUS_SECONDS = 2.0  # the longest wait for the exit status of a worker
@@ -125,7 +126,7 @@ class LoaderProcess:
             self._loop.run_in_executor(None, self._process.wait)  # no zombie stays
             self._lost()
 
-    def _receive(self, frame: Frame) -> None:
+    def _receive(self, frame: Message) -> None:
         if frame.kind == Kind.READY:
             self._loaded.set_result(frame.json())
         elif frame.kind == Kind.FAILED:
@@ -157,7 +158,7 @@ def _spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
     """Start a loader that inherits nothing but its end of the control socket."""
     file = theirs.fileno()
     return subprocess.Popen(
-        [sys.executable, "-m", "regard.serve.model_loader", str(file)],
+        [*COMMAND, str(file)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=[file],

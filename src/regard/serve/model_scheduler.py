@@ -10,9 +10,9 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from regard.serve.frames import Frame, Kind, Status, unpack_results
+from regard.serve.frames import Kind, Message, Status, unpack_results
 from regard.serve.generation import Generation
-from regard.serve.request_queue import Batch, Part, Request, RequestQueue
+from regard.serve.request_queue import Part, QueuedRequest, RequestQueue, TextBatch
 from regard.serve.service_errors import (
     DeadlineExceeded,
     Draining,
@@ -23,11 +23,10 @@ from regard.serve.service_errors import (
     WorkerLost,
 )
 from regard.serve.service_types import ModelInfo, ModelSpec, ServiceEvents, ServiceLimits
+from regard.serve.throughput import Throughput
 from regard.serve.worker_connection import WorkerConnection
 
 HANG_SECONDS = 1.0  # a worker that is silent for longer after all its deadlines is killed
-LEAST_TOKENS = 0.25  # per character: long texts with short outputs are work, too
-SMOOTHING = 0.1  # weight of the latest batch in running means
 GPU_BUDGET = 16  # a GPU takes so many times the tokens of a CPU at once
 RELOAD_PAUSE, LONGEST_RELOAD_PAUSE = 0.5, 30.0  # seconds between attempts after a loader died
 
@@ -48,7 +47,7 @@ class ModelScheduler:
         self._size, self._limits = workers, limits
         self._loop = asyncio.get_running_loop()
         self._queue = RequestQueue()
-        self._active: set[Request] = set()
+        self._active: set[QueuedRequest] = set()
         self._finished = asyncio.Event()  # set when no request is active
         self._generation: Generation | None = None
         self._loading = asyncio.Lock()
@@ -56,8 +55,7 @@ class ModelScheduler:
         self._recovery: asyncio.Task[None] | None = None
         self._wakeup: asyncio.Handle | None = None
         self._draining = False
-        self._tokens_per_cost = 1.0  # output tokens for each character, a running mean
-        self._cost_per_second = 0.0  # of one worker, a running mean
+        self._throughput = Throughput()
 
     @property
     def info(self) -> ModelInfo:
@@ -94,14 +92,16 @@ class ModelScheduler:
             try:
                 await generation.start("cpu" if self.spec.int8 else self._device)
             except LoadFailed as error:
+                self._retired.add(generation)
                 raise LoadFailed(f"cannot serve model {self.spec.name!r}: {error}") from None
             old, self._generation = self._generation, generation
+            self._retired = {one for one in self._retired if not one.stopped.is_set()}
             if old is not None:
                 self._retired.add(old)
                 old.retire()
             self._dispatch()
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: QueuedRequest) -> None:
         """Queue a request; raises if it cannot be accepted."""
         if error := self._refusal(request):
             self.events.rejected(self.spec.name, error.code)
@@ -134,7 +134,9 @@ class ModelScheduler:
         """Send it the next batch."""
         self._dispatch()
 
-    def worker_frame(self, generation: Generation, worker: WorkerConnection, frame: Frame) -> None:
+    def worker_frame(
+        self, generation: Generation, worker: WorkerConnection, frame: Message
+    ) -> None:
         """Take the answers of a batch, or a piece of a stream."""
         batch = worker.batch
         if batch is None or frame.id != batch.id:
@@ -145,7 +147,7 @@ class ModelScheduler:
         worker.finish()
         statuses, bodies, tokens = unpack_results(frame.body)
         seconds = self._loop.time() - batch.sent
-        self._learn(batch, tokens, seconds)
+        self._throughput.add(batch, tokens, seconds)
         self.events.finished(self.spec.name, batch.texts, tokens, seconds)
         generation.release(worker)
         self._dispatch()  # first the worker, then the clients
@@ -155,19 +157,20 @@ class ModelScheduler:
             self._take_results(part, statuses[at:end], bodies[at:end])
             at = end
 
-    def batch_lost(self, batch: Batch) -> None:
-        """Run the texts of a lost batch again, once."""
+    def batch_lost(self, batch: TextBatch, *, began: bool) -> None:
+        """Run the texts of a lost batch again; once, if the worker had begun with it."""
         for part in batch.parts:
             request = part.request
             if request.done or part.version != request.version:
                 continue
             replaced = request.streamed and request.generation is not self._generation
-            if part.attempts or replaced:
+            attempts = part.attempts + began
+            if attempts > 1 or replaced:
                 message = "the workers that ran this request died; do not send it again"
                 self._reject(request, WorkerLost(message))
             else:
                 request.repeated = request.streamed
-                self._queue.put_back(part)
+                self._queue.put_back(part, attempts)
         self._dispatch()
 
     def loader_lost(self, generation: Generation) -> None:
@@ -175,11 +178,12 @@ class ModelScheduler:
         if generation is self._generation and not self._draining:
             self._recovery = self._loop.create_task(self._recover())
 
-    def _refusal(self, request: Request) -> ServiceError | None:
+    def _refusal(self, request: QueuedRequest) -> ServiceError | None:
         """Why a request cannot be accepted now."""
         if self._draining:
             return Draining("the service is stopping; send the request again", retry_after=1.0)
-        wait, waiting = self._expected_wait(), self._queue.texts
+        waiting = self._queue.texts
+        wait = self._throughput.seconds(self._queue.cost, self._size)
         over = waiting + len(request.texts) > self._limits.queue_texts
         if over or wait > request.deadline - request.arrived:
             message = (
@@ -214,29 +218,14 @@ class ModelScheduler:
             batch = self._queue.take(min(budget, share), generation)
             generation.idle.pop().run(batch, now, HANG_SECONDS)
             waited = now - min(part.request.arrived for part in batch.parts)
-            tokens = round(batch.cost * self._tokens_per_cost)
+            tokens = round(batch.cost * self._throughput.tokens_per_cost)
             self.events.started(self.spec.name, batch.texts, tokens, waited)
 
     def _budget(self, generation: Generation) -> float:
         """The cost that a batch may have."""
         assert generation.info is not None
         factor = 1 if generation.info.device == "cpu" else GPU_BUDGET
-        return factor * self._limits.batch_tokens / self._tokens_per_cost
-
-    def _learn(self, batch: Batch, tokens: int, seconds: float) -> None:
-        """Update the running means with a batch that was answered."""
-        if tokens and batch.cost:
-            ratio = tokens / batch.cost
-            mean = self._tokens_per_cost + SMOOTHING * (ratio - self._tokens_per_cost)
-            self._tokens_per_cost = max(mean, LEAST_TOKENS)
-            rate = batch.cost / max(seconds, 1e-6)
-            known = self._cost_per_second or rate
-            self._cost_per_second = known + SMOOTHING * (rate - known)
-
-    def _expected_wait(self) -> float:
-        """Seconds until a request that arrives now would start, by the recent rate."""
-        rate = self._cost_per_second * self._size
-        return self._queue.cost / rate if rate else 0.0
+        return factor * self._limits.batch_tokens / self._throughput.tokens_per_cost
 
     # ---- answers -----------------------------------------------------------------------------
 
@@ -252,7 +241,7 @@ class ModelScheduler:
         if not request.missing:
             request.future.set_result(request.results)
 
-    def _take_piece(self, batch: Batch, piece: str) -> None:
+    def _take_piece(self, batch: TextBatch, piece: str) -> None:
         """Pass on a piece; after a retry, without what the client has already."""
         stream = batch.stream
         if stream is None or stream.pieces is None:
@@ -263,17 +252,17 @@ class ModelScheduler:
             stream.streamed += len(piece) - again
             stream.pieces.put_nowait(piece[again:])
 
-    def _expire(self, request: Request) -> None:
+    def _expire(self, request: QueuedRequest) -> None:
         if not request.done:
             seconds = request.deadline - request.arrived
             message = f"no answer within the deadline of {seconds:g} s; send fewer texts at once"
             self._reject(request, DeadlineExceeded(message))
 
-    def _reject(self, request: Request, error: ServiceError) -> None:
+    def _reject(self, request: QueuedRequest, error: ServiceError) -> None:
         self.events.rejected(self.spec.name, error.code)
         request.future.set_exception(error)
 
-    def _forget(self, request: Request) -> None:
+    def _forget(self, request: QueuedRequest) -> None:
         """Free what a request that is done holds."""
         self._queue.remove(request)
         if request.timer is not None:
@@ -300,7 +289,7 @@ class ModelScheduler:
 
 
 def _failure(
-    request: Request, start: int, statuses: bytes, bodies: Sequence[bytes]
+    request: QueuedRequest, start: int, statuses: bytes, bodies: Sequence[bytes]
 ) -> ServiceError:
     """The error of the first text that has no answer."""
     index = next(index for index, status in enumerate(statuses) if status)

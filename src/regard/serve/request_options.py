@@ -16,6 +16,7 @@ from regard.errors import RegardError
 from regard.serve.service_errors import InvalidRequest
 
 MOST_CACHED = 256
+encode_key = json.JSONEncoder(sort_keys=True).encode  # made once, unlike that of json.dumps
 MAX_INTEGER = 2**127
 DEFAULTS = asdict(DecodingOptions())
 INTEGERS = {"beam", "min_length", "max_length", "no_repeat_ngram", "n_best", "top_k", "seed"}
@@ -43,7 +44,7 @@ class OptionChecker:
     def __call__(self, options: Mapping[str, Any]) -> CheckedOptions:
         """The options in the standard form; raises `InvalidRequest`, which names the option."""
         try:
-            key = json.dumps(options, sort_keys=True)
+            key = encode_key(options)
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"options must be a JSON object: {error}") from None
         if (known := self._known.get(key)) is None:

@@ -28,7 +28,7 @@ class Pending(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class QueuedRequest:
     """The texts of one request. Requests with the same `key` may share a batch.
 
     `options` is their JSON; `weight` the work of a character compared with the default options.
@@ -73,7 +73,7 @@ class Request:
 class Part(NamedTuple):
     """The texts of a request in a batch."""
 
-    request: Request
+    request: QueuedRequest
     start: int
     stop: int
     attempts: int
@@ -81,7 +81,7 @@ class Part(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Batch:
+class TextBatch:
     """Texts that one worker runs together."""
 
     parts: list[Part]
@@ -100,7 +100,7 @@ class Batch:
         return max(part.request.deadline for part in self.parts)
 
     @property
-    def stream(self) -> Request | None:
+    def stream(self) -> QueuedRequest | None:
         """The request, if it is a stream."""
         first = self.parts[0].request
         return None if first.pieces is None else first
@@ -122,18 +122,18 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self.texts, self.cost = 0, 0.0
-        self._waiting: OrderedDict[Request, None] = OrderedDict()
-        self._groups: dict[Hashable, OrderedDict[Request, None]] = {}
+        self._waiting: OrderedDict[QueuedRequest, None] = OrderedDict()
+        self._groups: dict[Hashable, OrderedDict[QueuedRequest, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     @property
-    def oldest(self) -> Request:
+    def oldest(self) -> QueuedRequest:
         """The request that has waited longest."""
         return next(iter(self._waiting))
 
-    def add(self, request: Request, *, front: bool = False) -> None:
+    def add(self, request: QueuedRequest, *, front: bool = False) -> None:
         """Add a request with its pending texts; at the front if it has waited before."""
         self._count(request, 1)
         self._waiting[request] = None
@@ -143,20 +143,20 @@ class RequestQueue:
             self._waiting.move_to_end(request, last=False)
             group.move_to_end(request, last=False)
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: QueuedRequest) -> None:
         """Remove a request, if it waits."""
         if request in self._waiting:
             self._count(request, -1)
             self._forget(request)
 
-    def put_back(self, part: Part) -> None:
+    def put_back(self, part: Part, attempts: int) -> None:
         """Let the texts of a lost batch wait again, before all others."""
         request = part.request
         self.remove(request)
-        request.pending.appendleft(Pending(part.start, part.stop, part.attempts + 1))
+        request.pending.appendleft(Pending(part.start, part.stop, attempts))
         self.add(request, front=True)
 
-    def take(self, budget: float, generation: Any) -> Batch:
+    def take(self, budget: float, generation: Any) -> TextBatch:
         """The next batch. It has at least one text, and the texts that a worker died with run
         alone. A request that another loaded model has begun starts again."""
         first = self.oldest
@@ -186,14 +186,14 @@ class RequestQueue:
                 self._forget(request)
             if alone or cost >= budget:
                 break
-        return Batch(parts, cost)
+        return TextBatch(parts, cost)
 
-    def _count(self, request: Request, sign: int) -> None:
+    def _count(self, request: QueuedRequest, sign: int) -> None:
         for start, stop, _ in request.pending:
             self.texts += sign * (stop - start)
             self.cost += sign * sum(request.costs[start:stop])
 
-    def _forget(self, request: Request) -> None:
+    def _forget(self, request: QueuedRequest) -> None:
         del self._waiting[request]
         group = self._groups[request.key]
         del group[request]

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 MAX_LINES = 10_000
@@ -24,7 +25,7 @@ class ServeLog:
     def __init__(self, descriptor: int, *, texts: bool = False) -> None:
         self.texts = texts  # whether the texts of requests are logged
         self._descriptor = descriptor
-        self._lines: deque[tuple[float, str, dict[str, Any]]] = deque()
+        self._lines: deque[str] = deque()
         self.lost = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -33,7 +34,7 @@ class ServeLog:
     def write(self, event: str, **facts: Any) -> None:
         """Queue a line; it is lost if too many wait."""
         if len(self._lines) < MAX_LINES:
-            self._lines.append((time.time(), event, facts))
+            self._lines.append(_line(event, facts))  # here: the thread must not hold the GIL
         else:
             self.lost += 1
 
@@ -50,9 +51,9 @@ class ServeLog:
     def _flush(self) -> None:
         while self._lines:
             count = min(len(self._lines), 500)
-            lines = [_line(*self._lines.popleft()) for _ in range(count)]
+            lines = [self._lines.popleft() for _ in range(count)]
             if self.lost:
-                lines.append(_line(time.time(), "lines-lost", {"count": self.lost}))
+                lines.append(_line("lines-lost", {"count": self.lost}))
             if self._write("".join(lines).encode()):
                 self.lost = 0
             else:
@@ -90,9 +91,19 @@ class ServeLog:
         self.write("worker-died", model=model, pid=pid, status=status)
 
 
-def _line(moment: float, event: str, facts: dict[str, Any]) -> str:
-    stamp = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"time": stamp, "event": event, **facts}) + "\n"
+def _line(event: str, facts: dict[str, Any]) -> str:
+    moment = time.time()
+    second = int(moment)
+    stamp = f"{_second(second)}.{int((moment - second) * 1000):03d}+00:00"
+    return _encode({"time": stamp, "event": event, **facts}) + "\n"
+
+
+_encode = json.JSONEncoder().encode
+
+
+@lru_cache(maxsize=2)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class AllEvents:

@@ -30,6 +30,7 @@ class ServeMetrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self._found: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -77,8 +78,15 @@ class ServeMetrics:
 
     def observe(self, endpoint: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(endpoint, str(status)).inc()
-        self._latency.labels(endpoint).observe(seconds)
+        key = endpoint, status
+        if key not in self._found:  # looking up labels takes longer than counting
+            self._found[key] = (
+                self._requests.labels(endpoint, str(status)),
+                self._latency.labels(endpoint),
+            )
+        requests, latency = self._found[key]
+        requests.inc()
+        latency.observe(seconds)
 
     def expose(self, service: Service) -> bytes:
         """All metrics as text."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from regard.errors import RegardError, suggestion
 from regard.serve.cpu_count import available_cpus
 from regard.serve.model_scheduler import ModelScheduler
 from regard.serve.request_options import OptionChecker, is_unicode
-from regard.serve.request_queue import Request
+from regard.serve.request_queue import QueuedRequest
 from regard.serve.service_errors import InvalidRequest, ServiceError, TooLarge, UnknownModel
 from regard.serve.service_types import (
     ModelInfo,
@@ -74,6 +74,11 @@ class Service:
     def worker_pids(self) -> Mapping[str, list[int]]:
         """The process ids of the workers of each model."""
         return {name: scheduler.worker_pids for name, scheduler in self._schedulers.items()}
+
+    @property
+    def loader_pids(self) -> Mapping[str, int | None]:
+        """The process id of the loader of each model."""
+        return {name: scheduler.loader_pid for name, scheduler in self._schedulers.items()}
 
     async def start(self) -> None:
         """Start all workers; returns when every model can answer."""
@@ -135,10 +140,10 @@ class Service:
         options: Mapping[str, Any],
         *,
         deadline: float | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """{"piece": str} for each new part of the text, then {"answer": …} as in `generate`.
 
-        A request that cannot be accepted raises at once. Closing the iterator cancels it.
+        A request that cannot be accepted raises at once. Closing the generator cancels it.
         """
         scheduler = self._scheduler(model)
         request = self._request(scheduler, [text], options, False, deadline, stream=True)
@@ -171,7 +176,7 @@ class Service:
         deadline: float | None,
         *,
         stream: bool = False,
-    ) -> Request:
+    ) -> QueuedRequest:
         """A request whose texts and options are valid; otherwise raises."""
         try:
             self._check_texts(texts)
@@ -182,7 +187,7 @@ class Service:
             raise
         loop = asyncio.get_running_loop()
         now = loop.time()
-        return Request(
+        return QueuedRequest(
             texts,
             key=object() if stream else (checked.json, alignment),
             options=checked.json,
@@ -220,7 +225,7 @@ class Service:
         return min(float(deadline), self.limits.deadline)
 
 
-async def _stream(request: Request) -> AsyncIterator[dict[str, Any]]:
+async def _stream(request: QueuedRequest) -> AsyncGenerator[dict[str, Any], None]:
     assert request.pieces is not None
     try:
         while (piece := await request.pieces.get()) is not None:

@@ -11,7 +11,7 @@ from regard.serve.http_errors import failure, openai_form
 from regard.serve.http_exchange import JSON, Exchange, Reply
 from regard.serve.http_requests import (
     GenerateRequest,
-    TextRequest,
+    InputRequest,
     TranslationsRequest,
     parse_json,
 )
@@ -77,13 +77,13 @@ class TextEndpoints:
             raise UnknownModel(f"no model {name[:80]!r}; served are: {known}")
         return next(iter(models)) if name is None else name
 
-    async def _stream(self, model: str, request: TextRequest, form: EventForm) -> Reply:
+    async def _stream(self, model: str, request: InputRequest, form: EventForm) -> Reply:
         """Server-sent events. The first one is awaited, so that a rejection has its status."""
         if not isinstance(request.input, str):
             raise InvalidRequest("stream needs one text as input, not a list")
         if request.options.get("n_best", 1) != 1:
             raise InvalidRequest("stream returns one output; leave out n_best")
-        if getattr(request, "alignment", False):
+        if isinstance(request, GenerateRequest) and request.alignment:
             raise InvalidRequest("stream returns no alignment; leave out alignment or stream")
         deadline = request.deadline
         source = self.service.stream(model, request.input, request.options, deadline=deadline)

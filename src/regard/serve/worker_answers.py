@@ -50,6 +50,9 @@ class WorkerAnswers:
         most, tokens = options.get("n_best", 1), 0
         results = []
         for found in self.pipeline.answers(texts, first=len(texts), **options):
+            if (error := found[0].error) is not None:  # far too long for the model
+                results.append(TextResult(Status.REJECTED, error.encode(errors="replace")))
+                continue
             found = found[:most]
             tokens += sum(len(answer.logps) for answer in found)
             fields = [answer_fields(answer) for answer in found]
@@ -70,10 +73,11 @@ class WorkerAnswers:
 def answer_fields(answer: Answer) -> dict[str, Any]:
     """An answer as a JSON object."""
     logp = answer.logp
+    finite = math.isfinite(logp)  # and so is every part of the sum
     return {
         "text": answer.text,
         "tokens": answer.tokens,
-        "logps": [_number(value) for value in answer.logps],
+        "logps": [round(value, 6) if finite else _number(value) for value in answer.logps],
         "logp": _number(logp),
         "score": _number(answer.score),
         "confidence": _number(math.exp(logp)),

@@ -10,18 +10,19 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from regard.serve.frames import Frame, FrameBuffer, Kind, pack
-from regard.serve.request_queue import Batch
+from regard.serve.frames import FrameBuffer, Kind, Message, pack
+from regard.serve.request_queue import TextBatch
 
 
 class WorkerOwner(Protocol):
     """Receives what a worker sends, and its end."""
 
-    def worker_frame(self, worker: WorkerConnection, frame: Frame) -> None:
+    def worker_frame(self, worker: WorkerConnection, frame: Message) -> None:
         """A message of the worker."""
 
-    def worker_lost(self, worker: WorkerConnection) -> None:
-        """The connection is closed, by the worker's death or by `close`."""
+    def worker_lost(self, worker: WorkerConnection, *, read_all: bool) -> None:
+        """The connection is closed, by the worker's death or by `close`; `read_all` if the worker
+        had read everything that was sent."""
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -36,7 +37,7 @@ class WorkerConnection(asyncio.Protocol):
         self.pid = pid
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.closing = False
-        self.batch: Batch | None = None
+        self.batch: TextBatch | None = None
         self.batches = 0  # answered ones
 
     @classmethod
@@ -52,7 +53,7 @@ class WorkerConnection(asyncio.Protocol):
         await worker._loop.create_unix_connection(lambda: worker, sock=connection)
         return worker
 
-    def run(self, batch: Batch, now: float, grace: float) -> None:
+    def run(self, batch: TextBatch, now: float, grace: float) -> None:
         """Send a batch. A worker that has not answered `grace` seconds after all its deadlines
         hangs and is killed."""
         assert self._transport is not None
@@ -63,7 +64,7 @@ class WorkerConnection(asyncio.Protocol):
         delay = max(0.0, batch.deadline - now) + grace
         self._watchdog = self._loop.call_later(delay, self.kill)
 
-    def finish(self) -> Batch:
+    def finish(self) -> TextBatch:
         """The batch that was answered; the worker is idle then."""
         assert self.batch is not None
         batch, self.batch = self.batch, None
@@ -71,7 +72,7 @@ class WorkerConnection(asyncio.Protocol):
         self._stop_watchdog()
         return batch
 
-    def cancel_stream(self, batch: Batch) -> None:
+    def cancel_stream(self, batch: TextBatch) -> None:
         """Stop the stream that the worker runs."""
         if self.batch is batch and self._transport is not None:
             self._transport.write(pack(Kind.CANCEL, batch.id))
@@ -101,12 +102,12 @@ class WorkerConnection(asyncio.Protocol):
                 self._owner.worker_frame(self, frame)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the owner."""
+        """Tell the owner. A socket that is closed before all was read reports a reset."""
         self._stop_watchdog()
         if not self.ready.done():
             self.ready.set_exception(ConnectionResetError("the worker ended at its start"))
             self.ready.exception()  # nobody may be waiting for it
-        self._owner.worker_lost(self)
+        self._owner.worker_lost(self, read_all=error is None)
 
     def _stop_watchdog(self) -> None:
         if self._watchdog is not None:

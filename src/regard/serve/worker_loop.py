@@ -11,8 +11,8 @@ from typing import Any
 
 from regard.serve.frames import (
     BlockingChannel,
-    Frame,
     Kind,
+    Message,
     Status,
     TextResult,
     pack,
@@ -41,17 +41,16 @@ def serve_socket(answers: WorkerAnswers, connection: socket.socket) -> None:
 def exit_on_hangup(connection: socket.socket) -> None:
     """End this process when the other side of a socket is gone, even during a search."""
     poll = select.poll()
-    poll.register(connection.fileno(), select.POLLHUP | getattr(select, "POLLRDHUP", 0))
+    poll.register(connection.fileno(), select.POLLHUP)
 
     def watch() -> None:
-        while not any(event & ~select.POLLIN for _, event in poll.poll()):
-            pass
+        poll.poll()
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _stream(answers: WorkerAnswers, channel: BlockingChannel, frame: Frame) -> None:
+def _stream(answers: WorkerAnswers, channel: BlockingChannel, frame: Message) -> None:
     request = frame.json()
     text, options = request["text"], request["options"]
     try:

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from regard.errors import choose
+from regard.text.columnar import KINDS
 from regard.text.files import CorpusError, DamagedFile, File, open_file, read_lines
 from regard.text.json_lines import JsonLinesFormat
 from regard.text.reading import CorpusPart, CorpusReader, Pair, read_parallel
@@ -22,7 +23,7 @@ from regard.text.table_formats import (
     likely_delimiter,
 )
 from regard.text.text_encoding import detect_encoding
-from regard.text.workbooks import OLE, PARQUET, ZIP
+from regard.text.workbooks import OLE, ZIP
 
 BAD_LINES = {"stop": "a bad line is an error", "skip": "bad lines are skipped and counted"}
 TEXT_FORMATS: dict[str, Callable[[str, Sequence[Line], ReadRequest], RowFormat]] = {
@@ -30,7 +31,7 @@ TEXT_FORMATS: dict[str, Callable[[str, Sequence[Line], ReadRequest], RowFormat]]
     "csv": CsvFormat.from_head,
     "jsonl": JsonLinesFormat.from_head,
 }
-FORMATS = {**TEXT_FORMATS, "excel": None, "parquet": None}
+FORMATS = {**TEXT_FORMATS, "excel": None, "parquet": None, "arrow": None}
 SUFFIXES = {
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -44,9 +45,11 @@ SUFFIXES = {
     ".xls": "excel",
     ".ods": "excel",
     ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
 }
 OTHER_DOCUMENTS = (".numbers", ".docx", ".doc", ".odt", ".pages", ".pdf", ".rtf", ".html", ".htm")
-COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst", ".zstd")
+COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst", ".zstd", ".bz2")
 HEAD_LINES = 1_000
 HEAD_BYTES = 1 << 20
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -56,10 +59,10 @@ class Corpus:
     """Pairs in one or more files. With `targets`, the lines of each file are sources, and the lines
     of its counterpart are targets.
 
-    Files may be plain, gzip, xz or zstandard; "-" is standard input. Columns are selected by name
-    or by number from 1. `header`, `encoding` and `sheet` override what is detected. `decisions`
-    lists how each file is read. Nothing is kept in memory: every `read()` is a new pass over the
-    files.
+    Files may be plain, gzip, xz, zstandard or bzip2; "-" is standard input. Columns are selected by
+    name or by number from 1. `header`, `encoding` and `sheet` override what is detected.
+    `decisions` lists how each file is read. Nothing is kept in memory: every `read()` is a new pass
+    over the files.
     """
 
     def __init__(
@@ -161,11 +164,11 @@ def detect_format(file: File, request: ReadRequest, format: str | None = None) -
         kind, reason = _format_by_name(file.name), "by its name"
     with file.open() as stored:
         first = stored.peek(4)[:4]
-    if first in (ZIP, OLE, PARQUET):
-        kind = "parquet" if first == PARQUET else "excel"
+    if first in (ZIP, OLE, *KINDS):
+        kind = KINDS[first].lower() if first in KINDS else "excel"
         reason = reason if _format_by_name(file.name) == kind else "by its content"
-    if kind in ("excel", "parquet"):
-        named = "sheet" if kind == "excel" else "Parquet"
+    if kind in ("excel", "parquet", "arrow"):
+        named = {"excel": "sheet", "parquet": "Parquet", "arrow": "Arrow"}[kind]
         table = WorkbookFormat.from_file(file, named, request, HEAD_LINES)
         return DetectedFormat(table, f"{table.description} ({reason})", bool(table.columns.reason))
     encoding = detect_encoding(file, request.encoding)
@@ -198,8 +201,8 @@ def read_head(file: File) -> list[Line]:
 
 
 def is_table_name(name: str) -> bool:
-    """Whether a file name is that of a table: CSV, TSV, a workbook or Parquet."""
-    return _format_by_name(name) in ("tsv", "csv", "excel", "parquet")
+    """Whether a file name is that of a table: CSV, TSV, a workbook, Parquet or Arrow."""
+    return _format_by_name(name) in ("tsv", "csv", "excel", "parquet", "arrow")
 
 
 def _format_by_name(name: str) -> str:

@@ -16,8 +16,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from regard.checksums import BlockChecksums, seal
 from regard.disk import fsync_path, write_atomically
-from regard.text.tokenized_pairs import OFFSET, SIDES, VERSION, IdsError, TokenizedPairs
+from regard.text.tokenized_pairs import (
+    OFFSET,
+    SIDES,
+    VERSION,
+    DamagedIds,
+    IdsError,
+    TokenizedPairs,
+)
 from regard.text.tokenizer_workers import Block, Limit, encode_blocks
 from regard.text.tokenizers import Tokenizer
 
@@ -25,6 +33,7 @@ BLOCK_PAIRS = 4_096
 BLOCK_CHARACTERS = 1 << 19
 MAX_UNKNOWN_TEXTS = 1_000  # searched for unknown symbols: enough to list them, and fast
 MAX_UNKNOWN_SYMBOLS = 50
+ID_FILES = {"ids.json", *(f"{side}.{kind}" for side in SIDES for kind in ("ids", "offsets"))}
 Folder = str | os.PathLike[str]
 
 
@@ -37,11 +46,13 @@ def tokenize_corpus(
     fingerprint: Mapping[str, str] | None = None,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> TokenizedPairs:
     """Tokenize all pairs into `folder`, or open it if it exists and was made from the same data.
 
     `fingerprint` identifies the data (`Corpus.fingerprint()`); the tokenizers are added to it.
-    `progress` is called regularly with the number of pairs done.
+    `progress` is called regularly with the number of pairs done. An existing folder is verified; a
+    damaged one is made again, after `report` was called with the reason.
     """
     folder = Path(folder)
     prints = {
@@ -50,7 +61,12 @@ def tokenize_corpus(
         "target tokenizer": target.fingerprint,
     }
     if folder.exists():
-        return TokenizedPairs.open(folder, fingerprint=prints)
+        try:
+            return TokenizedPairs.open(folder, fingerprint=prints, verify=True)
+        except DamagedIds as error:
+            _remove_ids(folder, error)
+            if report is not None:
+                report(f"{str(folder)!r}: {error.reason}; tokenizing again")
     partial = folder.with_name(folder.name + ".partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)  # from a killed run
@@ -98,7 +114,16 @@ def _write(
         raise IdsError("there are no pairs to tokenize")
     counts = {"version": VERSION, "pairs": done, "dtype": dtype.str, "fingerprint": dict(prints)}
     counts |= {name: writer.counts() for name, writer in zip(SIDES, writers, strict=True)}
-    write_atomically(folder / "ids.json", json.dumps(counts, indent=2, ensure_ascii=False))
+    counts["checksums"] = {name: sums for one in writers for name, sums in one.checksums().items()}
+    write_atomically(folder / "ids.json", json.dumps(seal(counts), ensure_ascii=False))
+
+
+def _remove_ids(folder: Path, error: DamagedIds) -> None:
+    """Remove a damaged folder of ids; raises if it has other files."""
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - ID_FILES:
+        what = f"{str(folder)!r} has other files and is not a folder of ids ({error.reason})"
+        raise IdsError(f"{what}; use another folder") from None
+    shutil.rmtree(folder)
 
 
 class _SideWriter:
@@ -108,8 +133,8 @@ class _SideWriter:
         self._tokenizer = tokenizer
         self._unknown = -1 if tokenizer.unknown is None else tokenizer.unknown
         self._dtype = dtype
-        self._ids = open(folder / f"{name}.ids", "wb")  # noqa: SIM115 (closed by close)
-        self._offsets = open(folder / f"{name}.offsets", "wb")  # noqa: SIM115
+        self._ids = _CheckedFile(folder / f"{name}.ids")
+        self._offsets = _CheckedFile(folder / f"{name}.offsets")
         self._offsets.write(np.zeros(1, OFFSET).tobytes())
         self.tokens = self.longest = self.unknown = self._searched = 0
         self.symbols = Counter[str]()
@@ -134,13 +159,32 @@ class _SideWriter:
         sizes = {"tokens": self.tokens, "longest": self.longest, "unknown": self.unknown}
         return {**sizes, "symbols": symbols}
 
+    def checksums(self) -> dict[str, list[int]]:
+        """The checksums of both files, by name."""
+        return {file.path.name: file.sums.values() for file in (self._ids, self._offsets)}
+
     def close(self) -> None:
         """Close the files, flushed to the storage device before the folder is renamed."""
         for file in (self._ids, self._offsets):
-            if not file.closed:
-                file.flush()
-                os.fsync(file.fileno())
-                file.close()
+            file.close()
+
+
+class _CheckedFile:
+    """A file to write, with the checksums of what is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.sums = path, BlockChecksums()
+        self._file = open(path, "wb")  # noqa: SIM115 (closed by close)
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self.sums.update(data)
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
 
 
 def _limit(tokenizer: Tokenizer) -> Limit | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import importlib
@@ -23,11 +24,16 @@ from regard.errors import RegardError
 
 MAX_LINE_BYTES = 1 << 24
 BUFFER_BYTES = 1 << 20
+# Compressed bytes per call of the decompressor: a block of four can hold 128 KiB, so that a call
+# returns at most 32 MiB.
+ZSTD_BYTES = 1 << 10
 GZIP = b"\x1f\x8b"
+BZIP2 = b"BZh"
 XZ = b"\xfd7zXZ\x00"
 ZSTD = b"\x28\xb5\x2f\xfd"
 UTF8 = "utf-8"
 UTF8_BOM = b"\xef\xbb\xbf"
+READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # of damaged files
 
 
 class CorpusError(RegardError):
@@ -58,12 +64,12 @@ class DiskFile(File):
 
     def __init__(self, path: str) -> None:
         self.name = printable_name(path)
-        self._path = path
+        self.path = path
 
     def open(self) -> io.BufferedReader:
         """Open the stored bytes."""
         try:
-            return io.BufferedReader(io.FileIO(self._path), BUFFER_BYTES)
+            return io.BufferedReader(io.FileIO(self.path), BUFFER_BYTES)
         except OSError as error:
             raise CorpusError(f"cannot read {self.name!r}: {error.strerror}") from None
 
@@ -108,6 +114,8 @@ def decompress(stored: Any, name: str) -> io.BufferedReader:
     first = stored.peek(6)[:6]
     if first.startswith(GZIP):
         return io.BufferedReader(_PartialReader(gzip.GzipFile(fileobj=stored)), BUFFER_BYTES)
+    if first.startswith(BZIP2):
+        return io.BufferedReader(_PartialReader(bz2.BZ2File(stored)), BUFFER_BYTES)
     if first.startswith(XZ):
         return io.BufferedReader(_PartialReader(lzma.LZMAFile(stored)), BUFFER_BYTES)
     if first.startswith(ZSTD):
@@ -152,17 +160,14 @@ def report_damage(name: str, last_line: Callable[[], int]) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise DamagedFile(
-            f"{name} is truncated after line {last_line():,}; copy it again"
-        ) from None
+        what = f"{name} is truncated after line {last_line():,}"
+        raise DamagedFile(f"{what}; copy it again") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise DamagedFile(
-            f"{name} is damaged after line {last_line():,} ({error}); copy it again"
-        ) from None
+        what = f"{name} is damaged after line {last_line():,} ({error})"
+        raise DamagedFile(f"{what}; copy it again") from None
     except OSError as error:
-        raise CorpusError(
-            f"cannot read {name!r} after line {last_line():,}: {error.strerror}"
-        ) from None
+        where = f"{name!r} after line {last_line():,}"
+        raise CorpusError(f"cannot read {where}: {error.strerror}") from None
 
 
 class Transcoder(io.RawIOBase):
@@ -216,14 +221,19 @@ class _PositionalReader(io.RawIOBase):
 class _PartialReader(io.RawIOBase):
     """Returns all data before a damaged block; the library's own buffering would lose it."""
 
-    def __init__(self, decompressor: gzip.GzipFile | lzma.LZMAFile) -> None:
+    def __init__(self, decompressor: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> None:
         self._decompressor = decompressor
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        read = self._decompressor.read1(len(buffer))
+        try:
+            read = self._decompressor.read1(len(buffer))
+        except OSError as error:
+            if error.errno is None:  # bz2 reports damaged data so
+                raise zlib.error(str(error)) from None
+            raise
         buffer[: len(read)] = read
         return len(read)
 
@@ -236,33 +246,46 @@ class _ZstdReader(io.RawIOBase):
         self._stored = stored
         self._module = _zstd_module(name)
         self._frame: Any = None
-        self._compressed = b""
-        self._ready = b""
+        self._compressed = memoryview(b"")
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            self._compressed = self._compressed or self._stored.read(1 << 14)
-            if not self._compressed:
-                if self._frame is not None:
-                    raise EOFError
-                return 0
-            if self._frame is None:
-                self._frame = self._module.ZstdDecompressor()
-                if self._module.__name__ == "zstandard":
-                    self._frame = self._frame.decompressobj()
-            try:
-                self._ready = self._frame.decompress(self._compressed)
-                self._compressed = b""
-            except self._module.ZstdError as error:
-                raise zlib.error(f"zstandard: {error}") from None
-            if self._frame.eof:
-                self._compressed, self._frame = self._frame.unused_data, None
-        count = min(len(buffer), len(self._ready))
-        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
-        return count
+        """Fill the buffer as far as possible without waiting for more than its first bytes."""
+        filled = 0
+        while filled < len(buffer):
+            if not self._ready:
+                if not self._compressed and (filled or not self._read_stored()):
+                    break
+                self._decompress()
+            count = min(len(buffer) - filled, len(self._ready))
+            buffer[filled : filled + count] = self._ready[:count]
+            self._ready, filled = self._ready[count:], filled + count  # views: nothing is copied
+        return filled
+
+    def _read_stored(self) -> bool:
+        """Read more compressed bytes; returns whether there are any."""
+        self._compressed = memoryview(self._stored.read(1 << 14))
+        if not self._compressed and self._frame is not None:
+            raise EOFError
+        return bool(self._compressed)
+
+    def _decompress(self) -> None:
+        """Decompress the next piece of what was read."""
+        piece, self._compressed = self._compressed[:ZSTD_BYTES], self._compressed[ZSTD_BYTES:]
+        if self._frame is None:
+            self._frame = self._module.ZstdDecompressor()
+            if self._module.__name__ == "zstandard":
+                self._frame = self._frame.decompressobj()
+        try:
+            self._ready = memoryview(self._frame.decompress(piece))
+        except self._module.ZstdError as error:
+            raise zlib.error(f"zstandard: {error}") from None
+        if self._frame.eof:
+            rest = self._frame.unused_data
+            self._compressed, self._frame = memoryview(rest + bytes(self._compressed)), None
 
 
 def _zstd_module(name: str) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.errors import shorten
 from regard.text.writing_systems import script_of
 
 MIN_ROWS = 3  # below the first one, for a decision by content
@@ -63,7 +64,7 @@ def detect_header(rows: Sequence[Sequence[str]]) -> HeaderDecision:
     if decisive or several:
         return HeaderDecision(True, reason)
     if some_known:
-        return HeaderDecision(True, f"{cells[known.index(True)]!r} is a known header word")
+        return HeaderDecision(True, f"{shorten(cells[known.index(True)])} is a known header word")
     return HeaderDecision(False, reason if min(strengths) > 0 or any(known) else "")
 
 
@@ -80,21 +81,25 @@ def unlike_column(cell: str, column: Sequence[str]) -> tuple[int, str]:
     if not cell or len(column) < MIN_ROWS:
         return 0, ""
     if all(map(NUMBER.fullmatch, column)):
-        return (0, "") if NUMBER.fullmatch(cell) else (3, f"{cell!r} is above a column of numbers")
+        return (
+            (0, "")
+            if NUMBER.fullmatch(cell)
+            else (3, f"{shorten(cell)} is above a column of numbers")
+        )
     scripts = {script for text in column for character in text if (script := script_of(character))}
     own = {script for character in cell if (script := script_of(character))}
     if own and scripts and not own & scripts:
-        return 2, f"{cell!r} is in another script than the cells below it"
+        return 2, f"{shorten(cell)} is in another script than the cells below it"
     if _never_recurs(cell, column):
-        return 3, f"the symbols of {cell!r} never recur in a column where others do"
+        return 3, f"the symbols of {shorten(cell)} never recur in a column where others do"
     phrase = len(cell.split()) > 1 and _share(column, lambda text: len(text.split()) == 1) > 0.97
     lower = _share(column, lambda text: text[:1].islower()) > 0.95 and cell[:1].isupper()
     upper = _share(column, str.isupper) > 0.95 and not cell.isupper() and cell.upper() != cell
     odd = any(mark in cell and not any(mark in text for text in column) for mark in "_()/:#")
     if (lower or upper) and phrase:
-        return 2, f"{cell!r} is a capitalised phrase above single words"
+        return 2, f"{shorten(cell)} is a capitalised phrase above single words"
     if phrase or lower or upper or odd:
-        return 1, f"{cell!r} is written unlike the cells below it"
+        return 1, f"{shorten(cell)} is written unlike the cells below it"
     return 0, ""
 
 

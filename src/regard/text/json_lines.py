@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from regard.errors import suggestion
+from regard.errors import list_names, suggestion
 from regard.text.files import CorpusError, File, read_lines
 from regard.text.header_detection import SOURCE_NAMES, TARGET_NAMES
 from regard.text.row_format import (
@@ -58,7 +58,7 @@ class JsonLinesFormat(RowFormat):
             return cls(source, target)
         if len(keys) == 2 and all(isinstance(value, str) for value in first.values()):
             return cls(*keys)
-        listed = ", ".join(map(repr, keys)) or "no columns"
+        listed = list_names(keys) or "no columns"
         raise CorpusError(
             f"{name}: which of {listed} are source and target? Name both with --source and --target"
         )

@@ -160,7 +160,7 @@ def describe_columns(
     """The columns with their names and two samples each, for a message."""
     parts = []
     for i in used[:MAX_LISTED]:
-        cells = [row[i].strip()[:20] for row in rows if i < len(row)]
+        cells = [" ".join(row[i].split())[:20] for row in rows if i < len(row)]
         heading = f"{i + 1} {cells[0]!r}" if header else f"{i + 1}"
         samples = list(dict.fromkeys(cell for cell in cells[header:] if cell))[:2]
         parts.append(f"{heading} ({', '.join(samples)})")

@@ -1,4 +1,4 @@
-"""File formats of rows and columns: tab-separated text, CSV, workbooks and Parquet."""
+"""File formats of rows and columns: tab-separated text, CSV, workbooks, Parquet and Arrow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from regard.text.columnar import columnar_rows
 from regard.text.files import File, read_lines
 from regard.text.row_format import (
     ColumnLayout,
@@ -24,7 +25,7 @@ from regard.text.row_format import (
     modal_width,
     resolve_columns,
 )
-from regard.text.workbooks import Cell, parquet_rows, workbook_rows
+from regard.text.workbooks import Cell, workbook_rows
 
 DELIMITERS = ",;\t|"
 SEPARATOR_LINE = re.compile(rb"sep=(.)", re.DOTALL)  # the first line of some CSV files of Excel
@@ -144,7 +145,7 @@ class CsvFormat(TableFormat):
 
 
 class WorkbookFormat(TableFormat):
-    """A sheet of a workbook (.xlsx, .xls, .ods) or a Parquet table; needs an extra."""
+    """A sheet of a workbook (.xlsx, .xls, .ods), Parquet or Arrow; needs an extra."""
 
     def __init__(self, kind: str, sheet: str | None, columns: ColumnLayout) -> None:
         self.kind = kind
@@ -156,18 +157,20 @@ class WorkbookFormat(TableFormat):
     @classmethod
     def from_file(cls, file: File, kind: str, request: ReadRequest, most: int) -> WorkbookFormat:
         """Configure this format for a file, from its first rows."""
-        sheet, rows = None, parquet_rows(file)
+        sheet = None
         if kind == "sheet":
             sheet, rows = workbook_rows(file, request.sheet)
+        else:
+            rows = columnar_rows(file)
         head = [cells for _, cells in zip(range(most), (cells for _, cells in rows), strict=False)]
-        if kind == "Parquet":
+        if kind != "sheet":
             request = replace(request, header=True)  # the column names
         columns = resolve_columns(file.name, "a table", head, request)
         return cls(kind, sheet, columns)
 
     def table_rows(self, file: File) -> Iterator[TableRow]:
         """All rows as cells. A date in a used column is a problem: it was probably text."""
-        rows = parquet_rows(file) if self.kind == "Parquet" else workbook_rows(file, self.sheet)[1]
+        rows = workbook_rows(file, self.sheet)[1] if self.kind == "sheet" else columnar_rows(file)
         used = (("source", self.columns.source), ("target", self.columns.target))
         for number, cells in rows:
             raw = "\t".join(cells).encode(errors="replace")

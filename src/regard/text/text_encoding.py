@@ -15,7 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from regard.text.files import BUFFER_BYTES, UTF8, UTF8_BOM, CorpusError, File, decompress
+from regard.text.files import (
+    BUFFER_BYTES,
+    READ_ERRORS,
+    UTF8,
+    UTF8_BOM,
+    CorpusError,
+    File,
+    decompress,
+    report_damage,
+)
+from regard.text.multibyte_encodings import ask_charset_normalizer, guess_east_asian
 from regard.text.writing_systems import ENCODING_LANGUAGES
 
 SCAN_BYTES = 1 << 28  # validated as UTF-8 before reading; later bad lines are reported one by one
@@ -76,7 +86,11 @@ class EncodingScan:
 
 def detect_encoding(file: File, requested: str | None = None) -> str:
     """Set the encoding of a file; returns the choice and its reason, empty for plain UTF-8."""
-    with file.open() as stored, decompress(stored, file.name) as stream:
+    with (
+        file.open() as stored,
+        decompress(stored, file.name) as stream,
+        report_damage(file.name, lambda: 0),
+    ):
         head = stream.peek(1 << 16)[: 1 << 16]
     if requested is not None:
         file.encoding, reason = check_encoding(requested), "as requested"
@@ -162,7 +176,7 @@ def _blocks_of_lines(file: File) -> Iterator[bytes]:
         while done < SCAN_BYTES:
             try:
                 block = stream.read1(BUFFER_BYTES)
-            except (OSError, EOFError, ValueError):
+            except READ_ERRORS:
                 break  # reading the file reports the damage
             if not block:
                 break
@@ -184,7 +198,7 @@ def guess_encoding(name: str, scan: EncodingScan) -> tuple[str, str]:
     if plausible and any(c.isalpha() and c > "ɏ" for c in data.decode(plausible[0][1])):
         plausible = _rank_by_frequency(data, plausible)
     if not plausible:
-        encoding, language = _guess_east_asian(data) or _ask_charset_normalizer(data)
+        encoding, language = guess_east_asian(data) or ask_charset_normalizer(data)
         if encoding:
             seems = f"; the text seems to be {language}" if language else ""
             return encoding, f"{problem}{seems}; --encoding overrides it"
@@ -258,38 +272,6 @@ def _score(text: str, common: str, rare: str) -> float:
 @cache
 def _alphabet(letters: str) -> frozenset[str]:
     return frozenset(letters + letters.upper().replace("S", ""))
-
-
-def _guess_east_asian(data: bytes) -> tuple[str, str] | None:
-    """Japanese has kana, Korean is Hangul, and the rest may be Chinese."""
-    for encoding in ("cp932", "euc_jp"):
-        if _share(data, encoding, "\u3040", "\u30ff") > 0.3:
-            return encoding, "Japanese"
-    if _share(data, "cp949", "\uac00", "\ud7a3") > 0.95:
-        return "cp949", "Korean"
-    for encoding, tested in (("gb18030", "gb2312"), ("big5", "big5")):
-        if _share(data, tested, "\u4e00", "\u9fff") > 0.9:
-            return encoding, "Chinese"
-    return None
-
-
-def _share(data: bytes, encoding: str, first: str, last: str) -> float:
-    """The share of characters beyond ASCII in a range; 0 if the encoding does not fit."""
-    try:
-        characters = [c for c in data.decode(encoding) if not c.isascii()]
-    except UnicodeDecodeError:
-        return 0.0
-    return sum(first <= c <= last for c in characters) / max(1, len(characters))
-
-
-def _ask_charset_normalizer(data: bytes) -> tuple[str, str]:
-    """The guess of charset-normalizer, if it is confident."""
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(data).best()
-    if best is None or best.chaos > 0.1 or best.coherence < 0.2:
-        return "", ""
-    return best.encoding, "" if best.language == "Unknown" else best.language
 
 
 def _example(data: bytes, encoding: str) -> str:

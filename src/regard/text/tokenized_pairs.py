@@ -2,7 +2,7 @@
 
 For each side the folder has the ids of all texts, concatenated (`source.ids`, two or four bytes
 each), the start of each text (`source.offsets`, int64, one entry more than there are pairs), and
-`ids.json` with counts and fingerprints.
+`ids.json` with counts, fingerprints and checksums.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Int32, Int64
 
+from regard.checksums import find_damage, is_intact, unseal
 from regard.errors import RegardError
 
 SIDES = ("source", "target")
@@ -30,7 +32,18 @@ FlatIds = tuple[Int64[np.ndarray, " token"], Int64[np.ndarray, " ends"]]
 
 
 class IdsError(RegardError):
-    """A folder of ids that cannot be written, or is damaged or outdated."""
+    """A folder of ids that cannot be read or written, or was made from other data."""
+
+
+class DamagedIds(IdsError):
+    """A folder of ids that is damaged, incomplete or outdated; tokenization makes it again."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(
+            f"{str(folder)!r} cannot be used: {reason}; run the same `regard train` command to "
+            "make it again"
+        )
+        self.reason = reason
 
 
 class TokenizedPairs:
@@ -44,31 +57,40 @@ class TokenizedPairs:
 
     @classmethod
     def open(
-        cls, folder: str | os.PathLike[str], *, fingerprint: Mapping[str, str] | None = None
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        fingerprint: Mapping[str, str] | None = None,
+        verify: bool = False,
     ) -> TokenizedPairs:
-        """Open a folder; raises if its data do not match `fingerprint`, naming the differences."""
+        """Open a folder; raises if its data do not match `fingerprint`, naming the differences.
+
+        With `verify`, all data are read and compared with their checksums.
+        """
         folder = Path(folder)
-        try:
-            counts = json.loads((folder / "ids.json").read_text(encoding="utf-8"))
-            version = counts["version"]
-        except (OSError, ValueError, KeyError, TypeError):
-            raise IdsError(
-                f"{str(folder)!r} is not a folder of ids: ids.json is missing or incomplete; "
-                "tokenize again"
-            ) from None
-        if version != VERSION:
-            raise IdsError(
-                f"{str(folder)!r} has format version {version}, expected {VERSION}; remove it "
-                "and tokenize again"
-            )
+        counts = _read_counts(folder)
         if fingerprint is not None and fingerprint != counts["fingerprint"]:
             stored, names = counts["fingerprint"], {*counts["fingerprint"], *fingerprint}
             changed = sorted(name for name in names if stored.get(name) != fingerprint.get(name))
             raise IdsError(
                 f"{str(folder)!r} was made from other data: {', '.join(map(repr, changed))} "
-                "changed; remove the folder to tokenize again"
+                "changed; start over with --restart, or use another folder"
             )
-        return cls(folder, counts)
+        pairs = cls(folder, counts)
+        if verify:
+            pairs.verify()
+        return pairs
+
+    def verify(self) -> None:
+        """Compare all data with their checksums; raises where they differ.
+
+        Folders of older versions have no checksums and are accepted.
+        """
+        for name, expected in self.counts.get("checksums", {}).items():
+            with _reading(self.folder, name):
+                place = find_damage(self.folder / name, expected)
+            if place is not None:
+                raise DamagedIds(self.folder, f"{name} is damaged at byte {place:,} or after it")
 
     def __len__(self) -> int:
         return int(self.counts["pairs"])
@@ -99,6 +121,34 @@ class TokenizedPairs:
         if not -len(self) <= i < len(self):
             raise IndexError(f"pair {i} of {len(self):,}")
         return i % len(self)
+
+
+@contextmanager
+def _reading(folder: Path, name: str) -> Iterator[None]:
+    """Turn errors of reading a file into one line; a missing file is damage."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DamagedIds(folder, f"{name} is missing") from None
+    except OSError as error:
+        path = str(folder / name)
+        raise IdsError(f"cannot read {path!r}: {error.strerror}") from None
+
+
+def _read_counts(folder: Path) -> dict[str, Any]:
+    """The values of ids.json."""
+    with _reading(folder, "ids.json"):
+        stored = (folder / "ids.json").read_bytes()
+    try:
+        counts: dict[str, Any] = json.loads(stored)
+        version, intact = counts["version"], is_intact(counts)
+    except (ValueError, KeyError, TypeError):
+        raise DamagedIds(folder, "ids.json is damaged") from None
+    if not intact:
+        raise DamagedIds(folder, "ids.json is damaged")
+    if version != VERSION:
+        raise DamagedIds(folder, f"it has format version {version}, not {VERSION}")
+    return unseal(counts)
 
 
 class _Side:
@@ -137,20 +187,17 @@ class _MappedArray:
 
     def __init__(self, path: Path, dtype: np.dtype[Any], count: int) -> None:
         expected = count * dtype.itemsize
-        try:
+        with _reading(path.parent, path.name):
             size = path.stat().st_size
-        except OSError as error:
-            raise IdsError(f"cannot read {str(path)!r}: {error.strerror}; tokenize again") from None
         if size != expected:
-            raise IdsError(
-                f"{str(path)!r} has {size:,} bytes instead of {expected:,}; tokenize again"
-            )
+            what = f"{path.name} has {size:,} bytes instead of {expected:,}"
+            raise DamagedIds(path.parent, what)
         self._map: mmap.mmap | None = None
         self._resident = 0
         if not size:  # an empty file cannot be mapped
             self.array = np.empty(0, dtype)
             return
-        with open(path, "rb") as file:
+        with _reading(path.parent, path.name), open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.array = np.frombuffer(self._map, dtype)
 

@@ -1,4 +1,4 @@
-"""Workbooks and columnar tables: text cells from .xlsx, .xls, .ods and Parquet, and to .xlsx."""
+"""Workbooks: text cells from .xlsx, .xls and .ods, and to .xlsx."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from regard.errors import list_names
 from regard.text.files import CorpusError, File
 
 SUMMARY_SHEET = "Export Summary"  # added by Apple Numbers
 BATCH_ROWS = 4_096
 ZIP = b"PK\x03\x04"
 OLE = b"\xd0\xcf\x11\xe0"  # .xls, .doc and .ppt
-PARQUET = b"PAR1"
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # not allowed in a workbook
 
 Cells = list[str]
@@ -35,7 +35,7 @@ def workbook_rows(file: File, sheet: str | None) -> tuple[str, Iterator[tuple[in
     calamine = import_extra("python_calamine", "excel", file.name)
     with file.open() as stored:
         data = io.BytesIO(stored.read())
-    with _report(file, "a workbook"):
+    with report_unreadable(file, "a workbook"):
         book = calamine.CalamineWorkbook.from_filelike(data)
         rows = {name: _sheet_rows(book, name) for name in book.sheet_names}
     name = _choose_sheet(file, rows, sheet)
@@ -51,7 +51,7 @@ def _sheet_rows(book: Any, name: str) -> list[tuple[int, list[Any]]]:
 def _choose_sheet(file: File, rows: dict[str, Any], requested: str | None) -> str:
     """The requested sheet, or the only one that is not empty."""
     names = [name for name in rows if rows[name] and name != SUMMARY_SHEET]
-    listed = ", ".join(map(repr, names))
+    listed = list_names(names)
     if requested is not None:
         if requested not in rows or not rows[requested]:
             raise CorpusError(f"{file.name} has no sheet {requested!r} with rows; it has {listed}")
@@ -64,20 +64,6 @@ def _choose_sheet(file: File, rows: dict[str, Any], requested: str | None) -> st
             f"{names[0]!r}"
         )
     return names[0]
-
-
-def parquet_rows(file: File) -> Iterator[tuple[int, Cells]]:
-    """The column names as row 0, then the rows, read in batches."""
-    parquet = import_extra("pyarrow.parquet", "parquet", file.name)
-    with file.open() as stored, _report(file, "a Parquet file"):
-        table = parquet.ParquetFile(stored)
-        yield 0, list(table.schema_arrow.names)
-        number = 0
-        for batch in table.iter_batches(BATCH_ROWS):
-            columns = [column.to_pylist() for column in batch.columns]
-            for row in zip(*columns, strict=True):
-                number += 1
-                yield number, [cell_text(cell) for cell in row]
 
 
 def cell_text(value: Any) -> str:
@@ -124,7 +110,7 @@ def import_extra(module: str, extra: str, name: str) -> Any:
 
 
 @contextmanager
-def _report(file: File, what: str) -> Iterator[None]:
+def report_unreadable(file: File, what: str) -> Iterator[None]:
     """Turn the errors of a library into one line."""
     try:
         yield

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from regard.checksums import is_intact, seal, unseal
 from regard.disk import fsync_path, use_default_mode, write_atomically
 from regard.errors import RegardError
 
@@ -107,8 +108,8 @@ def read(folder: str | os.PathLike[str]) -> Checkpoint | None:
     if damaged:
         path, reason = damaged[0]
         raise CheckpointError(
-            f"no checkpoint in {str(folder)!r} is valid ({path.name!r}: {reason}); remove the "
-            "folder to start again"
+            f"no checkpoint in {str(folder)!r} is valid ({path.name!r}: {reason}); start over with "
+            "--restart"
         )
     return None
 
@@ -177,18 +178,19 @@ def read_state(path: Path, names: Set[str]) -> dict[str, Any] | None:
         return None
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if names <= values.keys():
-            return values
+        if names <= values.keys() and is_intact(values):
+            return unseal(values)
     except (ValueError, AttributeError):
         pass
     raise RegardError(
-        f"{str(path)!r} is damaged or was written by another version of Regard; use another --out"
+        f"{str(path)!r} is damaged or was written by another version of Regard; start over with "
+        "--restart, or use another --out"
     )
 
 
 def write_state(path: Path, values: dict[str, Any]) -> None:
-    """Write a JSON state file atomically."""
-    write_atomically(path, json.dumps(values, indent=1, ensure_ascii=False))
+    """Write a JSON state file atomically, with a checksum."""
+    write_atomically(path, json.dumps(seal(values), indent=1, ensure_ascii=False))
 
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,7 +6,9 @@ All results are stored in the run's data folder; a resumed run opens them.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -90,6 +92,7 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
         data.folder / "ids",
         fingerprint=data.fingerprint,
         progress=lambda count: report(f"tokenized {count:,} pairs"),
+        report=report,
     )
     first, recorded = data.recorded is None, data.recorded or {}
     max_held_out = recorded.get("max_held_out", data.max_held_out)
@@ -114,7 +117,7 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
         ratio,
         template=chosen.template,
     )
-    sources = TrainingSources.load(data.folder / TRAINING_SOURCES)
+    sources = _load_sources(chosen, recorded, report)
     known = recorded["frequent_target"], recorded["baselines"]
     return Dataset(pairs, held_out, decisions, data.fingerprint, max_tokens, sources, *known)
 
@@ -132,8 +135,29 @@ def _record(
     state |= {"threshold": None if split is None else split.threshold}
     state |= {"fingerprint": data.fingerprint, "settings": data.settings}
     state |= {"frequent_target": frequent, "baselines": baselines}
+    state["training_sources"] = TrainingSources.load(data.folder / TRAINING_SOURCES).checksum
     write_state(data.folder / STATE_FILE, {**state, "max_held_out": data.max_held_out})
     return state
+
+
+def _load_sources(
+    chosen: TokenizerPair, recorded: dict[str, Any], report: Callable[[str], None]
+) -> TrainingSources:
+    """The hashes of the training sources; damaged ones are made again. Older runs recorded no
+    checksum."""
+    data, split = chosen.data, chosen.split
+    path, expected = data.folder / TRAINING_SOURCES, recorded.get("training_sources")
+    if expected is None:
+        return TrainingSources.load(path)
+    with suppress(RegardError, OSError):
+        if (found := TrainingSources.load(path)).checksum == expected:
+            return found
+    report(f"{str(path)!r} is damaged; reading the training sources again")
+    collector = SourceCollector(data.text.split_seed)
+    used = data.corpus if split is None else split.training_pairs(data.corpus)
+    deque(collector.watch(used), maxlen=0)
+    collector.sources().save(path)
+    return collector.sources()
 
 
 def _select_references(

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from regard.errors import RegardError
+from regard.signals import exit_code
 
 
 class Interrupted(RegardError):
     """The run was stopped by a signal, after it was saved."""
 
-    exit_code = 130
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.exit_code = exit_code(signal.Signals[name])
 
 
 @contextmanager

@@ -120,9 +120,8 @@ class TrainingLoop:
                 saved_at = time.monotonic()
             if name is not None:
                 self.log.write("interrupted", step=trainer.step, signal=name)
-                raise Interrupted(
-                    f"{name}: saved at step {trainer.step:,}; run the same command again to resume"
-                )
+                saved = f"saved at step {trainer.step:,}"
+                raise Interrupted(name, f"{saved}; run the same command again to resume")
 
     def _step(self) -> None:
         """One update, and what there is to report about it."""

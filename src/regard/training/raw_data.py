@@ -11,6 +11,7 @@ from regard.bundle.manifest import TRAINING_SOURCES
 from regard.config import TextSettings
 from regard.errors import RegardError, choose
 from regard.text import TOKENIZERS, CorpusStats, Overlap, PairChecks, collect_stats
+from regard.text.corpus_tokenization import ID_FILES
 from regard.training.checkpoint import read_state
 from regard.training.fine_tuning import INITIAL_MODEL, GivenTokenizers
 from regard.training.pairs import PairSource
@@ -32,7 +33,6 @@ OWN_FILES = {"ids", "ids.partial"} | {
     )
     for ending in ("", ".partial")
 }
-ID_FILES = {"source.ids", "target.ids", "source.offsets", "target.offsets", "ids.json"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def read(
     if recorded is not None:
         _check_unchanged(recorded, data)
         return data
-    _check_folder(folder)
+    check_data_folder(folder)
     shutil.rmtree(folder / "ids", ignore_errors=True)  # of an interrupted preparation
     folder.mkdir(parents=True, exist_ok=True)
     reader = corpus.read(folder / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
@@ -108,7 +108,7 @@ def _check_text(text: TextSettings) -> None:
         )
 
 
-def _check_folder(folder: Path) -> None:
+def check_data_folder(folder: Path) -> None:
     """Raise if preparation would overwrite files that no run has written."""
     for path, own in ((folder, OWN_FILES), (folder / "ids", ID_FILES)):
         if path.exists() and not path.is_dir():

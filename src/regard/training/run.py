@@ -18,6 +18,8 @@ import torch
 from regard import bundle
 from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError
+from regard.text.corpus import Corpus
+from regard.text.files import DiskFile
 from regard.training.auto_settings import RequestedSettings, check_settings
 from regard.training.callbacks import Callback
 from regard.training.dataset import tokenize
@@ -28,7 +30,7 @@ from regard.training.fine_tuning import GivenTokenizers, InitialModel
 from regard.training.loop import train
 from regard.training.pairs import PairSource, as_corpus
 from regard.training.plan import plan
-from regard.training.raw_data import MAX_HELD_OUT, read
+from regard.training.raw_data import MAX_HELD_OUT, check_data_folder, read
 from regard.training.report import RunContext, report
 from regard.training.run_log import RunLog
 from regard.training.tokenizer_pair import choose
@@ -78,7 +80,7 @@ def run(job: Job, display: Display | None = None) -> dict[str, Any]:
     given = _given_tokenizers(job, initial)
     check_settings(job.settings)
     if job.restart:
-        remove_run(job.out)
+        remove_run(job.out, [job.corpus, job.held_out])
     bundle.check_destination(job.out / "bundle")
     with _open_context(job, display, initial) as context:
         processes = context.world
@@ -143,12 +145,20 @@ def _open_context(
         yield RunContext(job.out, processes, shown, log, job.command, callbacks, initial)
 
 
-def remove_run(out: Path) -> None:
-    """Remove the files of a run from its folder; raises if there are others in its place."""
+def remove_run(out: Path, inputs: Sequence[Any] = ()) -> None:
+    """Remove the files of a run from its folder; raises if there are others in its place, or if
+    one of them is a file of the corpora `inputs`."""
     if int(os.environ.get("RANK", "0")) or not out.exists():
         return
     if any(out.iterdir()) and not (out / "log.jsonl").exists():
         raise RegardError(f"{str(out)!r} is not the folder of a run; use another --out")
+    check_data_folder(out / "data")
+    files = [file for corpus in inputs if isinstance(corpus, Corpus) for file in corpus.files]
+    for path in (Path(os.path.realpath(one.path)) for one in files if isinstance(one, DiskFile)):
+        if any(path.is_relative_to(os.path.realpath(out / name)) for name in RUN_FILES):
+            raise RegardError(
+                f"--restart would delete the input {str(path)!r}; move it out of {str(out)!r}"
+            )
     with RunLog(out / "log.jsonl"):  # raises if another process trains here
         for name in RUN_FILES:
             path = out / name

@@ -81,10 +81,16 @@ class TeacherOutputs:
 
     def __iter__(self) -> Iterator[Pair]:
         """Each source with its output."""
-        with open(self.folder / OUTPUTS, encoding="utf-8") as file:
-            for line in file:
-                row = json.loads(line)
-                yield Pair(row["source"], row["target"])
+        path = self.folder / OUTPUTS
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    row = json.loads(line)
+                    pair = Pair(str(row["source"]), str(row["target"]))
+                except (ValueError, KeyError, TypeError):
+                    what = f"{str(path)!r} is damaged at line {number:,}"
+                    raise RegardError(f"{what}; start over with --restart") from None
+                yield pair
 
 
 def distinct_pairs(*parts: Iterable[tuple[str, str]]) -> Iterator[Pair]:

@@ -15,6 +15,7 @@ from regard.text import (
     train_tokenizer,
 )
 from regard.text.template import DEFAULT_TEMPLATE, Template
+from regard.text.tokenizers import TokenizerError
 from regard.training.fine_tuning import adapt_tokenizer
 from regard.training.raw_data import SIDES, RawData
 
@@ -45,7 +46,7 @@ def choose(data: RawData) -> TokenizerPair:
         prepare = _train_tokenizers if data.tokenizers is None else _adapt_tokenizers
         shared = prepare(data, decisions)
         threshold = None if data.stats.split is None else data.stats.split.threshold
-    source, target = (Tokenizer.load(_tokenizer_file(data.folder, side)) for side in SIDES)
+    source, target = (_load_tokenizer(data.folder, side) for side in SIDES)
     template, given = DEFAULT_TEMPLATE, data.tokenizers
     languages = data.text.source_language, data.text.target_language
     if given is not None:
@@ -138,6 +139,16 @@ def _choose_one(
 
 def _shorten(lines: list[str]) -> list[str]:
     return [line[:MAX_CHARACTERS] for line in lines]
+
+
+def _load_tokenizer(folder: Path, side: str) -> Tokenizer:
+    """A tokenizer of the run, which no one else has a copy of."""
+    path = _tokenizer_file(folder, side)
+    try:
+        return Tokenizer.load(path)
+    except TokenizerError:
+        what = f"{str(path)!r} is missing or damaged"
+        raise RegardError(f"{what}; start over with --restart, or use another --out") from None
 
 
 def _tokenizer_file(folder: Path, side: str) -> Path:

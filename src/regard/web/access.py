@@ -60,7 +60,10 @@ class ClientDisconnected(Exception):
 
 def header(scope: Scope, name: bytes) -> str:
     """The value of a request header, or an empty text."""
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return ""
 
 
 def host_headers(names: Collection[str], port: int) -> frozenset[str]:
@@ -104,6 +107,8 @@ def is_token(text: str, token: str | None) -> bool:
 
 async def read_body(receive: Receive, limit: int, seconds: float | None = None) -> bytes:
     """The body of a request of at most `limit` bytes, received within `seconds`."""
+    if seconds is None:
+        return await _receive_all(receive, limit)
     try:
         async with asyncio.timeout(seconds):
             return await _receive_all(receive, limit)

@@ -219,7 +219,7 @@ void regard_destroy(Engine* engine) { delete engine; }
 regard_results* regard_search(Engine* engine, const std::int32_t* ids, const std::int64_t* ends,
                               const std::int32_t* limits, const std::int64_t* seeds,
                               std::int64_t sources, const DecodingOptions* options,
-                              std::int32_t threads) {
+                              std::int32_t threads, const Cancellation* cancellation) {
   return guarded([&]() -> regard_results* {
     check_options(*options);
     std::vector<Task> tasks = make_tasks(engine->model(), ids, ends, limits, sources, *options);
@@ -228,17 +228,26 @@ regard_results* regard_search(Engine* engine, const std::int32_t* ids, const std
     }
     Results results(static_cast<std::size_t>(sources));
     decode_all(engine->model(), engine->workspaces(), *options, std::move(tasks),
-               std::clamp(threads, 1, kMostThreads), results);
+               std::clamp(threads, 1, kMostThreads), cancellation, results);
     return pack_results(results).release();
   });
 }
 
 void regard_free_results(regard_results* results) { delete static_cast<OwnedResults*>(results); }
 
+Cancellation* regard_cancellation_create() {
+  return guarded([] { return std::make_unique<Cancellation>().release(); });
+}
+
+void regard_cancel(Cancellation* cancellation) { cancellation->requested.store(true); }
+
+void regard_cancellation_destroy(Cancellation* cancellation) { delete cancellation; }
+
 regard_results* regard_score(Engine* engine, const std::int32_t* ids, const std::int64_t* ends,
                              const std::int32_t* targets, const std::int64_t* target_ends,
                              std::int64_t sources, const DecodingOptions* options,
-                             std::int32_t align, std::int32_t threads) {
+                             std::int32_t align, std::int32_t threads,
+                             const Cancellation* cancellation) {
   return guarded([&]() -> regard_results* {
     check_options(*options);
     const Model& model = engine->model();
@@ -249,7 +258,7 @@ regard_results* regard_score(Engine* engine, const std::int32_t* ids, const std:
         make_forced_tasks(model, ids, ends, targets, target_ends, sources, *options, align != 0);
     Results results(static_cast<std::size_t>(sources));
     decode_all(model, engine->workspaces(), *options, std::move(tasks),
-               std::clamp(threads, 1, kMostThreads), results);
+               std::clamp(threads, 1, kMostThreads), cancellation, results);
     return pack_results(results).release();
   });
 }

@@ -13,6 +13,7 @@
 namespace regard {
 struct ModelSettings;
 struct DecodingOptions;
+struct Cancellation;
 class Engine;
 class Stream;
 }  // namespace regard
@@ -60,12 +61,14 @@ REGARD_EXPORT void regard_destroy(regard::Engine* engine);
 
 // Search all sources with at most `threads` threads. Source i has the ids up to ends[i] (special
 // tokens included) and the output limit limits[i]. With sampling, seeds has n_best values per source.
-// Several threads may search with one engine at the same time.
+// Several threads may search with one engine at the same time. A request of `cancellation`, if not
+// null, makes the call fail within milliseconds.
 REGARD_EXPORT regard_results* regard_search(regard::Engine* engine, const std::int32_t* ids,
                                             const std::int64_t* ends, const std::int32_t* limits,
                                             const std::int64_t* seeds, std::int64_t sources,
                                             const regard::DecodingOptions* options,
-                                            std::int32_t threads);
+                                            std::int32_t threads,
+                                            const regard::Cancellation* cancellation);
 
 // Teacher forcing: the log-probabilities of given targets, which have the ids up to target_ends[i],
 // after the start tokens of the options, and, if `align`, the mean cross-attention of each step over layers and heads.
@@ -73,9 +76,16 @@ REGARD_EXPORT regard_results* regard_score(regard::Engine* engine, const std::in
                                            const std::int64_t* ends, const std::int32_t* targets,
                                            const std::int64_t* target_ends, std::int64_t sources,
                                            const regard::DecodingOptions* options,
-                                           std::int32_t align, std::int32_t threads);
+                                           std::int32_t align, std::int32_t threads,
+                                           const regard::Cancellation* cancellation);
 
 REGARD_EXPORT void regard_free_results(regard_results* results);
+
+// A request to stop searches. Any thread may make it; it must outlive the searches that it is given
+// to.
+REGARD_EXPORT regard::Cancellation* regard_cancellation_create();
+REGARD_EXPORT void regard_cancel(regard::Cancellation* cancellation);
+REGARD_EXPORT void regard_cancellation_destroy(regard::Cancellation* cancellation);
 
 // Search one source step by step, without sampling. A stream must be closed before its engine is
 // destroyed.

@@ -1,6 +1,7 @@
 // Buffers, errors and checked weights: what all parts of the engine share.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -162,8 +163,22 @@ class Weights {
   std::map<std::string, Tensor> tensors_;
 };
 
-// Scratch memory of one thread.
+// A request to stop, which any thread may make while others search.
+struct Cancellation {
+  std::atomic<bool> requested{false};
+};
+
+// Scratch memory of one thread, and the request that can stop it.
 struct Workspace {
+  const Cancellation* cancellation = nullptr;
+
+  // Raise if the search is to stop. Called at least every few milliseconds.
+  void check_cancelled() const {
+    if (cancellation != nullptr && cancellation->requested.load(std::memory_order_relaxed)) {
+      throw Error("the search was cancelled");
+    }
+  }
+
   Buffer<float> x, y, qkv, context, hidden, memory, logits, allowed, weights, bias;
   Buffer<char> product;
   std::vector<const float*> rows;

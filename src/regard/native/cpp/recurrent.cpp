@@ -199,6 +199,7 @@ void Recurrent::read(const Cell& cell, bool backwards, const std::vector<Source>
   float* c = h + sources.size() * half;
   float* gathered = w.memory.reserve(sources.size() * half);
   for (int step = 0; step < longest; ++step) {
+    w.check_cancelled();
     int rows = 0;  // sources that are longer than this step
     for (std::size_t i = 0; i < sources.size(); ++i) {
       if (sources[i].length <= step) continue;

@@ -123,6 +123,7 @@ class Decoder {
 
   void run() {
     while (!work_.failed()) {
+      workspace_.check_cancelled();
       // A batch is refilled when a quarter of it is free: large encoder batches are faster.
       if (active_.size() <= capacity_ * 3 / 4) refill();
       if (active_.empty()) active_ = work_.wait_for_share();
@@ -202,12 +203,14 @@ std::unique_ptr<Workspace> WorkspacePool::borrow() {
 }
 
 void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
+  workspace->cancellation = nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(std::move(workspace));
 }
 
 void decode_all(const Model& model, WorkspacePool& workspaces, const DecodingOptions& options,
-                std::vector<Task> tasks, int threads, Results& results) {
+                std::vector<Task> tasks, int threads, const Cancellation* cancellation,
+                Results& results) {
   if (tasks.empty()) return;
   const Constraints constraints(options, model.target_vocabulary());
   const std::size_t sources = tasks.size();
@@ -221,6 +224,7 @@ void decode_all(const Model& model, WorkspacePool& workspaces, const DecodingOpt
     std::unique_ptr<Workspace> workspace;
     try {
       workspace = workspaces.borrow();
+      workspace->cancellation = cancellation;
       Decoder(model, options, constraints, capacity, shared, results, *workspace).run();
     } catch (...) {
       shared.fail(std::current_exception());

@@ -34,8 +34,10 @@ class WorkspacePool {
   std::vector<std::unique_ptr<Workspace>> free_;
 };
 
-// Search all sources with at most `threads` threads, of which the caller's is one.
+// Search all sources with at most `threads` threads, of which the caller's is one. A request of
+// `cancellation`, if not null, stops them with an error.
 void decode_all(const Model& model, WorkspacePool& workspaces, const DecodingOptions& options,
-                std::vector<Task> tasks, int threads, Results& results);
+                std::vector<Task> tasks, int threads, const Cancellation* cancellation,
+                Results& results);
 
 }  // namespace regard

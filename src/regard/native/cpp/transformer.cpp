@@ -316,6 +316,7 @@ void Transformer::attend_source(const std::vector<Source>& sources, Workspace& w
                                settings_.heads + settings_.kv_heads, t);
     }
     for (int t = 0; t < source.length; ++t) {
+      w.check_cancelled();
       const int first = settings_.window > 0 ? std::max(0, t - settings_.window + 1) : 0;
       const int end = settings_.window > 0 ? std::min<int>(source.length, t + settings_.window)
                                            : source.length;

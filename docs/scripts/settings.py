@@ -1,6 +1,6 @@
 """Writes docs/settings.md: every setting with its type, default and description.
 
-python docs/settings.py
+python docs/scripts/build.py --pages
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from regard.config import RecurrentSettings, SettingsGroup, TextSettings, TrainSettings
 from regard.config import TransformerSettings as Transformer
 
-PAGE = Path(__file__).with_name("settings.md")
+PAGE = Path(__file__).parents[1] / "settings.md"
 GROUPS: dict[str, tuple[str, type[SettingsGroup]]] = {
     "Transformer": ("model", Transformer),
     "Recurrent model": ("model", RecurrentSettings),
@@ -25,8 +25,8 @@ Pass a setting on the command line, `regard train pairs.tsv --set model.width=12
 file, `regard train pairs.tsv --config settings.toml`. None has to be set. A dash in the column
 "default" means that there is no fixed value; the description says what happens then.
 
-`python docs/settings.py` generates this page from `src/regard/config.py`, and a test keeps it up to
-date.
+`python docs/scripts/build.py --pages` generates this page from `src/regard/config.py`, and a test
+keeps it up to date.
 """
 
 

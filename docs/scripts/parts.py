@@ -1,6 +1,6 @@
 """Writes docs/parts.md: every part of attention with formula, paper, options and backends.
 
-python docs/parts.py
+python docs/scripts/build.py --pages
 """
 
 import inspect
@@ -10,7 +10,7 @@ from typing import Any
 from regard.attention import BACKENDS, MASKS, NORMALISERS, SCORES, Attention, Mask
 from regard.positions import POSITIONS, BiasPosition, position
 
-PAGE = Path(__file__).with_name("parts.md")
+PAGE = Path(__file__).parents[1] / "parts.md"
 HEADS, DIM = 4, 8
 FROM_MODEL = {"heads", "dim", "width", "causal"}  # arguments that the model supplies
 
@@ -19,10 +19,10 @@ HEAD = """# The parts of attention
 `weights = normalise(score(queries, keys) + bias)`, `output = weights · values`, over the allowed
 keys.
 
-`python docs/parts.py` generates this page from the code, and a test keeps it up to date. s is a
-score, q a query, k a key, d the dimension of one head, h a head, p a position. "Backends" lists
-those that support the part beside `reference`, which supports everything. `auto` picks the fastest
-from a table of measurements; `regard bench` measures your machine.
+`python docs/scripts/build.py --pages` generates this page from the code, and a test keeps it up to
+date. s is a score, q a query, k a key, d the dimension of one head, h a head, p a position.
+"Backends" lists those that support the part beside `reference`, which supports everything. `auto`
+picks the fastest from a table of measurements; `regard bench` measures your machine.
 """
 
 

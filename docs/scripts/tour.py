@@ -12,10 +12,10 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[2]))
 from tests.browser.conftest import CHROMIUM, FLAGS, TIMEOUT, new_context, wait_until_idle
 
-PICTURES = Path(__file__).parent / "pictures"
+PICTURES = Path(__file__).parents[1] / "pictures"
 WEIGHT = "a=dec.1.cross&h=1&i=4&j=5&x=dec.1.cross.weights,1,4,5"
 WITHOUT_POSITIONS = "t=AH+T+EH+N+SH+AH+N&e=unpositioned&h=1"
 REFERENCE = "ref=%23%2Fcompare%3Fm%3D{id}&o.tensor=dec.1.cross.weights"
