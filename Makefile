@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test checks tests browser format docs tour page release-check clean
+.PHONY: demo test checks tests browser format docs tour page notebooks release-check clean
 
 demo: .venv/ready
 	$(BIN)/regard demo
@@ -41,6 +41,10 @@ docs: .venv/ready
 # The pictures of the documentation, from the included models.
 tour: .venv/ready browser
 	$(BIN)/python docs/scripts/tour.py
+
+# The notebooks, executed from start to end; their outputs are stored.
+notebooks: .venv/ready
+	$(BIN)/python scripts/run_notebooks.py --write
 
 # Builds dist/*.whl and dist/*.tar.gz, installs them in a new environment elsewhere and uses them there.
 release-check:

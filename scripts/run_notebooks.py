@@ -13,6 +13,7 @@ import argparse
 import base64
 import io
 import os
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -72,16 +73,20 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="notebooks, without .ipynb (default: all)")
     parser.add_argument("--write", action="store_true", help="store the outputs")
     options = parser.parse_args()
-    total = 0.0
+    total = cpu = 0.0
     for path in notebooks():
         if options.names and path.stem not in options.names:
             continue
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         notebook, seconds = execute(path)
-        total += seconds
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)  # the kernel has ended
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        total, cpu = total + seconds, cpu + used
         if options.write:
             store(notebook, path)
-        print(f"{path.name:40} {seconds:6.1f} s {path.stat().st_size / 1e3:8.1f} kB", flush=True)
-    print(f"{'total':40} {total:6.1f} s")
+        size = path.stat().st_size / 1e3
+        print(f"{path.name:36} {seconds:6.1f} s {used:6.1f} s CPU {size:8.1f} kB", flush=True)
+    print(f"{'total':36} {total:6.1f} s {cpu:6.1f} s CPU")
 
 
 if __name__ == "__main__":
