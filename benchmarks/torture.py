@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", type=Path, help="folder of progress (default: a temporary one)")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     for name in options.subjects:
         if name not in SUBJECTS:
             parser.error(f"unknown subject {name!r}; choose from {', '.join(SUBJECTS)}")

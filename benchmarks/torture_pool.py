@@ -40,6 +40,10 @@ class Subject(ABC):
     def prepare(self) -> None:
         """Write what the cases start from to `work / "prepared"`."""
 
+    def preload(self) -> None:
+        """Import what the cases need, before processes are forked."""
+        return
+
     @abstractmethod
     def run(self, case: int, folder: Path) -> dict[str, int]:
         """Run a case in an empty folder; returns what to count. Any exception is a failure."""
@@ -69,18 +73,23 @@ class Pool:
         """The counts, and the failed cases."""
         if not (self.work / "prepared/ready").exists():
             self._prepare()
+        self.subject.preload()
         done = {row["block"]: Counter(row["counts"]) for row in _rows(self.results)}
         self.next = FORK.Value("q", 0)
         self.counted = FORK.Value("q", sum(one[self.unit] for one in done.values()))
         self.done = set(done)
         workers = [self._start(number) for number in range(self.processes)]
-        while workers:
-            time.sleep(0.05)
-            for number, worker in enumerate(workers):
-                if (reason := self._failure(worker)) is not None:
-                    self._record(worker.case.value, reason)
-                    workers[number] = self._start(number)
-            workers = [one for one in workers if one.process.is_alive() or one.process.exitcode]
+        try:
+            while any(worker.process.exitcode is None for worker in workers):
+                time.sleep(0.05)
+                for number, worker in enumerate(workers):
+                    if (reason := self._failure(worker)) is not None:
+                        self._record(worker.case.value, reason)
+                        workers[number] = self._start(number)
+        finally:
+            for worker in workers:
+                if worker.process.exitcode is None:  # interrupted
+                    _kill_group(worker.process.pid)
         counts: Counter[str] = Counter()
         for row in _rows(self.results):
             counts.update(row["counts"])

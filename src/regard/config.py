@@ -274,3 +274,5 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise RegardError(f"cannot read settings {str(path)!r}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RegardError(f"{str(path)!r} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise RegardError(f"{str(path)!r} is nested too deeply; write flat values") from None

@@ -7,11 +7,13 @@ leave the folder or fill the disk; nothing in it is run.
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
 import stat
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 from regard.bundle.manifest import (
@@ -30,6 +32,8 @@ MAX_SMALL_BYTES = 1 << 28  # of any file except the weights
 BLOCK_BYTES = 1 << 20
 DATE = (1980, 1, 1, 0, 0, 0)  # the same bundle gives the same archive
 ZIP = b"PK\x03\x04"
+# What zipfile raises for damaged bytes; a damaged header may ask for encryption or another method.
+DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 
 
 def pack(home: Path, archive: Path) -> int:
@@ -76,7 +80,7 @@ def unpack(archive: Path) -> Path:
                 _extract(archive, packed, entry, partial / entry.filename)
         read_manifest(partial)
         partial.rename(home)
-    except zipfile.BadZipFile as error:
+    except DAMAGE as error:
         raise BundleError(f"{str(archive)!r} is damaged ({error}); copy it again") from None
     except OSError as error:
         if not (home / MANIFEST).is_file():  # else another process was faster

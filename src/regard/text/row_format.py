@@ -145,6 +145,8 @@ def _only_columns(
         return used[0] + 1, used[0] + 1
     if not source_only and len(used) <= 2:
         return (used[0] + 1, used[1] + 1) if len(used) == 2 else (1, 2)
+    if not used:
+        raise CorpusError(f"{name} has no text in its first lines; give a file with texts")
     listed = describe_columns(rows, used, header=header)
     texts = [i for i in used if not _is_numeric(rows[1:], i)] + used
     question = "which are source and target? Pass for example"
