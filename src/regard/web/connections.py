@@ -83,7 +83,7 @@ def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol with the limits of `table`; parsed by httptools where installed."""
     parent: Any = _parser_protocol()
 
-    class Connection(parent):  # type: ignore[misc, valid-type]
+    class Connection(parent):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.app_state: dict[str, Any] = {**self.app_state, CONNECTION: self}
