@@ -171,3 +171,9 @@ def test_invalid_toml_is_reported_with_its_position(tmp_path):
         RegardError, match=r"cannot read settings '.*/none\.toml': No such file or directory"
     ):
         read_toml(tmp_path / "none.toml")
+
+
+def test_deeply_nested_toml_is_an_error(tmp_path):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 5_000)
+    with pytest.raises(RegardError, match=r"'.*deep.toml' is nested too deeply; write flat values"):
+        read_toml(tmp_path / "deep.toml")

@@ -147,3 +147,15 @@ def test_saved_bundle_has_a_model_card(tmp_path: Path):
     bundle.save(tmp_path / "copy", loaded)
     assert (tmp_path / "copy/README.md").read_text() == (SPELLING / "README.md").read_text()
     bundle.save(tmp_path / "copy", loaded)  # over its own files
+
+
+@pytest.mark.parametrize("place", [60, 90, 150])
+def test_damaged_bytes_are_one_line(tmp_path: Path, place: int):
+    """Also where the decompressor fails before a checksum is compared."""
+    packed = archive_of(tmp_path / "model.zip", {"manifest.json": bytes(range(256)) * 40})
+    data = bytearray(packed.read_bytes())
+    data[place : place + 40] = b"\xff" * 40
+    packed.write_bytes(data)
+    with pytest.raises(BundleError, match=r"model.zip' is damaged \(.*\); copy it again$"):
+        load(packed)
+    assert list((tmp_path / "cache/regard/models").iterdir()) == []
