@@ -137,18 +137,18 @@ class Watch(threading.Thread):
         super().__init__(daemon=True)
         self.host = host
         self.samples: list[tuple[float, float, int]] = []
-        self._stop = threading.Event()
+        self._ended = threading.Event()
 
     def run(self) -> None:
         """Sample until stopped."""
         start = time.monotonic()
-        while not self._stop.wait(1.0):
+        while not self._ended.wait(1.0):
             seconds = time.monotonic() - start
             self.samples.append((seconds, self.host.memory(), self.host.open_files()))
 
     def stop(self) -> list[tuple[float, float, int]]:
         """The samples: seconds, MB, open files."""
-        self._stop.set()
+        self._ended.set()
         self.join()
         return self.samples
 

@@ -170,6 +170,18 @@ def test_all_checkpoints_damaged_is_an_error(tmp_path):
             read(tmp_path)
 
 
+def test_reading_removes_what_a_kill_left(tmp_path):
+    """A process killed between writing a checkpoint and deleting the oldest leaves three."""
+    for step in (1, 2):
+        write(tmp_path, f"step-{step}", {"x": torch.ones(3)}, {"step": step})
+    oldest = tmp_path / "00000001.step-1.safetensors"
+    content = oldest.read_bytes()
+    write(tmp_path, "step-3", {"x": torch.ones(3)}, {"step": 3})
+    oldest.write_bytes(content)
+    assert read(tmp_path).progress == {"step": 3}
+    assert names(tmp_path) == ["00000002.step-2.safetensors", "00000003.step-3.safetensors"]
+
+
 def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -104,6 +104,9 @@ def read(folder: str | os.PathLike[str]) -> Checkpoint | None:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             damaged.append((path, reason))
             continue
+        if not damaged and os.access(home, os.W_OK):
+            for old in _list_checkpoints(home)[KEPT:]:  # left by a kill after the last write
+                old.unlink(missing_ok=True)
         return Checkpoint(state, progress, _rename_damaged(damaged, path) if damaged else None)
     if damaged:
         path, reason = damaged[0]
