@@ -56,6 +56,7 @@ CASES = {
     "scale": (model(embedding_scale=1e308), "model.embedding_scale: input should be less"),
     "boolean": (model(width=True), "model.width"),
     "list": (model(width=[8]), "model.width: input should be a valid integer"),
+    "setting name": (model(**{"a\nb": 1}), "unknown setting model.a b"),
     "kind": (model(kind=["transformer"]), "model"),
     "backend": (model(attention_backend="x" * 100_000), "unknown backend"),
     "nan": (model(dropout=NAN), "it has the number NaN"),
