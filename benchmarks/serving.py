@@ -182,6 +182,7 @@ def main() -> None:
         if "base" in options.models:
             texts, length = base_texts()
             with base_model() as folder:
+                timing = options.rounds, 4 * options.seconds
                 checks += measure_speed("base", str(folder), texts, length, *timing)
     if "memory" in options.parts:
         checks += measure_memory()

@@ -16,6 +16,7 @@ import pytest
 from regard.cli import main
 from regard.commands.serve import model_specs
 from regard.errors import RegardError
+from regard.loading import load
 from regard.pretrained import MODELS
 
 TIMEOUT = 180  # seconds: a bound for a hung server, never a measure of speed
@@ -97,9 +98,8 @@ def test_the_python_example_of_the_docs_runs(server, capsys):
 
 
 def test_the_docs_name_all_options_and_metrics(server):
-    from regard.serve.http_limits import HttpLimits
-
     from regard.serve.service_types import ServiceLimits
+    from regard.web.http_limits import HttpLimits
 
     for group in (HttpLimits(), ServiceLimits()):
         for name in vars(group):
@@ -132,6 +132,18 @@ def test_ctrl_c_ends_with_130_with_a_closed_log():
         assert ask(url, "/v1/generate", {"input": "attention"})["model"] == "a"
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 130
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_other_engines_give_the_same_outputs(engine: str):
+    pytest.importorskip(engine)
+    words = ["attention", "regard", "a"]
+    with serving("spelling", "--engine", engine) as (_, url):
+        with urllib.request.urlopen(f"{url}/v1/models") as answer:
+            assert json.load(answer)["data"][0]["engine"] == engine
+        found = ask(url, "/v1/generate", {"input": words, "beam": 1})["outputs"]
+    expected = [str(load("spelling", engine="native")(word, beam=1)) for word in words]
+    assert [answers[0]["text"] for answers in found] == expected
 
 
 def test_names_of_models(tmp_path):

@@ -34,6 +34,7 @@ class ServeJob:
     port: int | None
     workers: int | None
     int8: bool
+    engine: str
     device: str
     token_file: Path | None
     allow_host: Sequence[str]
@@ -48,7 +49,7 @@ def serve(job: ServeJob) -> int:
     """Serve until a signal arrives; returns the exit status."""
     check_limits(job.limits, job.http_limits)
     token = _token(job)
-    specs = model_specs(job.bundles, int8=job.int8)
+    specs = model_specs(job.bundles, int8=job.int8, engine=job.engine)
     listener, note = open_socket(job.host, job.port, PORT)
     with listener:
         port = listener.getsockname()[1]
@@ -74,7 +75,9 @@ def serve(job: ServeJob) -> int:
             log.close()
 
 
-def model_specs(bundles: Sequence[str], *, int8: bool = False) -> list[ModelSpec]:
+def model_specs(
+    bundles: Sequence[str], *, int8: bool = False, engine: str = "auto"
+) -> list[ModelSpec]:
     """The models to serve: BUNDLE or NAME=BUNDLE, each with a name of its own."""
     found: dict[str, ModelSpec] = {}
     for text in bundles:
@@ -84,7 +87,7 @@ def model_specs(bundles: Sequence[str], *, int8: bool = False) -> list[ModelSpec
         if name in found:
             fix = f"name them, such as one={found[name].folder} two={path}"
             raise RegardError(f"two models are named {name!r}; {fix}")
-        found[name] = ModelSpec(name, path, int8)
+        found[name] = ModelSpec(name, path, int8, engine)
     return list(found.values())
 
 

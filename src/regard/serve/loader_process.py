@@ -50,7 +50,8 @@ class LoaderProcess:
         self._control.setblocking(False)
         self._loop.add_reader(self._control.fileno(), self._read)
         folder = str(spec.folder)
-        self._control.send(pack_json(Kind.LOAD, folder=folder, int8=spec.int8, device=device))
+        how: dict[str, Any] = {"int8": spec.int8, "engine": spec.engine, "device": device}
+        self._control.send(pack_json(Kind.LOAD, folder=folder, **how))
 
     @property
     def pid(self) -> int:

@@ -45,27 +45,28 @@ class ModelLoader:
             message = str(error) if isinstance(error, RegardError) else repr(error)
             self.channel.send(pack_json(Kind.FAILED, message=message))
             return
-        forks = bool(facts["device"] == "cpu")
+        forks = facts["device"] == "cpu" and facts["engine"] != "ctranslate2"  # it has threads
         self.channel.send(pack_json(Kind.READY, os.getpid(), **facts, forks=forks))
         self._fork_workers() if forks else self._become_worker()
 
-    def _load(self, folder: str, int8: bool, device: str) -> dict[str, Any]:
+    def _load(self, folder: str, int8: bool, engine: str, device: str) -> dict[str, Any]:
         """Load the model and answer one text, so that a model that cannot answer is never used."""
         from regard.loading import bundle_folders, fingerprint, load
 
         precision = "int8" if int8 else None
-        pipeline = load(folder, device=device, long="allow", precision=precision)
+        how: dict[str, Any] = {"device": device, "precision": precision, "engine": engine}
+        pipeline = load(folder, long="allow", **how)
         self.answers = WorkerAnswers(pipeline)
         card = pipeline.bundle.card
         list(pipeline.answers([str(card.get("example", "a"))]))
         gc.collect()
         gc.freeze()  # spares the collector, and keeps the pages shared after a fork
-        engine = pipeline.engine
-        where = "cpu" if engine == "native" else pipeline.device.type
+        used = pipeline.engine
+        where = "cpu" if used == "native" else pipeline.device.type
         prints = [fingerprint(Path(one)) for one in bundle_folders(folder)]
         return {
             "fingerprint": "+".join(prints),
-            "engine": engine,
+            "engine": used,
             "device": where,
             "card": {name: card[name] for name in FACTS if name in card},
             "languages": list(pipeline.bundle.template.languages),

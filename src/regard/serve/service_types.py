@@ -36,11 +36,12 @@ class ServiceLimits:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model to serve: its name, its bundle, and whether it runs in int8."""
+    """A model to serve: its name, its bundle, whether it runs in int8, and on which engine."""
 
     name: str
     folder: Path
     int8: bool = False
+    engine: str = "auto"
 
 
 @dataclass(frozen=True)
