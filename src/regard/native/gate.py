@@ -115,7 +115,8 @@ def cannot(settings: Mapping[str, Any]) -> str | None:
         return f"it runs transformer and recurrent models, not model.kind = {family!r:.80}"
     settings = with_defaults(settings)
     if odd := settings.keys() ^ SETTINGS[family]:
-        return f"model.{min(odd):.80} is {'unknown' if min(odd) in settings else 'missing'}"
+        name = repr(min(odd))[1:-1]  # on one line
+        return f"model.{name:.80} is {'unknown' if min(odd) in settings else 'missing'}"
     for name in sorted(settings.keys() & LIMITS.keys()):
         value = settings[name]
         if name in OPTIONAL_COUNTS and value is None:
