@@ -144,6 +144,18 @@ CASES = {
         tokenizer(normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 500}),
         "has 500 steps; at most 64",
     ),
+    "splitter": (
+        tokenizer(
+            pre_tokenizer={
+                "type": "ByteLevel",
+                "add_prefix_space": True,
+                "trim_offsets": True,
+                "use_regex": True,
+            }
+        ),
+        "splits texts in another way than Regard does",
+    ),
+    "setting name": (model(**{"a\nb": 1}), "model"),
     "charsmap": (
         tokenizer(normalizer={"type": "Precompiled", "precompiled_charsmap": "AA"}),
         "precompiled_charsmap is damaged",

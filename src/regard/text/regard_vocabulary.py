@@ -25,6 +25,7 @@ SPECIAL_TOKENS = ("< unknown >", "< begin >", "< end >")
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 FIRST_BYTE = len(SPECIAL_TOKENS)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+SPLITTERS = (None, "WhitespaceSplit", "Split")  # the pre-tokenizers of Regard
 
 
 class RegardVocabulary(Vocabulary):
@@ -136,6 +137,10 @@ def _check_structure(library: Library, document: dict[str, Any]) -> None:
         raise TokenizerError(f"it has {odd[0] if odd else 'ids with gaps or twice'}")
     if (document.get("normalizer") or {}).get("type") != "NFC":
         raise TokenizerError("parts of it are missing or altered: its normaliser is not NFC")
+    splitter = document.get("pre_tokenizer") or {"type": None}
+    parts = splitter.get("pretokenizers", []) if splitter["type"] == "Sequence" else [splitter]
+    if any(part.get("type") not in SPLITTERS for part in parts):
+        raise TokenizerError("it splits texts in another way than Regard does")
     if any(tag["special"] or not tag["content"] for tag in tags):
         raise TokenizerError("it has special tokens that Regard does not write")
 
