@@ -1,7 +1,7 @@
 """Runs the code blocks of all pages: `python -m tests.docs.page_runner FOLDER`.
 
 One process for all pages imports torch once and, unlike the tests, without type checks. It prints
-one JSON object: for each page the number of executed blocks, its seconds and its error, if any.
+one JSON object: for each page the number of executed blocks, its CPU seconds and its error, if any.
 """
 
 import json
@@ -56,7 +56,7 @@ def run_page(page: str, workspace: Path, folder: Path) -> dict[str, object]:
     shutil.copytree(workspace, folder)
     os.chdir(folder)
     sys.path.insert(0, str(folder))
-    session, done, start = Session(folder, {"__name__": "__main__"}), 0, time.monotonic()
+    session, done, start = Session(folder, {"__name__": "__main__"}), 0, time.process_time()
     error = None
     for block in blocks_of(ROOT / page):
         try:
@@ -66,7 +66,7 @@ def run_page(page: str, workspace: Path, folder: Path) -> dict[str, object]:
             break
         done += block.is_run
     sys.path.remove(str(folder))
-    return {"done": done, "seconds": round(time.monotonic() - start, 1), "error": error}
+    return {"done": done, "seconds": round(time.process_time() - start, 1), "error": error}
 
 
 def main() -> None:
