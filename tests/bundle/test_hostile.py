@@ -155,7 +155,6 @@ CASES = {
         ),
         "splits texts in another way than Regard does",
     ),
-    "setting name": (model(**{"a\nb": 1}), "model"),
     "charsmap": (
         tokenizer(normalizer={"type": "Precompiled", "precompiled_charsmap": "AA"}),
         "precompiled_charsmap is damaged",

@@ -133,6 +133,16 @@ def test_the_last_two_are_kept_in_order_of_writing(tmp_path):
     assert read(tmp_path).progress == {"step": 2}
 
 
+def test_reading_deletes_what_a_killed_process_left(tmp_path):
+    first = write(tmp_path, "step-1", {"x": torch.ones(3)}, {"step": 1})
+    data = first.read_bytes()
+    for step in (2, 3):
+        write(tmp_path, f"step-{step}", {"x": torch.ones(3)}, {"step": step})
+    first.write_bytes(data)  # as after a kill between the last two steps of a write
+    assert read(tmp_path).progress == {"step": 3}
+    assert names(tmp_path) == ["00000002.step-2.safetensors", "00000003.step-3.safetensors"]
+
+
 @pytest.mark.parametrize("damage", ["data", "facts", "truncated", "empty", "foreign"])
 def test_a_damaged_checkpoint_falls_back_with_a_warning(tmp_path, damage):
     write(tmp_path, "step-1", {"x": torch.ones(3)}, {"step": 1})

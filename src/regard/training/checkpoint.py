@@ -86,11 +86,13 @@ def write(
 
 
 def read(folder: str | os.PathLike[str]) -> Checkpoint | None:
-    """The newest valid checkpoint, on the CPU; None if there is none. Renames damaged ones."""
+    """The newest valid checkpoint, on the CPU; None if there is none. Renames damaged ones, and
+    deletes older ones that a killed process would have deleted."""
     home = Path(folder)
     _remove_partial_files(home)
     damaged: list[tuple[Path, str]] = []
-    for path in _list_checkpoints(home):
+    every = _list_checkpoints(home)
+    for number, path in enumerate(every):
         try:
             state, progress = _load(path)
         except (
@@ -104,9 +106,8 @@ def read(folder: str | os.PathLike[str]) -> Checkpoint | None:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             damaged.append((path, reason))
             continue
-        if not damaged and os.access(home, os.W_OK):
-            for old in _list_checkpoints(home)[KEPT:]:  # left by a kill after the last write
-                old.unlink(missing_ok=True)
+        for old in every[number + KEPT :] if os.access(home, os.W_OK) else ():
+            old.unlink(missing_ok=True)
         return Checkpoint(state, progress, _rename_damaged(damaged, path) if damaged else None)
     if damaged:
         path, reason = damaged[0]
