@@ -135,7 +135,7 @@ def check_serve(regard: Installed) -> None:
         return
     with regard.server("serve", "spelling", "--port", "0", stop=signal.SIGTERM) as address:
         answer = json.loads(ask(f"{address}/v1/generate", {"input": WORD}))
-        equal("regard serve: answer", answer["results"][0]["answers"][0]["text"], SOUND)
+        equal("regard serve: answer", answer["outputs"][0][0]["text"], SOUND)
     equal("regard serve: stops on SIGTERM", True, True)
 
 

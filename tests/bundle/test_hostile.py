@@ -159,6 +159,10 @@ CASES = {
         tokenizer(normalizer={"type": "Precompiled", "precompiled_charsmap": "AA"}),
         "precompiled_charsmap is damaged",
     ),
+    "piece length": (
+        tokenizer(pre_tokenizer={"type": "FixedLength", "length": 0}),
+        "into pieces of length 0",
+    ),
     "tokenizer size": (raw(SOURCE, lambda data: data + b" " * (1 << 26)), "at most 67,108,864"),
     "tokenizer text": (put(SOURCE, "model", "dropout", value="x" * 10**5), "invalid type"),
 }  # fmt: skip

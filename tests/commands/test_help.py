@@ -167,7 +167,7 @@ def test_every_command_has_a_short_summary():
 def test_every_command_belongs_to_one_group():
     named = [name for names in COMMAND_GROUPS.values() for name in names]
     assert len(named) == len(set(named))
-    assert set(COMMANDS) <= set(named)
+    assert set(COMMANDS) == set(named) == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

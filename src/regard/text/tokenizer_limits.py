@@ -91,6 +91,8 @@ def _steps(part: Any) -> Iterator[dict[str, Any]]:
 
 def _growth(step: dict[str, Any]) -> int:
     """How many times as long a text can become in a step."""
+    if step.get("type") == "FixedLength" and step["length"] < 1:
+        raise TokenizerError("it splits texts into pieces of length 0; give at least 1")
     if step.get("type") == "Prepend":
         return len(step["prepend"])
     if step.get("type") != "Replace":
