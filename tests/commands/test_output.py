@@ -89,7 +89,7 @@ def test_predict_writes_to_a_pipe(bundle, tmp_path, capsys):
 
 
 def test_interrupt_says_how_to_resume(bundle, tmp_path, capsys, monkeypatch):
-    def stop(self, window, text):
+    def stop(self, window, text, rejected):
         self.done += 2
         raise KeyboardInterrupt
 
