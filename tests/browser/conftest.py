@@ -96,9 +96,10 @@ def address() -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium."""
+    """Headless Chromium. Playwright runs an event loop in this thread until the module ends; tests
+    of other modules need their own."""
     if CHROMIUM is None:
         pytest.skip("Chromium not found; install it (Debian: apt-get install chromium)")
     from playwright.sync_api import sync_playwright

@@ -393,7 +393,7 @@ def test_full_disk_keeps_the_old_bundle(folder, monkeypatch):
     monkeypatch.setattr(os, "fsync", raise_disk_full)
     with pytest.raises(
         BundleError,
-        match=r"^cannot write bundle '.*': No space left on device; fix the cause and save",
+        match=r"^cannot write bundle '.*': No space left on device; fix the cause and try again",
     ):
         save(folder, make_bundle(card={}))
     assert load(folder).card == CARD

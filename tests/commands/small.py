@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -151,7 +152,13 @@ def start(words: list[str], **options) -> subprocess.Popen:
     env.pop("PYTHONUNBUFFERED", None)  # which would hide what the command forgets to flush
     command = [sys.executable, "-m", "regard", *words]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    options["preexec_fn"] = heed_interrupts
     return subprocess.Popen(command, env=env, text=True, **options)
+
+
+def heed_interrupts() -> None:
+    """Do not ignore SIGINT, as the processes of a test run in the background do."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def regard(capsys, *words, code: int = 0) -> tuple[str, str]:

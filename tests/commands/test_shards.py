@@ -46,7 +46,7 @@ def arrow(rows, stream: bool) -> bytes:
 
 
 LINES = "".join(f"{word}\n" for word in WORDS).encode()
-UNEVEN = b"\n\n" + b"a" * 5_000 + b"\r\nb\n\n\nc\n\xef\xbb\xbfd\n\n  \ne"
+UNEVEN = b"\n\n" + b"a" * 900 + b"\r\nb\n\n\nc\n\xef\xbb\xbfd\n\n  \ne"
 TABLE = "source\tn\n" + "".join(f"{word}\t{n}\n" for n, word in enumerate(WORDS))
 JSON = "".join(json.dumps({"source": word, "target": "x"}) + "\n" for word in WORDS)
 INPUTS = {
@@ -57,7 +57,7 @@ INPUTS = {
     "one byte": ("a.txt", b"x", ["x"]),
     "byte-order mark": ("a.txt", b"\xef\xbb\xbf" + LINES, WORDS),
     "only a byte-order mark": ("a.txt", b"\xef\xbb\xbf", [""]),
-    "uneven": ("a.txt", UNEVEN, ["", "", "a" * 5_000, "b", "", "", "c", "\ufeffd", "", "", "e"]),
+    "uneven": ("a.txt", UNEVEN, ["", "", "a" * 900, "b", "", "", "c", "\ufeffd", "", "", "e"]),
     "gzip": ("a.gz", gzip.compress(LINES), WORDS),
     "xz": ("a.xz", lzma.compress(LINES[:-1]), WORDS),
     "zstandard": ("a.zst", zstandard.compress(LINES), WORDS),
@@ -233,7 +233,7 @@ def test_interrupted_shard_resumes_and_complete_one_stays(
     monkeypatch.setattr(outputs, "SAVE_SECONDS", 0.0)
     original, calls = outputs.ResumableFile.write, []
 
-    def stop(self, window, text):
+    def stop(self, window, text, rejected):
         original(self, window, text)
         calls.append(len(window))
         raise KeyboardInterrupt
