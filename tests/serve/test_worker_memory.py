@@ -62,6 +62,8 @@ def test_a_worker_searches_in_one_thread():
                 most = max(most, int(megabytes(pid, "status", "Threads") * 1_024))
                 await asyncio.sleep(0)
             await call
-            assert most == 2  # the search, and the thread that waits for the end of the service
+            # The search, the main thread, which waits for it and for signals, and the thread that
+            # waits for the end of the service.
+            assert most == 3
 
     run(work())
