@@ -17,30 +17,22 @@ def torture(work: Path, *words: str) -> tuple[int, dict[str, float]]:
     return done.returncode, {check["name"]: check["value"] for check in found["checks"]}
 
 
-def test_kills_change_no_byte_of_predict(tmp_path: Path):
-    code, found = torture(tmp_path, "predict", "--kills", "12")
-    assert found["predict: kills"] >= 12
-    assert (code, found["predict: failures"]) == (0, 0)
+def test_nothing_is_lost_and_nothing_is_raised(tmp_path: Path):
+    code, found = torture(tmp_path, "--kills", "4", "--cases", "60")
+    for name in ("training", "predict"):
+        assert found[f"{name}: kills"] >= 4
+        assert found[f"{name}: failures"] == 0
+    for name in ("bundles", "data"):
+        assert found[f"{name}: cases"] >= 60
+        assert found[f"{name}: refused"] > 20
+        assert found[f"{name}: failures"] == 0
+    assert code == 0
     expected = tmp_path / "predict/prepared/text.json"
     facts = json.loads(expected.read_text())
     facts["result"]["out.txt"] = "another digest"
     expected.write_text(json.dumps(facts))
-    code, found = torture(tmp_path, "predict", "--kills", "20")  # resumes, and finds the difference
-    assert found["predict: kills"] >= 20
+    # The same command resumes; a difference from the undisturbed run is a failure.
+    code, found = torture(tmp_path, "predict", "--kills", "12")
+    assert found["predict: kills"] >= 12
     assert code == 1
-    assert 1 <= found["predict: failures"] <= 8
-
-
-def test_kills_change_no_bit_of_training(tmp_path: Path):
-    code, found = torture(tmp_path, "training", "--kills", "6")
-    assert found["training: kills"] >= 6
-    assert (code, found["training: failures"]) == (0, 0)
-
-
-def test_mutated_bundles_and_fuzzed_data_are_refused(tmp_path: Path):
-    code, found = torture(tmp_path, "bundles", "data", "--cases", "100")
-    for name in ("bundles", "data"):
-        assert found[f"{name}: cases"] >= 100
-        assert found[f"{name}: refused"] > 20
-        assert found[f"{name}: failures"] == 0
-    assert code == 0
+    assert found["predict: failures"] >= 1
