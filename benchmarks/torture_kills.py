@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch._dynamo  # noqa: F401 (what operations on the meta device import)
 from torture_pool import Subject, clear
 
 # Imported before any fork: each takes seconds.

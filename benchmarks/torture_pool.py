@@ -31,7 +31,7 @@ class Subject(ABC):
     functions of the seed and their number."""
 
     kills = False  # whether kills are counted, not cases
-    block = 100  # cases whose results are recorded together
+    block = 50  # cases whose results are recorded together
 
     def __init__(self, work: Path, seed: int) -> None:
         self.work, self.seed = work, seed
