@@ -88,7 +88,7 @@ LIBRARIES = {  # third-party libraries that only these packages import
     "fastapi": "explore",
     "uvicorn": "explore|serve|web",
     "prometheus_client": "serve",
-    "httptools": "serve",
+    "httptools": "web",
     "uvloop": "serve",
     "httpx2": "client",
     "matplotlib": "plots",

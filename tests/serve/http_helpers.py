@@ -92,8 +92,9 @@ class FakeService:
 class Server:
     """A running server: its application, port and log lines."""
 
-    def __init__(self, app: HttpApp, port: int, log: int) -> None:
-        self.app, self.port, self._log = app, port, log
+    def __init__(self, process: ServerProcess, port: int, log: int) -> None:
+        self.app, self.port, self._log = process.app, port, log
+        self.table, app = process.table, process.app
         self.service = app.service
         self.url = f"http://127.0.0.1:{port}"
 
@@ -134,7 +135,7 @@ def running(
     thread.start()
     try:
         assert up.wait(TIMEOUT)
-        yield Server(app, port, read)
+        yield Server(process, port, read)
     finally:
         loop, stop = loops[0]
         loop.call_soon_threadsafe(stop.set)

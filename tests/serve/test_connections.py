@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -34,6 +36,16 @@ def is_closed(connection: socket.socket) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def statuses_of_large_requests(port: int) -> set[int]:
+    """Statuses of requests that are sent completely, whatever the server answers meanwhile."""
+    found = set()
+    for _ in range(20):
+        with connect(port) as connection:
+            connection.sendall(request(port, b"x" * 5_000_000))
+            found.add(split(connection.recv(65_536))[0])
+    return found
 
 
 @pytest.fixture
@@ -135,7 +147,7 @@ def test_connections_are_bounded():
         while server.app.metrics.registry.get_sample_value("regard_connections") < 3:
             time.sleep(0.01)
         status, headers, body = split(exchange(server.port, b""))
-        assert (status, headers["retry-after"]) == (503, "1")
+        assert (status, headers["retry-after"]) == (429, "1")
         assert json.loads(body)["error"]["message"] == ("all 3 connections are in use; retry later")
         held.pop().close()
         while server.app.metrics.registry.get_sample_value("regard_connections") > 2:
@@ -145,10 +157,40 @@ def test_connections_are_bounded():
             connection.close()
 
 
-def test_the_other_http_parser_has_the_same_limits(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with running(limits=HttpLimits(idle_seconds=0.5, connections=2)) as server:
-        assert post(server.port, "/v1/generate", {"input": "ab"})[0] == 200
-        assert split(exchange(server.port, b"GET / HTTP/1.1\r\nbad header\r\n\r\n"))[0] == 400
-        with connect(server.port) as silent:
-            assert is_closed(silent)
+def test_a_refused_client_that_sends_reads_its_refusal():
+    limits = HttpLimits(connections=1, idle_seconds=20)
+    with running(limits=limits) as server, connect(server.port):
+        while server.app.metrics.registry.get_sample_value("regard_connections") < 1:
+            time.sleep(0.01)
+        assert statuses_of_large_requests(server.port) == {429}
+
+
+def test_a_client_that_sends_too_much_reads_its_refusal():
+    with running(limits=HttpLimits(body_bytes=1_000)) as server:
+        assert statuses_of_large_requests(server.port) == {413}
+
+
+def test_refused_clients_are_closed_in_the_end(monkeypatch):
+    monkeypatch.setattr("regard.web.connections.LINGER", 0.3)
+    limits = HttpLimits(connections=1, idle_seconds=20)
+    with running(limits=limits) as server, connect(server.port):
+        while server.app.metrics.registry.get_sample_value("regard_connections") < 1:
+            time.sleep(0.01)
+        with connect(server.port) as refused:
+            assert is_closed(refused)  # its input ends at once
+            deadline = time.monotonic() + TIMEOUT
+            while server.table.refused and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not server.table.refused
+
+
+def test_connections_stay_within_the_limit_of_files():
+    program = """
+import resource
+from regard.web.file_limit import RESERVE, connections_within_files
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1000))
+print(connections_within_files(500), resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVE)
+print(connections_within_files(5000), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.split() == ["500", "500", "744", "1000"], found.stderr

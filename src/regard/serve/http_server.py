@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 import uvicorn
 
@@ -22,6 +23,7 @@ from regard.errors import RegardError
 from regard.serve.http_app import HttpApp
 from regard.serve.service import Service
 from regard.web.connections import ConnectionTable, protocol_class
+from regard.web.file_limit import connections_within_files
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept, at most
 GRACE = 10  # seconds for clients to read their responses once the service has drained
@@ -44,7 +46,8 @@ class ServerProcess:
         self.app = app
         self.service: Service = app.service
         self.listener = listener
-        self.table = ConnectionTable(app.limits)
+        most = connections_within_files(app.limits.connections)
+        self.table = ConnectionTable(replace(app.limits, connections=most))
         self.signal: signal.Signals | None = None
         self._stop: asyncio.Event = asyncio.Event()
         self._reloads: set[asyncio.Task[None]] = set()

@@ -8,16 +8,20 @@ away cancels its request.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import socket
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from regard.web.http_limits import HttpLimits
 
 CONNECTION = "regard.connection"  # key of the connection in the state of a request
+LINGER = 5.0  # seconds that a client has to read a refusal while it still sends
+LINGERING = 1_024  # connections that may be refused in this way at a time; more are reset
 REFUSAL = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
+    b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
     b"connection: close\r\ncontent-length: %d\r\n\r\n%b"
 )
 TOO_LONG = (
@@ -30,11 +34,20 @@ class GatheringTransport:
     """A transport that sends what is written in one pass of the event loop together.
 
     uvicorn writes headers and body separately: two system calls, and a client that wakes up twice.
+    A socket that is closed with unread data is reset, and the client loses the response. If the
+    client still sends (`is_sending`), only the output is closed, and the protocol discards the
+    rest.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        is_sending: Callable[[], bool],
+    ) -> None:
+        self._transport, self._loop, self._is_sending = transport, loop, is_sending
         self._parts: list[bytes] = []
+        self._lingers = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -48,7 +61,23 @@ class GatheringTransport:
     def close(self) -> None:
         """Send everything, then close."""
         self._flush()
-        self._transport.close()
+        if self._is_sending():
+            self._linger()
+        else:
+            self._transport.close()
+
+    def _linger(self) -> None:
+        """Close when the client does, or soon."""
+        if self.is_closing():
+            return
+        self._lingers = True
+        self._transport.write_eof()
+        self._transport.resume_reading()  # uvicorn pauses long bodies
+        self._loop.call_later(LINGER, self._transport.abort)
+
+    def is_closing(self) -> bool:
+        """Whether nothing more is sent or understood."""
+        return self._lingers or self._transport.is_closing()
 
     def _flush(self) -> None:
         if self._parts:
@@ -62,6 +91,7 @@ class ConnectionTable:
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
         self.open: set[Any] = set()
+        self.refused: set[Any] = set()  # connections above the limit that read their refusal
 
     def close_idle(self, now: float) -> int:
         """Close connections that wait too long for their client; returns their number."""
@@ -79,55 +109,72 @@ class ConnectionTable:
             self.close_idle(loop.time())
 
 
+class Connection(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, parsed by httptools, within the limits of its table."""
+
+    table: ConnectionTable
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.app_state: dict[str, Any] = {**self.app_state, CONNECTION: self}
+        self.task: asyncio.Task[Any] | None = None  # runs the current request
+        self.waiting = self.paused = self.loop.time()
+        self.unparsed = 0  # bytes since the last complete headers
+
+    def connection_made(self, transport: Any) -> None:
+        gathering = GatheringTransport(transport, self.loop, self.is_sending)
+        super().connection_made(cast(asyncio.Transport, gathering))
+        if len(self.table.open) >= self.table.limits.connections:
+            self._refuse_connection()
+            return
+        self.table.open.add(self)
+        _limit_unacknowledged(transport, self.table.limits.idle_seconds)
+
+    def is_sending(self) -> bool:
+        """Whether the client has not sent the whole request."""
+        in_body = self.cycle is not None and self.cycle.more_body
+        return in_body or self.unparsed > 0 or self in self.table.refused
+
+    def _refuse_connection(self) -> None:
+        if len(self.table.refused) >= LINGERING:
+            self.transport.abort()
+            return
+        self.table.refused.add(self)
+        text = b"all %d connections are in use; retry later" % self.table.limits.connections
+        _refuse(self.transport, REFUSAL, b"overloaded", text)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.table.open.discard(self)
+        self.table.refused.discard(self)
+        super().connection_lost(error)
+        if self.task is not None:
+            self.task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.unparsed += len(data)
+            if self.unparsed > self.table.limits.header_bytes + len(data):
+                text = b"the headers have over %d bytes" % self.table.limits.header_bytes
+                _refuse(self.transport, TOO_LONG, b"too_large", text)
+                return
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.unparsed = 0
+
+    def on_response_complete(self) -> None:
+        self.waiting = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        self.paused = self.loop.time()
+        super().pause_writing()
+
+
 def protocol_class(table: ConnectionTable) -> type[asyncio.Protocol]:
-    """uvicorn's HTTP protocol with the limits of `table`; parsed by httptools where installed."""
-    parent: Any = _parser_protocol()
-
-    class Connection(parent):  # type: ignore[misc]
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self.app_state: dict[str, Any] = {**self.app_state, CONNECTION: self}
-            self.task: asyncio.Task[Any] | None = None  # runs the current request
-            self.waiting = self.paused = self.loop.time()
-            self.unparsed = 0  # bytes since the last complete headers
-
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(GatheringTransport(transport, self.loop))
-            if len(table.open) >= table.limits.connections:
-                text = b"all %d connections are in use; retry later" % table.limits.connections
-                _refuse(self.transport, REFUSAL, b"overloaded", text)
-                return
-            table.open.add(self)
-            _limit_unacknowledged(transport, table.limits.idle_seconds)
-
-        def connection_lost(self, error: Exception | None) -> None:
-            table.open.discard(self)
-            super().connection_lost(error)
-            if self.task is not None:
-                self.task.cancel()
-
-        def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing():
-                return
-            if self.cycle is None or self.cycle.response_complete:
-                self.unparsed += len(data)
-                if self.unparsed > table.limits.header_bytes + len(data):
-                    text = b"the headers have over %d bytes" % table.limits.header_bytes
-                    _refuse(self.transport, TOO_LONG, b"too_large", text)
-                    return
-            super().data_received(data)
-            if self.cycle is not None and not self.cycle.response_complete:
-                self.unparsed = 0
-
-        def on_response_complete(self) -> None:
-            self.waiting = self.loop.time()
-            super().on_response_complete()
-
-        def pause_writing(self) -> None:
-            self.paused = self.loop.time()
-            super().pause_writing()
-
-    return Connection
+    """The class of the connections in `table`, as uvicorn wants it."""
+    return type("BoundConnection", (Connection,), {"table": table})
 
 
 def _idle_since(connection: Any, now: float) -> float:
@@ -140,21 +187,11 @@ def _idle_since(connection: Any, now: float) -> float:
 
 
 def _refuse(transport: Any, form: bytes, code: bytes, message: bytes) -> None:
-    """Write an error and close."""
+    """Write an error and close as soon as the client has read it."""
     content = b'{"error":{"message":"%b","type":"server_error","param":null,"code":"%b"}}'
     body = content % (message, code)
     transport.write(form % (len(body), body))
     transport.close()
-
-
-def _parser_protocol() -> Any:
-    if importlib.util.find_spec("httptools"):
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-        return HttpToolsProtocol
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    return H11Protocol
 
 
 def _limit_unacknowledged(transport: asyncio.Transport, seconds: float) -> None:

@@ -12,8 +12,8 @@ class HttpLimits:
     body_bytes: int = 8 * 1024 * 1024
     """Bytes that the body of a request may have."""
 
-    connections: int = 1_024
-    """Connections that may be open at a time; more are closed with status 503."""
+    connections: int = 4_096
+    """Connections that may be open at a time; more are closed with status 429."""
 
     header_bytes: int = 64 * 1024
     """Bytes that the headers of a request may have."""
