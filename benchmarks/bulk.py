@@ -2,6 +2,7 @@
 
     python benchmarks/bulk.py                       # 10⁶ lines, 8 shards, 10 kills, and through Ray
     python benchmarks/bulk.py --lines 10000 --rate-lines 4000     # a short run
+    python benchmarks/bulk.py --parts rate                        # or shards, ray
 
 Two processes with one thread each answer 8 shards; one of them is killed again and again. The same
 input goes through Ray, where it is installed. The rate of two such processes is compared with that
@@ -19,11 +20,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness import Check, report
 from predicting import regard, words
 
+PARTS = ("shards", "ray", "rate")
 SHARDS, PROCESSES = 8, 2
 RATE = 0.95
 RAY = """
@@ -103,34 +106,41 @@ def differences(one: Path, other: Path) -> int:
     return max(1, differing + abs(len(left) - len(right)))
 
 
-def equality(bundle: str, home: Path, count: int, kills: int) -> list[Check]:
+def equality(bundle: str, home: Path, count: int, kills: int, parts: Sequence[str]) -> list[Check]:
     """Joined shards and the output through Ray, against a single run."""
-    data, whole, out = (home / name for name in ("lines.txt", "whole.txt", "out.txt"))
+    data, whole = (home / name for name in ("lines.txt", "whole.txt"))
     data.write_text("".join(f"{word}\n" for word in words(count)))
     start = time.perf_counter()
     run(regard("predict", bundle, "--input", data, "--output", whole), PROCESSES)
     seconds = time.perf_counter() - start
     print(f"a single run: {count:,} lines in {seconds:.1f} s", flush=True)
-    killer = Killer(kills, PROCESSES * seconds / SHARDS)
-    answer_shards(bundle, data, out, killer)
-    found = differences(whole, out)
-    name = f"{count:,} lines in {SHARDS} shards, lines that differ from a single run"
-    checks = [
-        Check("kills of a shard's process", killer.hits, kills, kills, killer.hits == kills),
-        Check(name, found, 0, 0, found == 0),
-    ]
-    if importlib.util.find_spec("ray") is None:
+    checks = []
+    if "shards" in parts:
+        killer = Killer(kills, PROCESSES * seconds / SHARDS)
+        answer_shards(bundle, data, home / "out.txt", killer)
+        hits, found = killer.hits, differences(whole, home / "out.txt")
+        name = f"{count:,} lines in {SHARDS} shards, lines that differ from a single run"
+        checks += [
+            Check("kills of a shard's process", hits, kills, kills, hits == kills),
+            Check(name, found, 0, 0, found == 0),
+        ]
+    if "ray" in parts and importlib.util.find_spec("ray") is None:
         print("left out: the check through Ray, which is not installed")
-        return checks
-    through = home / "ray.txt"
-    words_of = [sys.executable, "-c", RAY, str(data), bundle, str(through)]
-    start = time.perf_counter()
-    done = subprocess.run(words_of, env={**os.environ, **RAY_ENV}, capture_output=True, text=True)
+    elif "ray" in parts:
+        found = through_ray(bundle, data, whole)
+        name = f"{count:,} lines through Ray, lines that differ from a single run"
+        checks.append(Check(name, found, 0, 0, found == 0))
+    return checks
+
+
+def through_ray(bundle: str, data: Path, whole: Path) -> int:
+    """The number of lines that differ between Ray's output and that of a single run."""
+    out = data.with_name("ray.txt")
+    program, start = [sys.executable, "-c", RAY, str(data), bundle, str(out)], time.perf_counter()
+    done = subprocess.run(program, env={**os.environ, **RAY_ENV}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     print(f"through Ray: {time.perf_counter() - start:.1f} s, with its start", flush=True)
-    found = differences(whole, through)
-    name = f"{count:,} lines through Ray, lines that differ from a single run"
-    return [*checks, Check(name, found, 0, 0, found == 0)]
+    return differences(whole, out)
 
 
 def rates(bundle: str, home: Path, count: int, rounds: int) -> list[Check]:
@@ -162,6 +172,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("bundle", nargs="?", default="spelling", help="model to run")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--lines", type=int, default=1_000_000, help="lines of the input")
     parser.add_argument("--rate-lines", type=int, default=200_000, help="lines of each timed run")
     parser.add_argument("--rounds", type=int, default=5, help="timed runs of each kind")
@@ -169,8 +180,11 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        checks = equality(options.bundle, home, options.lines, options.kills)
-        checks += rates(options.bundle, home, options.rate_lines, options.rounds)
+        checks, parts = [], options.parts
+        if "shards" in parts or "ray" in parts:
+            checks += equality(options.bundle, home, options.lines, options.kills, parts)
+        if "rate" in parts:
+            checks += rates(options.bundle, home, options.rate_lines, options.rounds)
     report("bulk", checks)
 
 
