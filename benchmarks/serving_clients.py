@@ -57,8 +57,10 @@ class Connection:
         self.writer: asyncio.StreamWriter | None = None
 
     async def open(self) -> None:
-        """Connect if it is not connected."""
-        if self.writer is None or self.writer.is_closing():
+        """Connect if it is not connected, or if the server has closed an idle connection."""
+        ended = self.reader is not None and self.reader.at_eof()
+        if self.writer is None or self.writer.is_closing() or ended:
+            self.close()
             self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
 
     def close(self) -> None:

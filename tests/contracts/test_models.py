@@ -69,6 +69,16 @@ def test_logits_do_not_depend_on_the_batch(name: str):
 
 @every_case
 @torch.no_grad()
+def test_mixed_precision_gives_about_the_same_logits(name: str):
+    model, prefix = make(name), prefixes([2, 5, 1])
+    exact = model(sources(), prefix).values
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(sources(), prefix).values
+    assert (rounded.float() - exact).abs().max() < 0.1 * exact.abs().max()
+
+
+@every_case
+@torch.no_grad()
 def test_rows_may_be_reordered_repeated_and_dropped(name: str):
     model = make(name)
     state = model.start(model.encode(sources()))

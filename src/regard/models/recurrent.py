@@ -74,12 +74,19 @@ class SourceAttention(nn.Module):
 
     def project_memory(self, states: Ragged) -> tuple[Ragged, Ragged]:
         """Keys and values of the source, computed once for all steps."""
-        return states.like(self.keys(states.values)[:, None]), states.like(states.values[:, None])
+        keys, values = in_one_dtype(self.keys(states.values)), in_one_dtype(states.values)
+        return states.like(keys[:, None]), states.like(values[:, None])
 
     def forward(self, states: Ragged, keys: Any, values: Any) -> Float[Tensor, "token width"]:
         """The context vector of each decoder state."""
-        queries = states.like(self.queries(states.values)[:, None])
+        queries = states.like(in_one_dtype(self.queries(states.values))[:, None])
         return self.attention(queries, keys, values).values[:, 0]
+
+
+def in_one_dtype(x: Tensor) -> Tensor:
+    """`x` in the dtype of autocast, if it is on: cells and linear layers return different ones."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
 
 
 class Recurrent(Model):

@@ -53,7 +53,9 @@ class GatheringTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send data at the end of this pass."""
+        """Send data at the end of this pass; nothing more once the output is closed."""
+        if self._lingers:
+            return
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
