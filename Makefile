@@ -22,7 +22,7 @@ checks: .venv/ready
 # Two halves side by side, so that a worker imports only the files and libraries of its half.
 # Shapes are checked at run time in the core tests; in the others they would double the time.
 # One thread per worker: on a busy machine, two threads that synchronise are slower than one.
-USE := browser bulk commands deploy docs examples explore learning quality release serve
+USE := browser bulk commands deploy docs examples explore hub learning quality release serve
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 
 tests: use-tests core-tests
