@@ -17,14 +17,13 @@ class Alarm(Exception):
 
 @pytest.fixture
 def alarm():
-    """A signal soon, whose handler raises."""
+    """`alarm()` sends a signal soon, whose handler raises."""
 
     def ring(number, frame):
         raise Alarm
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
-    yield
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.2)
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
@@ -42,6 +41,7 @@ def assert_threads_end() -> None:
 def test_decoding_is_interrupted(alarm, settings, threads):
     _, native = random_pair(settings)
     options = NativeOptions(beam=2, min_length=ENDLESS)
+    alarm()
     with pytest.raises(Alarm):
         native.search([[3, 4], [5], [6]], [ENDLESS] * 3, options, threads=threads)
     assert_threads_end()
@@ -51,6 +51,7 @@ def test_decoding_is_interrupted(alarm, settings, threads):
 @pytest.mark.parametrize("settings", [TINY, {**TINY_RECURRENT, "attention": "none"}])
 def test_encoding_is_interrupted(alarm, settings):
     _, native = random_pair(settings)
+    alarm()
     with pytest.raises(Alarm):
         native.search([[3] * 1_000_000], [1])
     assert_threads_end()
@@ -58,6 +59,7 @@ def test_encoding_is_interrupted(alarm, settings):
 
 def test_scoring_is_interrupted(alarm):
     _, native = random_pair(TINY)
+    alarm()
     with pytest.raises(Alarm):
         native.score([[3, 4]], [[5] * ENDLESS])
     assert_threads_end()
