@@ -17,7 +17,7 @@ class Alarm(Exception):
 
 @pytest.fixture
 def alarm():
-    """Sends a signal soon, once it is called; the handler raises."""
+    """`alarm()` sends a signal soon, whose handler raises."""
 
     def ring(number, frame):
         raise Alarm

@@ -1,4 +1,4 @@
-"""Optimizers: which weights each one updates, learning rates, and Muon against torch's."""
+"""Optimizers: which weights each one updates, learning rates, AdamW and Muon against torch's."""
 
 import math
 
@@ -10,6 +10,7 @@ from regard.attention import SCORES, Attention
 from regard.config import TransformerSettings
 from regard.models import build
 from regard.positions import Distance
+from regard.training.fused_adamw import FusedAdamW
 from regard.training.optimizers import ROUNDS, Muon, build_optimizers, orthogonalize, set_rate
 
 
@@ -83,6 +84,37 @@ def test_set_rate_updates_all_groups_in_place():
         group["lr"] is rate
         for rate, group in zip(held, (g for o in made for g in o.param_groups), strict=True)
     )
+
+
+def test_adamw_is_torchs_bit_for_bit():
+    starts = [torch.randn(7, 5), torch.randn(9), torch.randn(4, 4).double()]
+    ours, theirs = ([nn.Parameter(start.clone()) for start in starts] for _ in range(2))
+    options = {"betas": (0.8, 0.95), "eps": 1e-6}
+    made = [
+        kind([{"params": own[:1], "weight_decay": 0.3}, {"params": own[1:]}], lr=0.1, **more)
+        for kind, own, more in (
+            (FusedAdamW, ours, {**options, "weight_decay": 0.01}),
+            (torch.optim.AdamW, theirs, {**options, "weight_decay": 0.01, "fused": True}),
+        )
+    ]
+    for step in range(6):
+        rate = 0.1 / (step + 1)
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        if step == 2:
+            ours[1].grad = theirs[1].grad = None  # this one waits, and its step is not counted
+        if step == 4:  # each continues with the state of the other
+            states = [optimizer.state_dict()["state"] for optimizer in made]
+            for optimizer, state in zip(made, reversed(states), strict=True):
+                optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        for optimizer in made:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.equal(one, other), step
+    assert not any(torch.equal(one, start) for one, start in zip(ours, starts, strict=True))
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (4, 16), (16, 4), (3, 200)])

@@ -1,5 +1,8 @@
 """A run refuses unusable settings before it writes anything, and reports divergence."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -68,3 +71,24 @@ def test_a_run_does_not_change_the_random_state(tmp_path):
     torch.manual_seed(7)
     run(job(written(tmp_path / "pairs.tsv"), tmp_path / "run"), Quiet())
     assert torch.equal(torch.rand(4), drawn)
+
+
+SCRIPT = """
+import sys
+from regard.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sorted({"torch", "torch._dynamo", "torch._inductor", "sympy"} & set(sys.modules)))
+"""
+
+
+def test_training_does_not_import_the_compiler(tmp_path):
+    """Importing the compiler stack takes seconds; only what is compiled needs it."""
+    data = written(tmp_path / "pairs.tsv")
+    words = arguments(data, tmp_path / "out", "--steps", "2", "--device", "cpu")
+    command = [sys.executable, "-c", SCRIPT, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/bundle").exists()
+    assert done.stdout.splitlines()[-1] == "torch"

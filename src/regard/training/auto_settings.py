@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from regard.config import (
     ModelSettings,
     RecurrentSettings,
@@ -18,7 +16,8 @@ from regard.config import (
 )
 from regard.device import resolve_precision
 from regard.errors import RegardError, choose
-from regard.models import FAMILIES, build
+from regard.models import FAMILIES
+from regard.models.meta_model import build_on_meta
 from regard.training.dataset import Dataset
 from regard.training.distributed import World
 from regard.training.fine_tuning import FINE_TUNING_EPOCHS, RATE_FACTOR, fine_tuning_batch
@@ -73,8 +72,7 @@ def check_settings(requested: RequestedSettings) -> None:
     presets = choose(FAMILIES, requested.family, "family").presets
     sizes = choose({"auto": presets["tiny"], **presets}, requested.size, "size")
     values = {"kind": requested.family, **sizes, **requested.model}
-    with torch.device("meta"):  # shapes without data
-        build(parse(ModelSettings, values, "model"), 8, 8)
+    build_on_meta(parse(ModelSettings, values, "model"), 8, 8)  # shapes without data
 
 
 def resolve_settings(
@@ -132,8 +130,7 @@ def _resolve_model(requested: RequestedSettings, dataset: Dataset, size: str, to
             f"model.tie_embeddings = {tie!r} needs one vocabulary for both sides; add "
             "text.shared_vocabulary = true"
         )
-    with torch.device("meta"):  # refuse what cannot be built before anything is written
-        build(model, len(source), len(target))
+    build_on_meta(model, len(source), len(target))  # refuse it before anything is written
     return model
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.positions import Distance
 from regard.training.distributed import gather_full, shard_like
+from regard.training.fused_adamw import EagerOptimizer, FusedAdamW
 
 # Moves singular values of (0, 1] towards 1, fast rather than exactly. The authors use five rounds;
 # on small models the last two improve less than the steps they cost.
@@ -23,7 +24,7 @@ _QUINTIC = (3.4445, -4.7750, 2.0315)
 ROUNDS = 3
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(EagerOptimizer):
     """Momentum replaced by the nearest (nearly) orthogonal matrix, scaled like an AdamW update
     (Liu et al. 2025)."""
 
@@ -110,8 +111,7 @@ def build_optimizers(
         tables = [table for table in scaled if scaled[table] == scale]
         group = {"params": tables, "weight_decay": decay * scale, "rate_factor": 1 / scale}
         groups.append({**group, "lr": rate / scale})
-    options: dict[str, Any] = {"betas": (0.9, 0.98), "fused": True}
-    adamw = torch.optim.AdamW(groups, lr=rate, capturable=isinstance(rate, Tensor), **options)
+    adamw = FusedAdamW(groups, lr=rate, betas=(0.9, 0.98), weight_decay=decay)
     if not matrices:
         return [adamw]
     muon = [{"params": matrices, "rate_factor": 1.0}]
