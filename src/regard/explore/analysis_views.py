@@ -105,7 +105,7 @@ def _stored_output(stored: StoredTrace, row: int, n: int) -> dict[str, Any]:
         "top": [{**one, "p": math.exp(one["logp"])} for one in top[:n]],
         "token": None,
         "vocabulary_size": stored.model.vocabulary_sizes["target"],
-        "entropy": None,
+        "entropy": float(trace["out.entropy"][row]) if "out.entropy" in trace else math.nan,
         "logit_lens": [],
     }
 

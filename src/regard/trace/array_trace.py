@@ -35,7 +35,7 @@ AXES = {  # of tensors by name; the first match applies
     r"(tgt\.\w+|dec\.(\d+\.)?\w+(\.(out|joined))?)": (T, "width"),
     r"out\.(logits|logprobs)": (T, "vocabulary"),
     r"out\.top\.(ids|logprobs)": (T, "candidate"),
-    r"out\.chosen": (T,),
+    r"out\.(chosen|entropy)": (T,),
     r"out\.(total|score)": (),
 }
 BLOCK = re.compile(r"(enc\.\d+\.self|dec\.\d+\.self|dec\.\d+\.cross|attn)\.weights")

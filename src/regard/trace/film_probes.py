@@ -27,6 +27,7 @@ from regard.models import Model, eval_mode
 from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.teacher_forcing import attention_maps
+from regard.trace.attention_analysis import bits
 from regard.trace.head_patterns import becomes, pattern_scores
 from regard.trace.record import program_of
 
@@ -151,8 +152,14 @@ def _frame(pipeline: Pipeline, model: Model, probe: Probe, names: dict[str, str]
     following = torch.tensor([*read[1:], template.end])
     top = logprobs.topk(min(TOP, logprobs.shape[1]))
     chosen = logprobs.gather(1, following[:, None])[:, 0]
+    entropy = bits(logprobs.exp())
     counted = chosen[len(template.start) - 1 :]
-    arrays |= {"out.top.ids": top.indices, "out.top.logprobs": top.values, "out.chosen": chosen}
+    arrays |= {
+        "out.top.ids": top.indices,
+        "out.top.logprobs": top.values,
+        "out.chosen": chosen,
+        "out.entropy": entropy,
+    }
     return arrays | {"out.total": counted.sum(), "out.score": counted.sum()}
 
 
