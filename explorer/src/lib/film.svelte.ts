@@ -8,6 +8,8 @@ import { filmTexts as t } from "./texts.film.en";
 
 /** Milliseconds between two frames of the film while it plays. */
 const FRAME = 140;
+/** Milliseconds after which markers are requested: the server is free for the first view. */
+const MARKERS_LATER = 1500;
 
 class FilmState {
   info = $state.raw<Film | null>(null);
@@ -74,6 +76,8 @@ class FilmState {
       const info = await app.data.film(id);
       if (this.model !== id) return;
       this.info = info;
+      await new Promise((resolve) => setTimeout(resolve, MARKERS_LATER));
+      if (this.model !== id) return;
       const markers = await app.data.filmMarkers(id);
       if (this.model === id) this.markers = markers;
     } catch (error) {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.bundle.film_files import FilmError, find_film, list_snapshots
+from regard.errors import RegardError
 from regard.explore.messages import TraceRequest, not_found
 from regard.explore.model_store import ServedModel
 from regard.web.access import HttpError
@@ -85,7 +86,9 @@ class SnapshotFilm(Film):
         with self._lock:
             if step not in self._models:
                 if step not in self.snapshots:
-                    raise not_found("no-snapshot", f"the film has no snapshot of step {step:,}")
+                    nearest = min(self.snapshots, key=lambda one: abs(one - step))
+                    message = f"the film has no snapshot of step {step:,}; try {nearest:,}"
+                    raise not_found("no-snapshot", message)
                 self._models[step] = SnapshotModel(self.model, self.snapshots[step])
             self._models.move_to_end(step)
             while len(self._models) > KEPT:
@@ -151,7 +154,7 @@ class ReducedFilm(Film):
             made = Trace.from_arrays(
                 finished.source, finished.target, arrays, following=finished.following
             )
-        except Exception as error:
+        except RegardError as error:
             message = f"the film has other tokens for this text: {error}"
             raise HttpError(422, "not-in-film", message) from None
         answer = replace(

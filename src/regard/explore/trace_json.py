@@ -118,12 +118,12 @@ def _predicted_tokens(stored: StoredTrace) -> list[dict[str, Any]]:
     """The most probable token after each decoder input; the given one if that is not known."""
     trace = stored.trace
     if "out.logprobs" in trace:
-        best = trace["out.logprobs"].max(1)
+        logps, ids = trace["out.logprobs"].max(1)
     elif "out.top.ids" in trace:
-        best = torch.return_types.max((trace["out.top.logprobs"][:, 0], trace["out.top.ids"][:, 0]))
+        logps, ids = trace["out.top.logprobs"][:, 0], trace["out.top.ids"][:, 0]
     else:
         return _next_tokens(trace)
-    label, pairs = stored.model.token_label, zip(best.indices.tolist(), best.values, strict=True)
+    label, pairs = stored.model.token_label, zip(ids.tolist(), logps, strict=True)
     return [{"id": int(id), "text": label(int(id)), "logp": float(logp)} for id, logp in pairs]
 
 

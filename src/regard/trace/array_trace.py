@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ AXES = {  # of tensors by name; the first match applies
 }
 BLOCK = re.compile(r"(enc\.\d+\.self|dec\.\d+\.self|dec\.\d+\.cross|attn)\.weights")
 KINDS = {"enc": "encoder", "dec": "decoder", "attn": "cross"}
+SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2}  # ids of the default template
 STAGES = ("q", "k", "v", "dots", "scores", "biased", "masked", "energy", "weights", "context")
 
 
@@ -60,8 +61,11 @@ class GivenTensor(Operation):
         return copied_number(constant("given", store.one(self.name, *index).value))
 
 
-class NoModel:
+class NoModel(Pipeline):
     """The pipeline of a trace that has no model: using it is an error with the reason."""
+
+    def __init__(self) -> None:
+        pass
 
     def __getattr__(self, name: str) -> NoReturn:
         raise RegardError("this trace has given numbers and no model; record one with a model")
@@ -102,7 +106,7 @@ def trace_from_arrays(
     read = "".join(piece.text for piece in pieces[S])
     answer = Answer(read, written, ids, tokens, logps, score)
     return Trace(
-        cast(Pipeline, NoModel()),
+        NoModel(),
         Program(steps, 0, attentions),
         TensorStore({}, tensors),
         pieces[S],
@@ -153,7 +157,7 @@ def _block(name: str, tensors: Mapping[str, Tensor]) -> AttentionBlock:
 def _pieces(tokens: Sequence[str | Piece]) -> list[Piece]:
     """Tokens with ids (equal tokens have equal ones) and offsets in their joined text."""
     found: list[Piece] = []
-    ids: dict[str, int] = {}
+    ids = dict(SPECIAL)
     start = 0
     for token in tokens:
         if isinstance(token, Piece):

@@ -21,7 +21,7 @@ SELF = ("previous token", "same token", "next token", "first token", "last token
 NAMES = {
     "encoder": SELF,
     "decoder": ("previous token", "same token", "first token"),
-    "cross": ("diagonal", "first token", "last token"),
+    "cross": ("diagonal", "reverse diagonal", "first token", "last token"),
 }
 
 Weights = Float[Tensor, "head query key"]
@@ -30,7 +30,7 @@ Cells = Bool[Tensor, "query key"]
 
 def pattern_cells(name: str, queries: int, keys: int) -> Cells:
     """The cells of a pattern. The diagonal is a band: at most one key beside the straight line from
-    the first query and key to the last ones."""
+    the first query and key to the last ones; the reverse one ends at the first key."""
     query, key = torch.arange(queries)[:, None], torch.arange(keys)[None]
     line = query * ((keys - 1) / max(1, queries - 1))
     return {
@@ -40,6 +40,7 @@ def pattern_cells(name: str, queries: int, keys: int) -> Cells:
         "first token": (key == 0).expand(queries, keys),
         "last token": (key == keys - 1).expand(queries, keys),
         "diagonal": (key - line).abs() <= 1,
+        "reverse diagonal": (key - (keys - 1 - line)).abs() <= 1,
     }[name]
 
 

@@ -64,7 +64,7 @@ class Trace:
     @property
     def has_model(self) -> bool:
         """Whether the numbers were computed by a model that is at hand, not given as arrays."""
-        return isinstance(self.pipeline, Pipeline)
+        return "bundle" in vars(self.pipeline)
 
     @cached_property
     def _steps(self) -> dict[str, Step]:
