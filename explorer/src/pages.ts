@@ -35,7 +35,6 @@ export const pages: Page[] = [
   { id: "decode", component: Decode, traced: true },
   { id: "ablation", component: Ablation, traced: true },
   { id: "compare", component: Compare, traced: true },
-  { id: "training", component: null, traced: true },
   { id: "lessons", component: null, traced: false },
 ];
 

@@ -10,7 +10,7 @@ COMMAND_GROUPS = {
     "Data": ("data", "clean", "join"),
     "Quality": ("evaluate", "score", "inspect", "report", "compare"),
     "More training": ("sweep", "distill"),
-    "Share and convert": ("pack", "quantize", "export", "import"),
+    "Share and convert": ("pack", "quantize", "export", "import", "film"),
     "This machine": ("doctor", "bench", "completion"),
 }
 
@@ -76,6 +76,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "Twenty minutes, on your own held-out pairs": "distill runs/teacher pairs.tsv "
         "--held-out dev.tsv --minutes 20",
     },
+    "film": {"Two texts of your own": "film runs/pairs --probe attention --probe queue"},
     "pack": {"One file to share": "pack runs/pairs model.zip"},
     "quantize": {"A copy beside the original, with its loss of quality": "quantize runs/pairs"},
     "export": {

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from regard import cli_options as options
 from regard.commands.options import CleaningRules
 from regard.model_location import find_model
 from regard.registry import import_files
+
+Probes = Annotated[
+    list[str] | None,
+    Parameter(help="A text that the film shows; repeat it (default: the model's examples)."),
+]
+FilmFile = Annotated[
+    Path | None, Parameter(help="File to write (default: BUNDLE.film.safetensors, beside it).")
+]
 
 
 def inspect(
@@ -40,6 +52,18 @@ def explore(
     import_files(import_ or [])
     models = ModelStore.open([find_model(bundle) for bundle in bundles])
     serve(models, host=host, port=port, browser=not no_browser)
+
+
+def film(bundle: options.Bundle, /, *, probe: Probes = None, out: FilmFile = None) -> None:
+    """Reduce the training film of a run to a few texts, in one small file beside the bundle.
+
+    The explorer shows the film of a run from its snapshots (train.film). The reduced film has the
+    attention weights and outputs of some texts at every snapshot, without the weights of the model.
+    """
+    with options.without_gc():
+        from regard.commands.film import reduce_film
+
+    print(reduce_film(bundle, probe or (), out))
 
 
 def bench(
@@ -205,4 +229,4 @@ def import_(
 
 # Commands with their order in `regard --help`.
 COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}
-COMMANDS |= {data: 12, clean: 13, pack: 14, quantize: 16, export: 17, import_: 18}
+COMMANDS |= {film: 19, data: 12, clean: 13, pack: 14, quantize: 16, export: 17, import_: 18}

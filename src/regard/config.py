@@ -194,6 +194,8 @@ class TrainSettings(SettingsGroup):
     """With several processes: replicate the model (ddp) or shard it (fsdp)."""
     checkpoint_seconds: float = Field(60.0, ge=0)
     """Maximum seconds between checkpoints."""
+    film: int | None = Field(None, ge=0, le=500)
+    """Snapshots for the training film (default: 40 up to 4 million parameters, else none)."""
 
 
 def head_dim(settings: TransformerSettings) -> int:

@@ -11,6 +11,8 @@ export interface Address {
   target: string | null;
   decoding: Decoding;
   edits: Edit[];
+  /** a step of the training film; null is the finished model */
+  checkpoint: number | null;
   attention: string;
   head: number;
   query: number;
@@ -34,6 +36,7 @@ export const DEFAULT_ADDRESS: Address = {
   target: null,
   decoding: { beam: 1 },
   edits: [],
+  checkpoint: null,
   attention: "",
   head: 0,
   query: 0,
@@ -135,6 +138,7 @@ export function formatAddress(address: Address): string {
   if (address.target !== null) add("t", address.target);
   if (address.decoding.beam > 1) add("d", address.decoding.beam);
   if (address.edits.length) add("e", address.edits.map(formatEdit).join(";"));
+  if (address.checkpoint !== null) add("c", address.checkpoint);
   if (address.attention) add("a", address.attention);
   if (address.head) add("h", address.head);
   if (address.query) add("i", address.query);
@@ -161,6 +165,7 @@ export function parseAddress(hash: string): Address {
     target: values.get("t"),
     decoding: { beam: nonNegative(values.get("d")) || DEFAULT_ADDRESS.decoding.beam },
     edits: (values.get("e") ?? "").split(";").flatMap((text) => parseEdit(text) ?? []),
+    checkpoint: values.has("c") ? nonNegative(values.get("c")) : null,
     attention: safeName(values.get("a")),
     head: nonNegative(values.get("h")),
     query: nonNegative(values.get("i")),

@@ -45,12 +45,20 @@ export abstract class DataSource {
     signal?: Signal,
   ): Promise<c.Tokenized>;
   abstract trace(request: c.TraceRequest, signal?: Signal): Promise<c.Trace>;
+  /** The training film of a model. */
+  abstract film(model: string, signal?: Signal): Promise<c.Film>;
+  abstract filmMarkers(model: string, signal?: Signal): Promise<c.FilmMarker[]>;
+  /** The trace of a snapshot, scored on the finished model's output if no target is given. */
+  abstract frame(request: c.TraceRequest, signal?: Signal): Promise<c.Trace>;
+  /** Loads for one trace the tensors and views that were requested for another one. */
+  abstract prefetch(like: c.Trace, trace: c.Trace): Promise<void>;
   abstract tensors(trace: c.Trace, names: string[], signal?: Signal): Promise<Map<string, Tensor>>;
   abstract ablateHeads(
     model: string,
     source: string,
     target: string | null,
     signal?: Signal,
+    checkpoint?: number | null,
   ): Promise<c.HeadAblation>;
   abstract exportFile(
     trace: c.Trace,

@@ -25,7 +25,22 @@ export interface Model {
   example: string;
   /** the longest text, in tokens, that the explorer accepts */
   max_tokens: number;
+  /** a training film is beside the bundle */
+  film: boolean;
 }
+
+/** Snapshots of a run with their held-out losses; "probes": of some texts only, without weights. */
+export interface Film {
+  kind: "snapshots" | "probes";
+  steps: number[];
+  losses: Real[];
+  probes: { source: string; target: string }[];
+}
+
+/** An event in a film; a step of null is that of the finished model. */
+export type FilmMarker =
+  | { kind: "head"; step: number | null; attention: string; head: number; pattern: string }
+  | { kind: "output"; step: number | null; probe: string };
 
 export type Stack = "source" | "encoder" | "target" | "decoder" | "output";
 
@@ -110,6 +125,8 @@ export interface TraceRequest {
   target: string | null;
   decoding: Decoding;
   edits: Edit[];
+  /** a step of the training film; absent for the finished model */
+  checkpoint?: number;
 }
 
 export interface Trace {
@@ -127,6 +144,10 @@ export interface Trace {
   attentions: AttentionInfo[];
   tensors: TensorInfo[];
   edits: (Edit & { label: string })[];
+  /** a step of the training film; null for the finished model */
+  checkpoint: number | null;
+  /** given numbers without a model: attention weights and outputs only */
+  partial: boolean;
   check: { max_delta: number; dtype: string; against: string } | null;
   seconds: number;
 }

@@ -19,10 +19,13 @@ class HeadAblationState {
 
   /** The server ablates on the greedy output; a beam search may find another one. */
   private readonly target = $derived(
-    app.target ?? (app.decoding.beam > 1 ? (app.trace?.output.text ?? null) : null),
+    app.target ??
+      (app.decoding.beam > 1 || app.trace?.checkpoint != null
+        ? (app.trace?.output.text ?? null)
+        : null),
   );
   private readonly key = $derived(
-    JSON.stringify([app.trace?.model, app.trace?.source, this.target]),
+    JSON.stringify([app.trace?.model, app.trace?.source, this.target, app.trace?.checkpoint]),
   );
 
   readonly value = $derived(this.resultKey === this.key ? this.result : null);
@@ -52,7 +55,13 @@ class HeadAblationState {
     this.seconds = 0;
     this.timer = window.setInterval(() => this.seconds++, 1000);
     try {
-      this.result = await app.data.ablateHeads(trace.model, trace.source, target, request.signal);
+      this.result = await app.data.ablateHeads(
+        trace.model,
+        trace.source,
+        target,
+        request.signal,
+        trace.checkpoint,
+      );
       this.resultKey = key;
       app.announce(texts.heads.measured(this.result.heads.length));
     } catch (error) {

@@ -46,6 +46,16 @@ export class OfflineSource extends DataSource {
   async trace(): Promise<c.Trace> {
     return this.data.trace;
   }
+  async film(): Promise<c.Film> {
+    throw missing("the training film");
+  }
+  async filmMarkers(): Promise<c.FilmMarker[]> {
+    return [];
+  }
+  async frame(): Promise<c.Trace> {
+    return this.data.trace;
+  }
+  async prefetch(): Promise<void> {}
   async tensors(_trace: c.Trace, names: string[]): Promise<Map<string, Tensor>> {
     const all = (this.allTensors ??= parse(fromBase64(this.data.tensors)));
     return new Map(names.flatMap((name) => (all.has(name) ? [[name, all.get(name)!]] : [])));

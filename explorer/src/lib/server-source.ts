@@ -6,10 +6,16 @@ import { parse, type Tensor } from "./safetensors";
 
 /** Pauses in milliseconds before the retries of a request to a busy server. */
 const RETRY_DELAYS = [400, 1200, 3000];
-/** Traces whose tensors stay in memory. */
-const CACHED_TRACES = 4;
+/** Traces whose tensors stay in memory: all frames of a film, unless they are large. */
+const CACHED_TRACES = 64;
+const LEAST_TRACES = 4;
+const CACHED_BYTES = 192 * 2 ** 20;
+const CACHED_FRAMES = 600;
+const CACHED_VIEWS = 4000;
 
-type TensorCache = Map<string, Promise<Tensor | undefined>>;
+interface TensorCache extends Map<string, Promise<Tensor | undefined>> {
+  bytes?: number;
+}
 
 function pause(milliseconds: number, signal?: AbortSignal | null): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -37,6 +43,10 @@ export class ServerSource extends DataSource {
   readonly offline = false;
   private requests = new Map<string, c.TraceRequest>();
   private tensorCaches = new Map<string, TensorCache>();
+  /** traces of snapshots by request, and their views by address */
+  private frames = new Map<string, Promise<c.Trace>>();
+  private views = new Map<string, Promise<unknown>>();
+  private viewPaths = new Map<string, Set<string>>();
 
   constructor(private readonly root = "./") {
     super();
@@ -111,7 +121,59 @@ export class ServerSource extends DataSource {
     values: Query,
     signal?: AbortSignal,
   ): Promise<T> {
-    return (await (await this.fetchFrom(trace, name + queryString(values), signal)).json()) as T;
+    const path = name + queryString(values);
+    if (trace.checkpoint === null || name === "explain")
+      return (await (await this.fetchFrom(trace, path, signal)).json()) as T;
+    return (await this.frameView(trace, path)) as T;
+  }
+  /** A view of a snapshot, cached: the slider returns to it. */
+  private frameView(trace: c.Trace, path: string): Promise<unknown> {
+    const key = `${trace.id} ${path}`;
+    let view = this.views.get(key);
+    if (!view) {
+      if (this.views.size >= CACHED_VIEWS) this.views.clear();
+      view = this.fetchFrom(trace, path).then((response) => response.json());
+      this.views.set(key, view);
+      view.catch(() => this.views.delete(key));
+    }
+    const paths = this.viewPaths.get(trace.id) ?? new Set<string>();
+    this.viewPaths.set(trace.id, paths.add(path));
+    return view;
+  }
+
+  film(model: string, signal?: AbortSignal): Promise<c.Film> {
+    return this.get(`api/models/${encodeURIComponent(model)}/film`, signal);
+  }
+  async filmMarkers(model: string, signal?: AbortSignal): Promise<c.FilmMarker[]> {
+    const path = `api/models/${encodeURIComponent(model)}/film/markers`;
+    return (await this.get<{ markers: c.FilmMarker[] }>(path, signal)).markers;
+  }
+  async frame(request: c.TraceRequest): Promise<c.Trace> {
+    let target = request.target;
+    if (target === null) {
+      const { checkpoint: _, ...finished } = { ...request, edits: [] };
+      target = (await this.cachedTrace(finished)).output.text;
+    }
+    return this.cachedTrace({ ...request, target });
+  }
+  private cachedTrace(request: c.TraceRequest): Promise<c.Trace> {
+    const key = JSON.stringify(request);
+    let trace = this.frames.get(key);
+    if (!trace) {
+      if (this.frames.size >= CACHED_FRAMES) this.frames.clear();
+      trace = this.trace(request);
+      this.frames.set(key, trace);
+      trace.catch(() => this.frames.delete(key));
+    }
+    return trace;
+  }
+  async prefetch(like: c.Trace, trace: c.Trace): Promise<void> {
+    const known = new Set(trace.tensors.map((tensor) => tensor.name));
+    const names = [...(this.tensorCaches.get(like.id)?.keys() ?? [])];
+    const paths = [...(this.viewPaths.get(like.id) ?? [])];
+    const wanted = names.filter((name) => known.has(name));
+    if (wanted.length) await this.tensors(trace, wanted);
+    await Promise.all(paths.map((path) => this.frameView(trace, path)));
   }
 
   /** Cached. Views that need the same tensor share one request, so none of them may cancel it. */
@@ -120,7 +182,12 @@ export class ServerSource extends DataSource {
     const missing = names.filter((name) => !cache.has(name));
     if (missing.length) {
       const file = this.fetchFrom(trace, "tensors" + queryString({ name: missing })).then(
-        async (response) => parse(await response.arrayBuffer()),
+        async (response) => {
+          const file = await response.arrayBuffer();
+          cache.bytes = (cache.bytes ?? 0) + file.byteLength;
+          this.dropTensors();
+          return parse(file);
+        },
       );
       for (const name of missing)
         cache.set(
@@ -137,11 +204,18 @@ export class ServerSource extends DataSource {
   private cacheOf(trace: c.Trace): TensorCache {
     let cache = this.tensorCaches.get(trace.id);
     if (!cache) {
-      if (this.tensorCaches.size >= CACHED_TRACES)
-        this.tensorCaches.delete(this.tensorCaches.keys().next().value!);
       this.tensorCaches.set(trace.id, (cache = new Map()));
+      this.dropTensors();
     }
     return cache;
+  }
+  /** Drops the tensors of the oldest traces while there are too many. */
+  private dropTensors(): void {
+    const caches = this.tensorCaches;
+    const bytes = (): number =>
+      [...caches.values()].reduce((sum, cache) => sum + (cache.bytes ?? 0), 0);
+    while (caches.size > CACHED_TRACES || (caches.size > LEAST_TRACES && bytes() > CACHED_BYTES))
+      caches.delete(caches.keys().next().value!);
   }
 
   ablateHeads(
@@ -149,8 +223,9 @@ export class ServerSource extends DataSource {
     source: string,
     target: string | null,
     signal?: AbortSignal,
+    checkpoint: number | null = null,
   ): Promise<c.HeadAblation> {
-    return this.post("api/head-ablation", { model, source, target }, signal);
+    return this.post("api/head-ablation", { model, source, target, checkpoint }, signal);
   }
   async exportFile(
     trace: c.Trace,

@@ -34,6 +34,8 @@ class Explorer extends ViewState {
   target = $state<string | null>(null);
   decoding = $state.raw<Decoding>(DEFAULT_ADDRESS.decoding);
   edits = $state.raw<Edit[]>([]);
+  /** a step of the training film; null is the finished model */
+  checkpoint = $state<number | null>(null);
   /** the address of the reference on the Compare page */
   reference = $state("");
 
@@ -92,7 +94,8 @@ class Explorer extends ViewState {
   /** Restores a state: from the address, a link or a saved page. */
   async visit(address: Address): Promise<void> {
     // A saved page contains one trace, whatever the address requests.
-    if (this.data instanceof OfflineSource) address = { ...address, ...this.data.data.request };
+    if (this.data instanceof OfflineSource)
+      address = { ...address, checkpoint: null, ...this.data.data.request };
     const model = this.models.find((one) => one.id === address.model) ?? this.models[0];
     this.page = address.page;
     this.theme = address.theme;
@@ -103,6 +106,7 @@ class Explorer extends ViewState {
     this.modelId = model?.id ?? "";
     this.source = address.source ?? model?.example ?? "";
     ({ target: this.target, decoding: this.decoding, edits: this.edits } = address);
+    this.checkpoint = model?.film || this.data.offline ? address.checkpoint : null;
     ({
       attention: this.attention,
       head: this.head,
@@ -130,6 +134,7 @@ class Explorer extends ViewState {
       target: this.target,
       decoding: this.decoding,
       edits: this.edits,
+      checkpoint: this.checkpoint,
       attention: this.attention,
       head: this.head,
       query: this.query,
@@ -145,7 +150,10 @@ class Explorer extends ViewState {
 
   /** Makes the current request the reference: only what the trace depends on. */
   setReference(): void {
-    const { model, source, target, decoding, edits } = { ...this.address(), model: this.modelId };
+    const { source, decoding, edits, checkpoint } = this.address();
+    const model = this.modelId;
+    // A snapshot is scored on the finished model's output, which the reference names.
+    const target = checkpoint === null ? this.target : (this.trace?.output.text ?? this.target);
     this.reference = formatAddress({
       ...DEFAULT_ADDRESS,
       page: "compare",
@@ -154,21 +162,24 @@ class Explorer extends ViewState {
       target,
       decoding,
       edits,
+      checkpoint,
     });
   }
   /** Returns to the reference. */
   restoreReference(): Promise<void> {
-    const { model, source, target, decoding, edits } = parseAddress(this.reference);
-    return this.visit({ ...this.address(), model, source, target, decoding, edits });
+    const { model, source, target, decoding, edits, checkpoint } = parseAddress(this.reference);
+    return this.visit({ ...this.address(), model, source, target, decoding, edits, checkpoint });
   }
   /** The reference as a request. */
   referenceRequest(): TraceRequest | null {
     if (!this.reference) return null;
-    const { model: id, source, target, decoding, edits } = parseAddress(this.reference);
+    const { model: id, ...rest } = parseAddress(this.reference);
     const model = this.models.find((one) => one.id === id);
-    return model
-      ? { model: model.id, source: source ?? model.example, target, decoding, edits }
-      : null;
+    if (!model) return null;
+    const { target, decoding, edits, checkpoint } = rest;
+    const request = { model: model.id, source: rest.source ?? model.example };
+    const step = checkpoint === null ? {} : { checkpoint };
+    return { ...request, target, decoding, edits, ...step };
   }
 
   /** Updates the address: at once for a new page, otherwise after a short pause in the input. */
@@ -213,8 +224,9 @@ class Explorer extends ViewState {
   }
 
   currentRequest(): TraceRequest {
-    const { modelId, source, target, decoding, edits } = this;
-    return { model: modelId, source, target, decoding, edits };
+    const { modelId, source, target, decoding, edits, checkpoint } = this;
+    const step = checkpoint === null ? {} : { checkpoint };
+    return { model: modelId, source, target, decoding, edits, ...step };
   }
 
   /** Traces the current request; a newer run cancels an older one. */
@@ -234,7 +246,11 @@ class Explorer extends ViewState {
         this.graph && this.trace?.model === requested.model
           ? this.graph
           : this.data.graph(requested.model, request.signal);
-      const [trace, graph] = await Promise.all([this.data.trace(requested, request.signal), fresh]);
+      const traced =
+        requested.checkpoint === undefined
+          ? this.data.trace(requested, request.signal)
+          : this.data.frame(requested);
+      const [trace, graph] = await Promise.all([traced, fresh]);
       if (request.signal.aborted) return;
       this.graph = graph;
       const before = this.trace;
@@ -243,6 +259,7 @@ class Explorer extends ViewState {
       this.clampSelection(trace);
       if (before && !this.trail.every((opened) => this.contains(opened))) this.trail = [];
       this.status = "ready";
+      if (requested.checkpoint !== undefined) return; // the film announces where it rests
       this.announce(
         texts.states.ready(
           trace.tokens.source.length,

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.errors import RegardError, suggestion
 from regard.explore.messages import not_found
 from regard.explore.trace_json import trace_tokens
-from regard.explore.trace_store import StoredTrace, search_for
+from regard.explore.trace_store import StoredTrace, check_model, search_for
 from regard.search import Beam
 from regard.trace import attention_analysis, beam_search_tree, residual_analysis
 from regard.trace.attention_analysis import MEAN, alignment_matrix
@@ -34,6 +34,7 @@ _OCCLUSION: WeakKeyDictionary[StoredTrace, Tensor] = WeakKeyDictionary()  # cach
 
 def neighbours(stored: StoredTrace, side: str, position: int, n: int) -> dict[str, Any]:
     """The n tokens whose embeddings are nearest to that of a token, by cosine."""
+    check_model(stored)
     check_position(stored, side, position)
     label = _tokenizer(stored, side).label
     nearest = residual_analysis.neighbours(stored.trace, side, position, n)
@@ -45,6 +46,7 @@ def neighbours(stored: StoredTrace, side: str, position: int, n: int) -> dict[st
 
 def embedding_plane(stored: StoredTrace, side: str) -> dict[str, Any]:
     """PCA of the embedding table; of a large one, of this text's tokens and their neighbours."""
+    check_model(stored)
     positions: dict[int, list[int]] = {}
     for position, piece in enumerate(stored.trace.pieces(side)):
         positions.setdefault(piece.id, []).append(position)
@@ -63,6 +65,8 @@ def output(stored: StoredTrace, row: int, n: int, word: str | None) -> dict[str,
     if not 0 <= row < len(trace.target):
         message = f"row {row} is not one of the target's 0 to {len(trace.target) - 1}"
         raise invalid(message, "out-of-range")
+    if "out.logits" not in trace:
+        return _stored_output(stored, row, n)
     logits, logps = trace["out.logits"][row], trace["out.logprobs"][row]
     ranked = trace.following[row].id if word is None else first_token(target, word)
 
@@ -83,6 +87,26 @@ def output(stored: StoredTrace, row: int, n: int, word: str | None) -> dict[str,
         "vocabulary_size": len(logps),
         "entropy": float(attention_analysis.bits(logps.double().exp())),
         "logit_lens": [{"tensor": name, **_lens_row(target, ps, ranked)} for name, ps in lens],
+    }
+
+
+def _stored_output(stored: StoredTrace, row: int, n: int) -> dict[str, Any]:
+    """The most probable next tokens of a trace without logits, if it has them."""
+    trace, label = stored.trace, stored.model.token_label
+    if "out.top.ids" not in trace:
+        check_model(stored)
+    pairs = zip(trace["out.top.ids"][row].int(), trace["out.top.logprobs"][row], strict=True)
+    top = [
+        {"id": int(id), "text": label(int(id)), "logit": float(logp), "logp": float(logp)}
+        for id, logp in pairs
+    ]
+    return {
+        "row": row,
+        "top": [{**one, "p": math.exp(one["logp"])} for one in top[:n]],
+        "token": None,
+        "vocabulary_size": stored.model.vocabulary_sizes["target"],
+        "entropy": float(trace["out.entropy"][row]) if "out.entropy" in trace else math.nan,
+        "logit_lens": [],
     }
 
 
@@ -140,6 +164,7 @@ def residual_stream(stored: StoredTrace, side: str, position: int) -> dict[str, 
     """The contributions to a token's residual stream, and its norm after each of them.
 
     A recurrent model has no residual stream: the norms are those of the states of one step."""
+    check_model(stored)
     check_position(stored, side, position)
     added = residual_analysis.residual_contributions(stored.trace, side, position)
     norms = residual_analysis.residual_norms(stored.trace, side, position)
@@ -154,6 +179,7 @@ def residual_stream(stored: StoredTrace, side: str, position: int) -> dict[str, 
 
 def occlusion(stored: StoredTrace) -> dict[str, Any]:
     """The effect of hiding each source token, and its rank correlation with attention weights."""
+    check_model(stored)
     _check_unedited(stored, "occlusion is measured on the unedited model")
     names = cross_attentions(stored)
     if stored not in _OCCLUSION:
@@ -169,6 +195,7 @@ def occlusion(stored: StoredTrace) -> dict[str, Any]:
 
 def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
     """Every hypothesis of a beam search for the source of a trace."""
+    check_model(stored)
     _check_unedited(stored, "an edited model generates greedily, without a beam")
     with stored.model.exclusive() as pipeline:
         search = search_for(pipeline, replace(stored.request.options, beam=beam))

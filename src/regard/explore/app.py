@@ -64,6 +64,14 @@ def _add_model_routes(app: FastAPI, models: ModelStore) -> None:
 
         return _json(model_graph(models[id]))
 
+    @app.get("/api/models/{id}/film")
+    def film(id: str) -> Response:
+        return _json(models[id].film.describe())
+
+    @app.get("/api/models/{id}/film/markers")
+    def film_markers(id: str) -> Response:
+        return _json({"markers": models[id].film.markers()})
+
     @app.get("/api/palette")
     def palette() -> Response:
         from regard.plots.palette import as_json
@@ -88,7 +96,7 @@ def _add_computations(app: FastAPI, models: ModelStore, traces: TraceStore) -> N
     def head_ablation(request: HeadAblationRequest) -> Response:
         from regard.explore.head_ablation import ablate_heads
 
-        return _json(ablate_heads(models, traces, request))
+        return _json(ablate_heads(traces, request))
 
 
 def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:

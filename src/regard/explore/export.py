@@ -17,7 +17,7 @@ from safetensors.numpy import save
 from regard.decoding_options import SearchOptions
 from regard.explore import STATIC
 from regard.explore.trace_json import describe
-from regard.explore.trace_store import StoredTrace
+from regard.explore.trace_store import StoredTrace, check_model
 from regard.web.json_messages import invalid, to_json
 
 Arrays = dict[str, Float32[np.ndarray, "..."]]
@@ -135,9 +135,14 @@ def _python(stored: StoredTrace, names: Sequence[str]) -> ExportedFile:
         target = f"target={request.target!r}"
     formatted = pprint.pformat(request.edits, sort_dicts=False)
     edits = f", edits={formatted}" if request.edits else ""
+    opened = f'regard.load({path}, device="cpu")'
+    if request.checkpoint is not None:
+        check_model(stored)
+        imports.insert(-1, "from regard.trace.film_probes import load_snapshot")
+        opened = f"load_snapshot({path}, {request.checkpoint})"
     lines = [
         *imports,
-        f'pipeline = regard.load({path}, device="cpu")',
+        f"pipeline = {opened}",
         f"trace = record(pipeline, {request.source!r}, {target}{edits})",
         "print(trace.answer)",
         *(f"print(trace[{name!r}])" for name in names),

@@ -16,8 +16,7 @@ from regard.explore.messages import (
     HeadAblationRequest,
     TraceRequest,
 )
-from regard.explore.model_store import ModelStore
-from regard.explore.trace_store import TraceStore
+from regard.explore.trace_store import TraceStore, check_model
 from regard.models import Model
 from regard.ragged import Ragged
 from regard.search.search_batches import length_limits
@@ -32,16 +31,15 @@ Head = tuple[str, int]  # an attention and the index of its head
 
 
 @torch.no_grad()
-def ablate_heads(
-    models: ModelStore, traces: TraceStore, request: HeadAblationRequest
-) -> dict[str, Any]:
+def ablate_heads(traces: TraceStore, request: HeadAblationRequest) -> dict[str, Any]:
     """The output without each head, and its effect: log p(output) − log p(output | head ablated).
 
     All outputs come from greedy search, the full model's too, so a change is due to the head."""
-    model = models[request.model]
-    base = traces.compute(
+    stored = traces.compute(
         TraceRequest(**request.model_dump(), decoding=Decoding.model_validate({"beam": 1}))
-    ).trace
+    )
+    model, base = stored.model, stored.trace
+    check_model(stored)
     heads = [(one.name, head) for one in base.attentions for head in range(one.heads)]
     source = [piece.id for piece in base.source]
     target = [piece.id for piece in base.following]

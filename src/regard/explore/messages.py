@@ -44,6 +44,7 @@ class HeadAblationRequest(RequestBody):
     model: str = Field(max_length=200)
     source: str = Field(max_length=MAX_CHARACTERS)
     target: str | None = Field(None, max_length=MAX_CHARACTERS)
+    checkpoint: int | None = Field(None, ge=0)  # a step of the training film
 
 
 _FIELDS: dict[str, Any] = {
@@ -82,5 +83,7 @@ class TraceRequest(HeadAblationRequest):
         inputs = self.model_dump()
         if self.target is not None:
             del inputs["decoding"]
+        if self.checkpoint is None:
+            del inputs["checkpoint"]
         canonical = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:24]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.bundle.bundle import Bundle, read
+from regard.bundle.film_files import find_film
 from regard.bundle.manifest import WEIGHTS, read_manifest
 from regard.bundle.weights_header import read_header
 from regard.errors import RegardError, no_bundle, suggestion
@@ -19,6 +20,7 @@ from regard.pretrained import MODELS
 from regard.web.access import HttpError
 
 if TYPE_CHECKING:
+    from regard.explore.film_store import ReducedFilm, SnapshotFilm
     from regard.pipeline import Pipeline
 
 QUEUE = 8  # computations per model, including the running one
@@ -85,6 +87,17 @@ class ServedModel:
                 pass
         return self.pipeline
 
+    def token_label(self, id: int) -> str:
+        """The text of a token of the target vocabulary."""
+        return self.loaded_pipeline.bundle.target.label(id)
+
+    @cached_property
+    def film(self) -> SnapshotFilm | ReducedFilm:
+        """The training film; raises if there is none or if it is damaged."""
+        from regard.explore.film_store import open_film
+
+        return open_film(self)
+
     @contextmanager
     def exclusive(self) -> Iterator[Pipeline]:
         """The pipeline for one computation at a time; raises if the queue is full."""
@@ -124,6 +137,7 @@ class ServedModel:
             "quality": _quality(card),
             "example": card.get("example", ""),
             "max_tokens": MAX_TOKENS,
+            "film": find_film(self.folder) is not None,
         }
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from regard.decoding_options import DEFAULT_BEAM
 from regard.errors import RegardError
 from regard.explore import STATIC, analysis_views
+from regard.explore.array_model import ArrayModel
 from regard.explore.export import tensor_file
 from regard.explore.messages import MAX_TOKENS, TraceRequest
 from regard.explore.model_store import ServedModel
@@ -74,7 +75,7 @@ def offline_data(stored: StoredTrace, hash: str = "") -> dict[str, Any]:
     return {
         "version": VERSION,
         "model": stored.model.entry,
-        "graph": model_graph(stored.model),
+        "graph": _graph(stored.model),
         "request": stored.request.model_dump(mode="json"),
         "trace": describe(stored),
         "tensors": base64.b64encode(tensor_file(stored, ())).decode(),
@@ -83,9 +84,16 @@ def offline_data(stored: StoredTrace, hash: str = "") -> dict[str, Any]:
     }
 
 
+def _graph(model: ServedModel) -> dict[str, Any]:
+    return model.graph() if isinstance(model, ArrayModel) else model_graph(model)
+
+
 def all_views(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
     """Every view of the trace with the address that the page requests."""
     views, trace = analysis_views, stored.trace
+    if not trace.has_model:
+        yield from _views_of_arrays(stored)
+        return
     for side, pieces in (("source", trace.source), ("target", trace.target)):
         yield f"embedding-space?side={side}", views.embedding_plane(stored, side)
         for position in range(len(pieces)):
@@ -103,6 +111,18 @@ def all_views(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
             yield "occlusion", views.occlusion(stored)
         beam = stored.request.options.beam or DEFAULT_BEAM
         yield f"beam-tree?beam={beam}", views.beam_tree(stored, beam)
+    yield "heads", views.head_statistics(stored)
+
+
+def _views_of_arrays(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
+    """The views that need no model."""
+    views, trace = analysis_views, stored.trace
+    if "out.top.ids" in trace or "out.logits" in trace:
+        for row in range(len(trace.target)):
+            yield f"output?row={row}&n=20", views.output(stored, row, 20, None)
+    cross = [one.name for one in trace.attentions if one.kind == "cross"]
+    for attention in (MEAN, *cross) if cross else ():
+        yield f"alignment?attention={attention}", views.alignment(stored, attention)
     yield "heads", views.head_statistics(stored)
 
 
@@ -190,6 +210,10 @@ def show(trace: Trace, *, height: int = 720) -> Frame:
         if count > MAX_TOKENS:
             limit = f"the page shows up to {MAX_TOKENS}"
             raise RegardError(f"the {side} has {count:,} tokens; {limit}: shorten it")
+    title = f"Regard: {trace.answer.source} → {trace.answer.text}"
+    if not trace.has_model:
+        stored = stored_arrays(trace)
+        return Frame(offline_page(stored, "#/attention"), height, title)
     bundle = trace.pipeline.bundle
     with TemporaryDirectory() as folder:
         from regard.bundle import save
@@ -197,7 +221,14 @@ def show(trace: Trace, *, height: int = 720) -> Frame:
         home = Path(folder) / _folder_name(bundle.card)
         save(home, bundle)  # the page describes a model from its files
         page = offline_page(stored_trace(trace, ServedModel(home)), "#/overview")
-    return Frame(page, height, f"Regard: {trace.answer.source} → {trace.answer.text}")
+    return Frame(page, height, title)
+
+
+def stored_arrays(trace: Trace) -> StoredTrace:
+    """A trace of given numbers as the server would store it."""
+    model, answer = ArrayModel(trace), trace.answer
+    request = TraceRequest.model_construct(model=model.id, source=answer.source, target=answer.text)
+    return StoredTrace(request, model, trace, 0.0, sum(trace[name].nbytes for name in trace))
 
 
 def stored_trace(trace: Trace, model: ServedModel) -> StoredTrace:

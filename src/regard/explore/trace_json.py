@@ -29,8 +29,8 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
     trace, request = stored.trace, stored.request
     output = {
         "text": trace.answer.text,
-        "logp": float(trace["out.total"]),
-        "score": float(trace["out.score"]),
+        "logp": float(trace["out.total"]) if "out.total" in trace else math.nan,
+        "score": float(trace["out.score"]) if "out.score" in trace else math.nan,
     }
     check = {"max_delta": trace.check, "dtype": "float32", "against": "fast path"}
     edits = zip(request.edits, trace.edits, strict=True)
@@ -47,6 +47,8 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "tensors": [_describe_tensor(trace, name) for name in trace.names],
         "edits": [{**given, "label": made.label} for given, made in edits],
         "check": None if trace.check is None else check,
+        "checkpoint": request.checkpoint,
+        "partial": not trace.has_model,
         "seconds": round(stored.seconds, 4),
     }
 
@@ -106,15 +108,23 @@ def finite_range(tensor: Tensor) -> tuple[float, float]:
 
 def _next_tokens(trace: Trace) -> list[dict[str, Any]]:
     """The token that follows each decoder input, with its log-probability."""
-    pairs = zip(trace.following, trace["out.chosen"], strict=True)
-    return [{"id": piece.id, "text": piece.text, "logp": float(logp)} for piece, logp in pairs]
+    unknown = [math.nan] * len(trace.following)
+    logps = trace["out.chosen"].tolist() if "out.chosen" in trace else unknown
+    pairs = zip(trace.following, logps, strict=True)
+    return [{"id": piece.id, "text": piece.text, "logp": logp} for piece, logp in pairs]
 
 
 def _predicted_tokens(stored: StoredTrace) -> list[dict[str, Any]]:
-    """The most probable token after each decoder input."""
-    logps, label = stored.trace["out.logprobs"], stored.model.pipeline.bundle.target.label
-    pairs = zip(logps.argmax(1).tolist(), logps, strict=True)
-    return [{"id": id, "text": label(id), "logp": float(row[id])} for id, row in pairs]
+    """The most probable token after each decoder input; the given one if that is not known."""
+    trace = stored.trace
+    if "out.logprobs" in trace:
+        logps, ids = trace["out.logprobs"].max(1)
+    elif "out.top.ids" in trace:
+        logps, ids = trace["out.top.logprobs"][:, 0], trace["out.top.ids"][:, 0]
+    else:
+        return _next_tokens(trace)
+    label, pairs = stored.model.token_label, zip(ids.tolist(), logps, strict=True)
+    return [{"id": int(id), "text": label(int(id)), "logp": float(logp)} for id, logp in pairs]
 
 
 def _describe_tensor(trace: Trace, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from regard.decoding_options import SearchOptions
 from regard.errors import suggestion
+from regard.explore.film_store import ReducedFilm
 from regard.explore.messages import MAX_TOKENS, TraceRequest, not_found
 from regard.explore.model_store import ModelStore, ServedModel
 from regard.web.access import HttpError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from regard.text.tokenizers import Tokenizer
     from regard.trace import Trace
 
-MAX_TRACES = 32
+MAX_TRACES = 128  # more than the frames of a training film
 MAX_BYTES = 512 << 20
 MAX_REQUESTS = 1_024
 
@@ -75,10 +76,26 @@ class TraceStore:
         id, model = request.id, self.models[request.model]
         if (cached := self._cached(id)) is not None:
             return cached
+        if request.checkpoint is not None:
+            film = model.film
+            if isinstance(film, ReducedFilm):
+                return self._keep(self._frame(request, model, film))
+            model = film.model_at(request.checkpoint)
         with model.exclusive() as pipeline:
             if (cached := self._cached(id)) is not None:  # an equal request was faster
                 return cached
             stored = self._record(request, model, pipeline)
+        return self._keep(stored)
+
+    def _frame(self, request: TraceRequest, model: ServedModel, film: ReducedFilm) -> StoredTrace:
+        """A frame of a reduced film, which has the tokens of the finished model's trace."""
+        finished = self.compute(request.model_copy(update={"checkpoint": None})).trace
+        trace = film.trace(request, finished)
+        return StoredTrace(request, model, trace, 0.0, sum(trace[name].nbytes for name in trace))
+
+    def _keep(self, stored: StoredTrace) -> StoredTrace:
+        """Add a trace to the cache, and drop the oldest ones while it is full."""
+        id, request = stored.id, stored.request
         with self._lock:
             self._requests[id] = request
             self._traces[id] = stored
@@ -136,7 +153,16 @@ class TraceStore:
         )
         seconds = time.perf_counter() - start
         size = sum(trace[name].nbytes for name in trace.names)
+        if request.checkpoint is not None:  # the trace keeps the weights of its snapshot
+            size += sum(weight.nbytes for weight in pipeline.model.parameters())
         return StoredTrace(request, model, trace, seconds, size)
+
+
+def check_model(stored: StoredTrace) -> None:
+    """Raise if a trace has given numbers only, so that nothing else can be computed."""
+    if not stored.trace.has_model:
+        message = "this trace has attention and output only; for the rest, open its model"
+        raise HttpError(422, "no-model", message)
 
 
 def search_for(pipeline: Pipeline, options: SearchOptions) -> Greedy | Beam:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,6 +40,31 @@ class Trace:
     edits: tuple[Change, ...]
     check: float | None
     template: Template = DEFAULT_TEMPLATE
+
+    @classmethod
+    def from_arrays(
+        cls,
+        source: Sequence[str | Piece],
+        target: Sequence[str | Piece],
+        arrays: Mapping[str, Any],
+        *,
+        following: Sequence[str | Piece] | None = None,
+        text: str | None = None,
+    ) -> Trace:
+        """A trace of numbers from any model: arrays by the names of Regard's tensors.
+
+        `source` are the tokens that the encoder reads, `target` those that the decoder reads, and
+        `following` the token after each of them (default: the next one, then an end). The arrays
+        need at least one attention, such as dec.0.cross.weights of shape (head, target, source).
+        """
+        from regard.trace.array_trace import trace_from_arrays
+
+        return trace_from_arrays(source, target, arrays, following, text)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the numbers were computed by a model that is at hand, not given as arrays."""
+        return "bundle" in vars(self.pipeline)
 
     @cached_property
     def _steps(self) -> dict[str, Step]:

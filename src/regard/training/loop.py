@@ -17,6 +17,7 @@ from regard.training.auto_settings import ResolvedSettings
 from regard.training.dataset import Dataset
 from regard.training.display import StepStatus
 from regard.training.distributed import gather_full
+from regard.training.film_recorder import open_film
 from regard.training.fine_tuning import freeze_parameters
 from regard.training.interruption import Interrupted, interruptible
 from regard.training.loss_log import LossEntry, LossLog
@@ -74,6 +75,7 @@ class TrainingLoop:
         if settings.extended and self.world.first:
             store_length(context.folder / "settings.json", settings)
         self.threads_reported = self.threads.count
+        self.film = open_film(self.trainer, settings.train.film, dataset.held_out, context)
         minutes = settings.train.minutes
         self.time_limit = None
         if minutes is not None:
@@ -93,6 +95,7 @@ class TrainingLoop:
             )
         trainer, progress = self.trainer, self.progress
         settings = self.settings.train
+        self.film.record(self._full_model)
         if self.context.initial is not None and not progress.history:
             self._evaluate()  # fine-tuning returns the initial model if nothing improves it
         saved_at = mark = time.monotonic()
@@ -122,6 +125,7 @@ class TrainingLoop:
                 self.log.write("interrupted", step=trainer.step, signal=name)
                 saved = f"saved at step {trainer.step:,}"
                 raise Interrupted(name, f"{saved}; run the same command again to resume")
+        self.film.record(self._full_model, end=True)
 
     def _step(self) -> None:
         """One update, and what there is to report about it."""
@@ -141,6 +145,7 @@ class TrainingLoop:
         self.progress.tokens += tokens
         place = trainer.step, trainer.epoch, trainer.epoch_step
         self.losses.add(LossEntry(*place, loss, rate, self.progress.tokens))
+        self.film.record(self._full_model)
 
     def _evaluate(self) -> None:
         """Evaluate the averaged weights on the held-out set, and save the bundle if it is best."""

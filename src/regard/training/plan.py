@@ -21,7 +21,7 @@ from regard.training.dataset import Dataset
 from regard.training.distributed import World
 from regard.training.objective import Objective
 
-MAY_CHANGE = {"checkpoint_seconds", "cuda_graphs"}  # settings that may differ on resume
+MAY_CHANGE = {"checkpoint_seconds", "cuda_graphs", "film"}  # settings that may differ on resume
 LENGTHS = ("minutes", "steps", "epochs")
 STATE_KEYS = {"name", "model", "train", "text", "decisions", "requested"}
 MEMORY_SHARE = 0.4  # of a GPU for one step: a captured one uses it twice, and search needs some

@@ -36,7 +36,7 @@ from regard.training.run_log import RunLog
 from regard.training.tokenizer_pair import choose
 
 RUN_FILES = (
-    *("data", "checkpoints", "bundle", "tensorboard"),
+    *("data", "checkpoints", "bundle", "film", "tensorboard"),
     *("settings.json", "held_out.jsonl", "report.html"),
 )
 
