@@ -19,6 +19,7 @@ from regard.explore.trace_store import StoredTrace, search_for
 from regard.search import Beam
 from regard.trace import attention_analysis, beam_search_tree, residual_analysis
 from regard.trace.attention_analysis import MEAN, alignment_matrix
+from regard.trace.edits import ForceToken
 from regard.trace.residual_analysis import Row, rank
 from regard.web.access import HttpError
 from regard.web.json_messages import invalid
@@ -168,14 +169,18 @@ def occlusion(stored: StoredTrace) -> dict[str, Any]:
 
 
 def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
-    """Every hypothesis of a beam search for the source of a trace."""
-    _check_unedited(stored, "an edited model generates greedily, without a beam")
+    """Every hypothesis of a beam search for the source of a trace, with its forced tokens."""
+    changes = stored.trace.edits
+    forced = {one.step: one.token for one in changes if isinstance(one, ForceToken)}
+    if len(forced) < len(changes):
+        _check_unedited(stored, "an edited model generates greedily, without a beam")
     with stored.model.exclusive() as pipeline:
         search = search_for(pipeline, replace(stored.request.options, beam=beam))
         if not isinstance(search, Beam):
             search = Beam(1, constraints=search.constraints, template=search.template)
         return _describe_tree(
-            pipeline, beam_search_tree.beam_tree(pipeline, stored.request.source, search)
+            pipeline,
+            beam_search_tree.beam_tree(pipeline, stored.request.source, search, forced=forced),
         )
 
 
