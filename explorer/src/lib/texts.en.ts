@@ -92,6 +92,8 @@ export const texts = {
     later: "Next rows",
     rows: (from: number, to: number, all: number) => `rows ${from} to ${to} of ${all}`,
     gridHelp: "Arrow keys move, Enter explains the number, Escape returns.",
+    masked: "masked",
+    maskedValue: (value: string) => `${value}, masked`,
   },
   axes: { query: "query", key: "key (is matched)", width: "width", dim: "dimension" },
   cell: (row: string, col: string, value: string) => `${row && `${row}, `}${col}: ${value}`,
@@ -363,6 +365,10 @@ export const texts = {
       "or occlude source tokens. High attention does not imply a high effect.",
     heads: "Ablate heads",
     headsText: "Select a head to ablate it: its context is replaced before W_O.",
+    headsTextRecurrent:
+      "Select the attention to ablate it: its context vector is replaced " +
+      "before the decoder state and the readout use it.",
+    barsHelp: "Arrow keys move, Enter ablates the head or restores it.",
     method: "Replace the context by",
     methods: { zero: "Zero", mean: "Mean", uniform: "Uniform weights" } as Record<string, string>,
     row: (attention: string) => `Heads of ${attention}`,
@@ -434,7 +440,16 @@ export const texts = {
     logp: "log p",
     edits: "edits",
     none: "none",
-    tensor: "Tensor",
+    show: "Show",
+    attention: "Attention",
+    alignment: "Alignment (mean of cross-attention)",
+    heads: "Head with head",
+    tensors: "Tensors of both runs",
+    referenceHead: "Head of the reference",
+    currentHead: "Head of the current run",
+    headOf: (attention: string, head: number) => `${attention}, head ${head}`,
+    suggested: (title: string) =>
+      `Compared with ${title} on the same text, because no reference is set.`,
     head: "Head",
     same: "Both runs are the same: change something above.",
     difference: "Current − reference",
@@ -609,6 +624,33 @@ export const texts = {
       key: "Keys",
       energy: "Energies",
     } as Record<string, string>,
+    recurrent: {
+      vectors: "Decoder states and encoder states",
+      vectorsText: (projected: boolean) =>
+        projected
+          ? "W maps the decoder state to a query, U maps each encoder state to a key; " +
+            "the encoder states themselves are the values."
+          : "The decoder state is the query; the encoder states are keys and values.",
+      compare: "Energies and weights",
+      compareText:
+        "Each decoder state is compared with every encoder state; " +
+        "a row of energies becomes a row of weights.",
+      mix: "Context",
+      mixText: (before: boolean) =>
+        before
+          ? "The weights average the encoder states. The decoder state of the next step " +
+            "and the readout use this context vector."
+          : "The weights average the encoder states. The readout uses this context vector " +
+            "together with the decoder state.",
+      panels: {
+        state: "Decoder states before the step",
+        query: "Queries",
+        key: "Keys",
+        value: "Values: encoder states",
+        context: "Context vectors",
+        joined: "Context vectors, as the decoder uses them",
+      } as Record<string, string>,
+    },
   },
   heads: {
     lead: "Attention weights of every head. Select one to inspect it.",
@@ -736,6 +778,9 @@ export const texts = {
     statesText: "A recurrent model has no residual stream; each step computes a new state. Norms:",
     norm: "norm",
     gates: "Gates and state",
+    gatesSymbols:
+      "x: input of the step; h: previous state; h′: new state; " +
+      "⊙: product of each pair of numbers; W, U: matrices; b, c: biases.",
     gatesText:
       "Gates lie between 0 and 1 and scale each number. " +
       "Candidates and states lie between −1 and 1.",

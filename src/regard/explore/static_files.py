@@ -53,9 +53,7 @@ class CompressedFiles(StaticFiles):
         if found is None or found[0] != version:
             found = version, gzip.compress(Path(path).read_bytes(), LEVEL, mtime=0)
             self._compressed[path] = found
-        headers = {
-            name: plain.headers[name] for name in ("content-type", "last-modified", "vary")
-        }
+        headers = {name: plain.headers[name] for name in ("content-type", "last-modified", "vary")}
         tag = plain.headers["etag"].removesuffix('"') + '-gzip"'
         headers |= {"content-encoding": "gzip", "etag": tag}
         return Response(found[1], plain.status_code, headers)
