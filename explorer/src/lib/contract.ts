@@ -13,6 +13,8 @@ export interface Model {
   sha8: string;
   title: string;
   family: "transformer" | "recurrent";
+  /** a hash: models with the same tokenizers read and write the same tokens */
+  tokenizers: string;
   /** one of the pretrained models that come with Regard */
   included: boolean;
   task: "symbols" | "text";

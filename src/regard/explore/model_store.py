@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +45,9 @@ class ServedModel:
         bundle = read(folder)  # verifies every file
         self.card, self.settings = bundle.card, dict(bundle.raw_settings)
         self.vocabulary_sizes = {"source": len(bundle.source), "target": len(bundle.target)}
-        self.sha8 = str(read_manifest(folder)[WEIGHTS]["sha256"])[:8]
+        manifest = read_manifest(folder)
+        self.sha8 = str(manifest[WEIGHTS]["sha256"])[:8]
+        self.tokenizers = _tokenizer_hash(manifest)
         self.family = str(self.settings.get("kind"))
         self._check_model(bundle)
         self.name = folder.parent.name if folder.name == "bundle" else folder.name
@@ -111,6 +114,7 @@ class ServedModel:
             "sha8": self.sha8,
             "title": card.get("title") or f"{self.name} ({FAMILIES.get(self.family, self.family)})",
             "family": self.family,
+            "tokenizers": self.tokenizers,
             "included": self.included,
             "task": "text" if card.get("task", "text") == "text" else "symbols",
             "parameters": _count_parameters(self.folder / "weights.safetensors"),
@@ -168,6 +172,13 @@ def _bundle_folder(folder: Path) -> Path:
             return home / "bundle"
         raise RegardError(no_bundle(folder, "not a bundle: it has no manifest.json"))
     return home
+
+
+def _tokenizer_hash(manifest: Mapping[str, Mapping[str, Any]]) -> str:
+    """A hash of the tokenizers: models with the same one read and write the same tokens."""
+    files = sorted(name for name in manifest if name.endswith("tokenizer.json"))
+    text = " ".join(f"{name} {manifest[name]['sha256']}" for name in files)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _part_name(setting: Any) -> str | None:
