@@ -17,6 +17,7 @@ from regard.bundle.weights_header import read_header
 from regard.errors import RegardError, no_bundle, suggestion
 from regard.explore.messages import MAX_TOKENS, not_found
 from regard.pretrained import MODELS
+from regard.text.input_alphabet import describe_input, vocabulary_text
 from regard.web.access import HttpError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class ServedModel:
         self.included = included
         bundle = read(folder)  # verifies every file
         self.card, self.settings = bundle.card, dict(bundle.raw_settings)
+        self.examples = _examples(bundle)
+        self.input = _input(bundle)
         self.vocabulary_sizes = {"source": len(bundle.source), "target": len(bundle.target)}
         manifest = read_manifest(folder)
         self.sha8 = str(manifest[WEIGHTS]["sha256"])[:8]
@@ -126,7 +129,9 @@ class ServedModel:
             "heads": _count_heads(settings),
             "width": settings.get("width"),
             "quality": _quality(card),
-            "example": card.get("example", ""),
+            "example": self.examples[0],
+            "examples": self.examples,
+            "input": self.input,
             "max_tokens": MAX_TOKENS,
         }
 
@@ -172,6 +177,22 @@ def _bundle_folder(folder: Path) -> Path:
             return home / "bundle"
         raise RegardError(no_bundle(folder, "not a bundle: it has no manifest.json"))
     return home
+
+
+def _examples(bundle: Bundle) -> list[str]:
+    """Texts to open the model on: those of its card, or else one made of its vocabulary."""
+    card = bundle.card
+    samples = [sample[0] for sample in card.get("samples", []) if sample]
+    first = [card["example"]] if card.get("example") else []
+    found = dict.fromkeys([*first, *(card.get("examples") or samples)])
+    return [text for text in found if text.strip()] or [vocabulary_text(bundle.source)]
+
+
+def _input(bundle: Bundle) -> dict[str, Any]:
+    """Alphabet and case of both sides: those of the card, or else those of the vocabularies."""
+    declared = bundle.card.get("input", {})
+    sides = {"source": bundle.source, "target": bundle.target}
+    return {name: declared.get(name) or describe_input(one) for name, one in sides.items()}
 
 
 def _tokenizer_hash(manifest: Mapping[str, Mapping[str, Any]]) -> str:
