@@ -42,7 +42,7 @@ def test_families_are_compared_by_their_alignment(visit, ids, alignments):
     reference = quote(f"#/compare?m={ids['spelling']}&s={SOURCE}", safe="")
     page = visit().open(f"#/compare?m={ids['spelling-recurrent']}&s={SOURCE}&ref={reference}")
     until(page, DIFFERENCE)
-    assert page.get_by_label("Show", exact=True).input_value() == "alignment"
+    assert page.get_by_role("combobox", name="Show", exact=True).input_value() == "alignment"
     (_, before), (_, after) = alignments
     assert table(page, "compare.reference")[2] == pytest.approx(before[2].tolist(), abs=1e-3)
     assert table(page, "compare.current")[2] == pytest.approx(after[2].tolist(), abs=1e-3)
@@ -62,8 +62,8 @@ def test_page_opens_on_the_other_family(visit, ids, alignments):
 def test_heads_of_two_models_are_compared_by_choice(visit, ids, alignments):
     page = visit().open(f"#/compare?m={ids['spelling']}&s={SOURCE}")
     until(page, DIFFERENCE)
-    page.get_by_label("Show", exact=True).select_option("heads")
-    page.get_by_label("Head of the current run").select_option("dec.2.cross.1")
+    page.get_by_role("combobox", name="Show", exact=True).select_option("heads")
+    page.get_by_role("combobox", name="Head of the current run").select_option("dec.2.cross.1")
     until(page, "location.hash.includes('right=dec.2.cross.1')")
     until(page, DIFFERENCE)
     (transformer, _), (recurrent, _) = alignments

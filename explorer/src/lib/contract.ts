@@ -7,6 +7,12 @@ export interface Quality {
   on: string;
 }
 
+/** The characters of the texts that a side was made for, if they are few, and their case. */
+export interface InputAlphabet {
+  alphabet: string | null;
+  case: "lower" | "upper" | "any";
+}
+
 export interface Model {
   id: string;
   name: string;
@@ -24,7 +30,11 @@ export interface Model {
   heads: number;
   width: number;
   quality: Quality[];
+  /** the text it opens on, and more from its held-out set */
   example: string;
+  examples: string[];
+  /** what it reads and writes */
+  input: Record<Side, InputAlphabet>;
   /** the longest text, in tokens, that the explorer accepts */
   max_tokens: number;
 }
@@ -121,6 +131,8 @@ export interface Trace {
   /** the target was given; otherwise the model generated it */
   teacher_forced: boolean;
   tokens: { source: Token[]; target: Token[] };
+  /** symbols that the vocabularies lack; they were read as the unknown token */
+  unknown: Record<Side, string[]>;
   /** for each decoder input, the target token that follows it */
   next_tokens: ScoredToken[];
   /** for each decoder input, the most probable next token */

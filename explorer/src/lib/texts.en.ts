@@ -68,6 +68,16 @@ export const texts = {
     },
     output: "Output",
   },
+  warnings: {
+    fitted: (before: string, after: string) =>
+      `“${before}” was changed to “${after}”: the model does not tell these characters apart.`,
+    unknown: (symbols: string[], alphabet: string | null) => {
+      const shown = symbols.slice(0, 8).map((one) => `“${one}”`);
+      const more = symbols.length > 8 ? ` and ${symbols.length - 8} more` : "";
+      const known = alphabet ? ` It knows: ${alphabet}` : "";
+      return `Not in the model’s vocabulary and read as unknown: ${shown.join(", ")}${more}.${known}`;
+    },
+  },
   exports: {
     png: "Image of this view (PNG)",
     svg: "Image of this view (SVG)",
@@ -163,6 +173,19 @@ export const texts = {
     lead:
       "Run your own trained model on a text, see every intermediate tensor, " +
       "and trace any number back to its operands.",
+    liveTitle: "Which source tokens does each output token attend to?",
+    liveText: (heads: number) =>
+      "Type another source text above: the picture follows. " +
+      (heads === 1
+        ? "A wider line is a larger attention weight."
+        : `A wider line is a larger weight (mean of ${heads} cross-attention heads).`),
+    liveNone: "This model has no attention: there is nothing to draw.",
+    liveEmpty: "Enter a source text above.",
+    examples: "Examples",
+    exampleLabel: (text: string) => `Show the example ${text}`,
+    attends: (next: string, best: string) => `“${next}” attends to ${best}`,
+    inspect: "Inspect this attention",
+    align: "Open the alignment",
     models: "Models",
     included: "included with Regard",
     own: "your model",

@@ -41,6 +41,10 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "source": request.source,
         "teacher_forced": request.target is not None,
         "tokens": {side: trace_tokens(trace, side) for side in ("source", "target")},
+        "unknown": {
+            "source": list(trace.answer.unknown),
+            "target": _unknown_target(stored),
+        },
         "next_tokens": _next_tokens(trace),
         "predicted_tokens": _predicted_tokens(stored),
         "output": output,
@@ -50,6 +54,12 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "check": None if trace.check is None else check,
         "seconds": round(stored.seconds, 4),
     }
+
+
+def _unknown_target(stored: StoredTrace) -> list[str]:
+    """The unknown symbols of a given target."""
+    target = stored.request.target
+    return [] if target is None else stored.model.pipeline.bundle.target.unknown_symbols(target)
 
 
 def _edit_label(stored: StoredTrace, edit: Change) -> str:
