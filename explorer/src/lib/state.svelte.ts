@@ -39,7 +39,7 @@ class Explorer extends ViewState {
   reference = $state("");
 
   /** the last text that was changed to the model's alphabet and case */
-  fitted = $state.raw<{ before: string; after: string } | null>(null);
+  fitted = $state.raw<{ side: Side; before: string; after: string } | null>(null);
 
   trace = $state.raw<Trace | null>(null);
   status = $state<Status>("idle");
@@ -227,8 +227,8 @@ class Explorer extends ViewState {
     if (this.data.offline || !this.model) return;
     const source = fitInput(this.source, this.model.input.source);
     const target = this.target && fitInput(this.target, this.model.input.target);
-    if (source !== this.source) this.fitted = { before: this.source, after: source };
-    else if (target !== this.target) this.fitted = { before: this.target!, after: target! };
+    if (source !== this.source) this.fitted = { side: "source", before: this.source, after: source };
+    else if (target !== this.target) this.fitted = { side: "target", before: this.target!, after: target! };
     else if (![source, target].includes(this.fitted?.after ?? "")) this.fitted = null;
     this.source = source;
     this.target = target;

@@ -69,8 +69,9 @@ export const texts = {
     output: "Output",
   },
   warnings: {
-    fitted: (before: string, after: string) =>
-      `“${before}” was changed to “${after}”: the model does not tell these characters apart.`,
+    fitted: (before: string, after: string, reads: "lower" | "upper" | "any") =>
+      `“${before}” was changed to “${after}”: this model reads ` +
+      (reads === "any" ? "only these characters." : `only ${reads}-case letters and plain signs.`),
     unknown: (symbols: string[], alphabet: string | null) => {
       const shown = symbols.slice(0, 8).map((one) => `“${one}”`);
       const more = symbols.length > 8 ? ` and ${symbols.length - 8} more` : "";
