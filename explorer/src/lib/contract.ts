@@ -153,6 +153,8 @@ export interface Operand {
   index: number[];
   value: Real;
   kind: "tensor" | "parameter" | "constant";
+  /** the explanation of a number that the page computed itself */
+  open?: () => Explanation;
 }
 
 export interface Explanation {
@@ -241,6 +243,8 @@ export interface Alignment {
 /** Loss of log-probability of each output token (row) when a source token (column) is hidden. */
 export interface Occlusion {
   effects: number[][];
+  /** the log-probability of the output token with the source token hidden */
+  logps: number[][];
   /** rank correlation of each attention's weights with the effects */
   rank_correlations: Record<string, number | null>;
 }

@@ -141,7 +141,7 @@ class Explorer extends ViewState {
       row: this.row,
       theme: this.theme,
       tables: this.tables,
-      opened: this.opened,
+      opened: this.opened?.made ? null : this.opened, // only the page knows what it computed
       reference: this.reference,
       options: this.options,
     };
@@ -227,8 +227,10 @@ class Explorer extends ViewState {
     if (this.data.offline || !this.model) return;
     const source = fitInput(this.source, this.model.input.source);
     const target = this.target && fitInput(this.target, this.model.input.target);
-    if (source !== this.source) this.fitted = { side: "source", before: this.source, after: source };
-    else if (target !== this.target) this.fitted = { side: "target", before: this.target!, after: target! };
+    if (source !== this.source)
+      this.fitted = { side: "source", before: this.source, after: source };
+    else if (target !== this.target)
+      this.fitted = { side: "target", before: this.target!, after: target! };
     else if (![source, target].includes(this.fitted?.after ?? "")) this.fitted = null;
     this.source = source;
     this.target = target;
@@ -300,7 +302,8 @@ class Explorer extends ViewState {
   }
 
   /** Whether the trace contains this number. */
-  private contains({ name, index }: Opened): boolean {
+  private contains({ name, index, made }: Opened): boolean {
+    if (made) return false;
     const shape = this.info(name)?.shape;
     return shape !== undefined && index.every((at, axis) => at < (shape[axis] ?? 0));
   }

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from regard.trace import BeamTree
 
 LENS_TOP = 3
-_OCCLUSION: WeakKeyDictionary[StoredTrace, Tensor] = WeakKeyDictionary()  # cached effects
+# log p of each target token, and with each source token hidden
+_OCCLUSION: WeakKeyDictionary[StoredTrace, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
 
 def neighbours(stored: StoredTrace, side: str, position: int, n: int) -> dict[str, Any]:
@@ -159,13 +160,18 @@ def occlusion(stored: StoredTrace) -> dict[str, Any]:
     names = cross_attentions(stored)
     if stored not in _OCCLUSION:
         with stored.model.exclusive() as pipeline:
-            _OCCLUSION[stored] = attention_analysis.occlusion(pipeline, stored.trace)
-    effects = _OCCLUSION[stored]
+            _OCCLUSION[stored] = attention_analysis.occluded_logps(pipeline, stored.trace)
+    whole, without = _OCCLUSION[stored]
+    effects = whole[:, None] - without
     correlations = {}
     for name in (MEAN, *names):
         weights = alignment_matrix(stored.trace, name)
         correlations[name] = attention_analysis.agreement(weights, effects)
-    return {"effects": effects.tolist(), "rank_correlations": correlations}
+    return {
+        "effects": effects.tolist(),
+        "logps": without.tolist(),
+        "rank_correlations": correlations,
+    }
 
 
 def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
