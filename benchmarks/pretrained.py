@@ -12,7 +12,6 @@ part under "tested".
 import argparse
 import json
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,9 @@ def update_card(folder: Path) -> dict[str, float]:
         "machine": machine(),
     }
     whole = plain | facts | {"tested": tested, "quality": quality}
-    bundle.save(folder / "bundle", replace(trained, model=trained.model.cpu(), card=whole))
+    model, settings = trained.model.cpu(), trained.settings
+    made = Bundle(model, trained.source, trained.target, settings, whole, template=trained.template)
+    bundle.save(folder / "bundle", made)
     return tested
 
 

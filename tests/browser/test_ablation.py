@@ -43,7 +43,7 @@ def test_every_head_shows_its_ablation_effect(page, known):
         label = page.locator(f'[data-head="{name}.{head}"]').get_attribute("aria-label")
         effect = number(label.rsplit(" ", 1)[1])
         assert effect == pytest.approx(float(trace["out.total"] - without), abs=0.006)
-    bars = page.locator('[data-bars="ablation.effects"] .number').all_inner_texts()
+    bars = page.locator('[data-bars="ablation.heads"] .number').all_inner_texts()
     assert [number(bar) for bar in bars] == sorted(map(number, bars), reverse=True)
     assert len(bars) == len(heads)
 
@@ -156,3 +156,18 @@ def test_effects_of_another_model_are_not_shown(page, ids):
     until(page, f"{EFFECTS} === 1")
     assert page.locator("[data-bars] li").count() == 1
     until(page, "!document.querySelector('main [role=status]')?.innerText.includes('Ablating')")
+
+
+def test_bars_announce_that_they_ablate_a_head(page):
+    until(page, f"{EFFECTS} > 0")
+    bars = page.locator('[data-bars="ablation.heads"]')
+    view = page.locator('[data-view="ablation.heads"]')
+    assert "Enter ablates the head or restores it" in view.inner_text()
+    assert "explains the number" not in view.inner_text()
+    first = bars.get_by_role("switch").first
+    assert re.match(r"^Ablate .*: effect ", first.get_attribute("aria-label"))
+    assert first.get_attribute("aria-checked") == "false"
+    first.focus()
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[data-head][aria-checked=true]') !== null")
+    assert first.get_attribute("aria-checked") == "true"

@@ -86,7 +86,7 @@ def test_two_models_are_compared_on_one_text(visit, link, ids):
     page.locator("header select").first.select_option(ids["spelling-recurrent"])
     until(page, "document.querySelector('[data-run=Current]').innerText.includes('Bahdanau')")
     assert both_runs(page, 1) == [SOURCE, SOURCE]
-    page.get_by_label("Tensor").select_option("out.logprobs")
+    page.get_by_role("combobox", name="Show", exact=True).select_option("out.logprobs")
     until(page, DIFFERENCE)
     texts = [regard.load(name)(SOURCE).text for name in ("spelling", "spelling-recurrent")]
     assert both_runs(page, 2) == texts

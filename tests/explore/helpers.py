@@ -32,7 +32,7 @@ CARD = {
 PORT = 7341
 
 
-def save_bundle(folder: Path, family: str = "transformer", settings=None) -> Path:
+def save_bundle(folder: Path, family: str = "transformer", settings=None, card=None) -> Path:
     """Save random weights, scaled so that outputs differ and end."""
     torch.manual_seed(3)
     source = train_tokenizer("characters", WORDS)
@@ -41,7 +41,9 @@ def save_bundle(folder: Path, family: str = "transformer", settings=None) -> Pat
     model = build(settings, len(source), len(target)).eval()
     with torch.no_grad():
         model.output.table.mul_(4)
-    bundle.save(folder, bundle.Bundle(model, source, target, settings, CARD))
+    bundle.save(
+        folder, bundle.Bundle(model, source, target, settings, CARD if card is None else card)
+    )
     return folder
 
 

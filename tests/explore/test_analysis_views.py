@@ -27,6 +27,7 @@ from regard.trace import (
 from tests.explore.helpers import SOURCE
 
 FORCE = {"kind": "force", "step": 0, "token": 4}
+TEMPERATURE = {"kind": "temperature", "value": 2.0}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def logits(pipeline, described):
 
 @pytest.fixture(scope="module")
 def edited(client, ids, family):
-    body = {"model": ids[family], "source": SOURCE, "edits": [FORCE]}
+    body = {"model": ids[family], "source": SOURCE, "edits": [TEMPERATURE]}
     return client.post("/api/trace", json=body).json()
 
 
@@ -250,6 +251,20 @@ def test_edited_models_have_no_occlusion_or_beam(client, edited, name):
     response = client.get(f"/api/trace/{edited['id']}/{name}")
     assert (response.status_code, response.json()["error"]["code"]) == (422, "edited")
     assert response.json()["error"]["message"].endswith("; remove the edits")
+
+
+def test_forced_token_steers_the_beam_tree(client, ids, family, pipeline):
+    beam = {"beam": 3}
+    body = {"model": ids[family], "source": SOURCE, "edits": [FORCE], "decoding": beam}
+    trace = client.post("/api/trace", json=body).json()
+    label = pipeline.bundle.target.label(FORCE["token"])
+    assert [edit["label"] for edit in trace["edits"]] == [f"“{label}” forced at step 0"]
+    tree = client.get(f"/api/trace/{trace['id']}/beam-tree", params=beam).json()
+    assert [node["id"] for node in tree["nodes"] if node["step"] == 0] == [FORCE["token"]]
+    assert max(node["step"] for node in tree["nodes"]) > 0
+    best = tree["nodes"][tree["outputs"][0]]
+    assert best["prefix"] == trace["output"]["text"]
+    assert best["total"] == pytest.approx(trace["output"]["logp"], abs=1e-4)
 
 
 def test_beam_size_is_limited(client, described):

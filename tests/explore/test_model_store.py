@@ -40,6 +40,12 @@ def test_list_of_models_describes_the_files(client, folders):
             {"metric": "sequence error rate", "value": 25.0, "unit": "%", "on": on},
         ],
         "example": "zebra",
+        "examples": ["zebra"],
+        "input": {
+            "source": {"alphabet": "abdenorz", "case": "lower"},
+            "target": {"alphabet": " ABEHINYZ", "case": "upper"},
+        },
+        "tokenizers": second["tokenizers"],  # made of the same texts
         "max_tokens": 256,
     }
     shown = {name: second[name] for name in ("family", "position", "heads", "width", "layers")}

@@ -1,6 +1,7 @@
 /** Alignment by attention: mean weights over heads, the links they give, and their drawing. */
 
-import type { AttentionInfo, Trace } from "./contract";
+import type { AttentionInfo, Explanation, Trace } from "./contract";
+import { meanOf as derivedMean, tensorAt } from "./derived";
 import type { Drawing, Mark } from "./drawing";
 import { labelsOf } from "./labels";
 import { slice, type Tensor } from "./safetensors";
@@ -60,6 +61,28 @@ export function meanOf(
     data[k] = sum / parts.length;
   }
   return { data, rows: first.rows, cols: first.cols };
+}
+
+/** How one mean weight is computed from the weights of its heads. */
+export function explainMean(
+  choice: Choice,
+  weights: Map<string, Tensor>,
+  i: number,
+  j: number,
+  targets: string[],
+  sources: string[],
+): Explanation | null {
+  const operands = choice.heads.flatMap(({ attention, head }) => {
+    const tensor = weights.get(`${attention}.weights`);
+    if (!tensor) return [];
+    const { data, offset, cols } = slice(tensor, [head]);
+    return [tensorAt(tensor.name, [head, i, j], data[offset + i * cols + j] ?? NaN)];
+  });
+  const shown = meanOf(choice, weights);
+  if (!shown || !operands.length) return null;
+  const place = `${targets[i] ?? i}, ${sources[j] ?? j}`;
+  const value = shown.data[i * shown.cols + j] ?? NaN;
+  return derivedMean(texts.derived.alignment, [i, j], place, operands, value);
 }
 
 /** The best link of each row, or all above a threshold. End tokens (last row, column) have none. */

@@ -7,12 +7,20 @@ export interface Quality {
   on: string;
 }
 
+/** The characters of the texts that a side was made for, if they are few, and their case. */
+export interface InputAlphabet {
+  alphabet: string | null;
+  case: "lower" | "upper" | "any";
+}
+
 export interface Model {
   id: string;
   name: string;
   sha8: string;
   title: string;
   family: "transformer" | "recurrent";
+  /** a hash: models with the same tokenizers read and write the same tokens */
+  tokenizers: string;
   /** one of the pretrained models that come with Regard */
   included: boolean;
   task: "symbols" | "text";
@@ -22,7 +30,11 @@ export interface Model {
   heads: number;
   width: number;
   quality: Quality[];
+  /** the text it opens on, and more from its held-out set */
   example: string;
+  examples: string[];
+  /** what it reads and writes */
+  input: Record<Side, InputAlphabet>;
   /** the longest text, in tokens, that the explorer accepts */
   max_tokens: number;
   /** a training film is beside the bundle */
@@ -136,6 +148,8 @@ export interface Trace {
   /** the target was given; otherwise the model generated it */
   teacher_forced: boolean;
   tokens: { source: Token[]; target: Token[] };
+  /** symbols that the vocabularies lack; they were read as the unknown token */
+  unknown: Record<Side, string[]>;
   /** for each decoder input, the target token that follows it */
   next_tokens: ScoredToken[];
   /** for each decoder input, the most probable next token */
@@ -160,6 +174,8 @@ export interface Operand {
   index: number[];
   value: Real;
   kind: "tensor" | "parameter" | "constant";
+  /** the explanation of a number that the page computed itself */
+  open?: () => Explanation;
 }
 
 export interface Explanation {
@@ -248,6 +264,8 @@ export interface Alignment {
 /** Loss of log-probability of each output token (row) when a source token (column) is hidden. */
 export interface Occlusion {
   effects: number[][];
+  /** the log-probability of the output token with the source token hidden */
+  logps: number[][];
   /** rank correlation of each attention's weights with the effects */
   rank_correlations: Record<string, number | null>;
 }

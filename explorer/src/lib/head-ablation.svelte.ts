@@ -2,7 +2,8 @@
 
 import { untrack } from "svelte";
 import { isAbort } from "./api";
-import type { HeadAblation } from "./contract";
+import type { Explanation, HeadAblation } from "./contract";
+import { constant, differenceOf, tensorAt } from "./derived";
 import { app } from "./state.svelte";
 import { texts } from "./texts";
 
@@ -37,6 +38,21 @@ class HeadAblationState {
 
   effect(attention: string, head: number): number | null {
     return this.effects.get(`${attention}.${head}`) ?? null;
+  }
+
+  /** The effect of a head as a difference of two log-probabilities; null if not measured. */
+  explain(attention: string, head: number, result = this.value): Explanation | null {
+    const one = result?.heads.find((each) => each.attention === attention && each.head === head);
+    const trace = app.trace;
+    if (!result || !one || !trace) return null;
+    const t = texts.derived;
+    const name = `${attention} ${head}`;
+    const same = !trace.edits.length && trace.output.text === result.base.text;
+    const full = same
+      ? tensorAt("out.total", [], result.base.logp)
+      : constant(t.fullLogp, result.base.logp);
+    const without = constant(t.logpWithout(name), one.logp);
+    return differenceOf(t.effect(name), result.base.text, full, without, one.effect);
   }
 
   /** Starts automatically for a page that shows effects: once, and not again after an error. */

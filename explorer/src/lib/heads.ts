@@ -25,12 +25,16 @@ export function sorted(heads: HeadStats[], by: Sort, reversed: boolean): HeadSta
   });
 }
 
+export type Fact = "entropy" | "distance" | "effect";
+
 /** The statistics below a head's thumbnail. */
-export function facts(head: HeadStats): [string, string][] {
+export function facts(head: HeadStats): [string, string, Fact][] {
   const t = texts.heads;
-  const rows: [string, string][] = [[t.sorts.entropy, `${short(head.entropy, 2)} ${t.bits}`]];
-  if (head.distance !== null) rows.push([t.sorts.distance, short(head.distance, 2)]);
-  if (head.effect !== null) rows.push([t.effect, short(head.effect, 2)]);
+  const rows: [string, string, Fact][] = [
+    [t.sorts.entropy, `${short(head.entropy, 2)} ${t.bits}`, "entropy"],
+  ];
+  if (head.distance !== null) rows.push([t.sorts.distance, short(head.distance, 2), "distance"]);
+  if (head.effect !== null) rows.push([t.effect, short(head.effect, 2), "effect"]);
   return rows;
 }
 

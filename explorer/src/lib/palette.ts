@@ -22,6 +22,10 @@ export function kindOf(name: string, data: ArrayLike<number>): Kind {
   return name.endsWith(".masked") || name.endsWith(".tempered") ? "masked" : "signed";
 }
 
+/** Whether a number is that of a masked pair: a score of −∞, or a weight that was marked as −0. */
+export const isMasked = (kind: Kind, value: number): boolean =>
+  kind === "weights" ? Object.is(value, -0) : value === -Infinity;
+
 export const css = ([r, g, b]: Triple): string => `rgb(${r},${g},${b})`;
 
 /** The colour ramp of a kind; weights use the same ramp in both themes. */

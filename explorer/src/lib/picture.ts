@@ -4,6 +4,7 @@ import {
   colour,
   css,
   inkOn,
+  isMasked,
   level,
   limitOf,
   MASKED,
@@ -197,7 +198,7 @@ export function paintPixels(
   for (let i = 0, k = 0; i < m.rows; i++)
     for (let j = 0; j < m.cols; j++) {
       const value = valueAt(m, i, j);
-      pixels[k++] = value === -Infinity ? masked : words[level(kind, value, most, steps.length)]!;
+      pixels[k++] = isMasked(kind, value) ? masked : words[level(kind, value, most, steps.length)]!;
     }
   pen.putImageData(image, 0, 0);
 }
@@ -222,7 +223,7 @@ function paintCells(
     for (let i = 0; i < m.rows; i++)
       for (let j = 0; j < m.cols; j++) {
         const value = valueAt(m, i, j);
-        if (value === -Infinity) continue;
+        if (isMasked(style.kind, value)) continue;
         const [x, y] = [layout.left + j * cellWidth, layout.top + i * cellHeight];
         const at = level(style.kind, value, style.limit, steps.length);
         pen.fillStyle = styles[at]!;
@@ -232,7 +233,14 @@ function paintCells(
         pen.fillText(tiny(value), x + (cellWidth - 1) / 2, y + cellHeight / 2 + 4);
       }
   }
-  if (style.kind !== "weights") hatch(pen, m, style, layout);
+  if (hasMasked(m, style.kind)) hatch(pen, m, style, layout);
+}
+
+/** Whether any cell is masked. */
+export function hasMasked(m: Matrix, kind: Kind): boolean {
+  for (let i = 0; i < m.rows; i++)
+    for (let j = 0; j < m.cols; j++) if (isMasked(kind, valueAt(m, i, j))) return true;
+  return false;
 }
 
 /** Hatches all masked cells with one clip path, so that the lines continue across cells. */
@@ -250,10 +258,10 @@ function hatch(
   for (let i = 0; i < m.rows; i++) {
     const y = layout.top + i * cellHeight;
     for (let j = 0; j < m.cols; j++) {
-      if (valueAt(m, i, j) !== -Infinity) continue;
+      if (!isMasked(style.kind, valueAt(m, i, j))) continue;
       const from = j;
       // Adjacent cells without a gap form one rectangle.
-      while (layout.gap === 0 && j + 1 < m.cols && valueAt(m, i, j + 1) === -Infinity) j++;
+      while (layout.gap === 0 && j + 1 < m.cols && isMasked(style.kind, valueAt(m, i, j + 1))) j++;
       const x = layout.left + from * cellWidth;
       pen.rect(x, y, (j + 1 - from) * cellWidth - layout.gap, cellHeight - layout.gap);
       if (layout.numbers) words.push([x + (cellWidth - 1) / 2, y + (cellHeight - 1) / 2]);
@@ -279,7 +287,7 @@ function hatch(
     pen.fillStyle = masked.face;
     pen.fillRect(x - 11, y - 8, 22, 16);
     pen.fillStyle = masked.ink;
-    pen.fillText(masked.text, x, y + 4);
+    pen.fillText(style.kind === "weights" ? "0" : masked.text, x, y + 4);
   }
   pen.restore();
 }
@@ -295,14 +303,16 @@ export function svg(m: Matrix, style: HeatmapStyle, title: string, background: s
       const x = layout.left + j * style.cellWidth;
       const y = layout.top + i * style.cellHeight;
       const shade = colour(style.kind, value, style.limit, style.dark);
-      const fill = value === -Infinity ? "url(#masked)" : css(shade);
+      const hidden = isMasked(style.kind, value);
+      const fill = hidden ? "url(#masked)" : css(shade);
       const width = style.cellWidth - layout.gap;
       const height = style.cellHeight - layout.gap;
       cells.push(element("rect", { x, y, width, height, fill }, `<title>${value}</title>`));
       if (!layout.numbers) continue;
       const middle = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
-      const ink = value === -Infinity ? masked.ink : inkOn(shade);
-      cells.push(element("text", { ...middle, "font-size": 11, fill: ink }, tiny(value)));
+      const ink = hidden ? masked.ink : inkOn(shade);
+      const text = hidden && value === 0 ? "0" : tiny(value);
+      cells.push(element("text", { ...middle, "font-size": 11, fill: ink }, text));
     }
   }
   const labels = labelsOf(m, style, layout).map(({ text, x, y, size, align, rotated, soft }) => {

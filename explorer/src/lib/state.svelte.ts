@@ -12,6 +12,7 @@ import type {
   Trace,
   TraceRequest,
 } from "./contract";
+import { fitInput } from "./input-text";
 import { DEFAULT_ADDRESS, formatAddress, parseAddress, type Address } from "./address";
 import { texts } from "./texts";
 import { ViewState, type Opened } from "./view-state.svelte";
@@ -38,6 +39,9 @@ class Explorer extends ViewState {
   checkpoint = $state<number | null>(null);
   /** the address of the reference on the Compare page */
   reference = $state("");
+
+  /** the last text that was changed to the model's alphabet and case */
+  fitted = $state.raw<{ side: Side; before: string; after: string } | null>(null);
 
   trace = $state.raw<Trace | null>(null);
   status = $state<Status>("idle");
@@ -142,7 +146,7 @@ class Explorer extends ViewState {
       row: this.row,
       theme: this.theme,
       tables: this.tables,
-      opened: this.opened,
+      opened: this.opened?.made ? null : this.opened, // only the page knows what it computed
       reference: this.reference,
       options: this.options,
     };
@@ -209,10 +213,11 @@ class Explorer extends ViewState {
   }
 
   /** Opens a model with its example. */
-  async openModel(id: string, page = this.page): Promise<void> {
+  async openModel(id: string, page = this.page, example: string | null = null): Promise<void> {
     const model = this.models.find((one) => one.id === id);
     if (!model) return;
-    const source = page === "compare" ? this.source : null; // compare two models on the same text
+    // Two models are compared on the same text.
+    const source = example ?? (page === "compare" ? this.source : null);
     await this.visit({
       ...DEFAULT_ADDRESS,
       page,
@@ -229,8 +234,23 @@ class Explorer extends ViewState {
     return { model: modelId, source, target, decoding, edits, ...step };
   }
 
+  /** Changes the texts to the model's alphabet and case, where the model cannot tell. */
+  private fit(): void {
+    if (this.data.offline || !this.model) return;
+    const source = fitInput(this.source, this.model.input.source);
+    const target = this.target && fitInput(this.target, this.model.input.target);
+    if (source !== this.source)
+      this.fitted = { side: "source", before: this.source, after: source };
+    else if (target !== this.target)
+      this.fitted = { side: "target", before: this.target!, after: target! };
+    else if (![source, target].includes(this.fitted?.after ?? "")) this.fitted = null;
+    this.source = source;
+    this.target = target;
+  }
+
   /** Traces the current request; a newer run cancels an older one. */
   async run(): Promise<void> {
+    this.fit();
     this.request?.abort();
     const request = (this.request = new AbortController());
     if (!this.source.trim()) {
@@ -299,7 +319,8 @@ class Explorer extends ViewState {
   }
 
   /** Whether the trace contains this number. */
-  private contains({ name, index }: Opened): boolean {
+  private contains({ name, index, made }: Opened): boolean {
+    if (made) return false;
     const shape = this.info(name)?.shape;
     return shape !== undefined && index.every((at, axis) => at < (shape[axis] ?? 0));
   }

@@ -68,6 +68,17 @@ export const texts = {
     },
     output: "Output",
   },
+  warnings: {
+    fitted: (before: string, after: string, reads: "lower" | "upper" | "any") =>
+      `“${before}” was changed to “${after}”: this model reads ` +
+      (reads === "any" ? "only these characters." : `only ${reads}-case letters and plain signs.`),
+    unknown: (symbols: string[], alphabet: string | null) => {
+      const shown = symbols.slice(0, 8).map((one) => `“${one}”`);
+      const more = symbols.length > 8 ? ` and ${symbols.length - 8} more` : "";
+      const known = alphabet ? ` It knows: ${alphabet}` : "";
+      return `Not in the model’s vocabulary and read as unknown: ${shown.join(", ")}${more}.${known}`;
+    },
+  },
   exports: {
     png: "Image of this view (PNG)",
     svg: "Image of this view (SVG)",
@@ -92,6 +103,8 @@ export const texts = {
     later: "Next rows",
     rows: (from: number, to: number, all: number) => `rows ${from} to ${to} of ${all}`,
     gridHelp: "Arrow keys move, Enter explains the number, Escape returns.",
+    masked: "masked",
+    maskedValue: (value: string) => `${value}, masked`,
   },
   axes: { query: "query", key: "key (is matched)", width: "width", dim: "dimension" },
   cell: (row: string, col: string, value: string) => `${row && `${row}, `}${col}: ${value}`,
@@ -123,6 +136,8 @@ export const texts = {
     title: "Explanation",
     close: "Close",
     path: "Path to this number",
+    sort: "Sort by size",
+    size: "size",
     showAll: (lines: number) => `Show all ${lines} lines`,
     running: "running Σ",
     operands: "operands",
@@ -134,6 +149,49 @@ export const texts = {
     truncated: "Only the first rows are shown.",
     paper: "Defined in",
     parameter: "model parameter",
+  },
+  derived: {
+    operations: {
+      norm: "norm",
+      cosine: "cosine",
+      entropy: "entropy in bits",
+      distance: "mean distance",
+      mean: "mean",
+      difference: "difference",
+      sum: "sum",
+      quotient: "score with length penalty",
+      perplexity: "perplexity",
+    },
+    product: "product",
+    term: "term",
+    quotient: "quotient",
+    norm: (name: string) => `norm of ${name}`,
+    cosine: (a: string, b: string) => `cosine of ${a} and ${b}`,
+    rowEntropy: (name: string) => `entropy of a row of ${name}`,
+    rowDistance: (name: string) => `distance in a row of ${name}`,
+    headEntropy: (name: string) => `mean entropy of ${name}`,
+    headDistance: (name: string) => `mean distance of ${name}`,
+    row: (head: number, query: number) => `head ${head}, query ${query}`,
+    head: (head: number) => `head ${head}, mean of all queries`,
+    step: (row: number) => `step ${row}`,
+    rest: (count: number) => `the other ${plural(count, "token")}`,
+    outputEntropy: "entropy of the next token",
+    perplexity: "perplexity",
+    alignment: "mean attention weight",
+    effect: (head: string) => `effect of ablating ${head}`,
+    fullLogp: "log p of the full model",
+    logpWithout: (head: string) => `log p without ${head}`,
+    occlusion: "effect of hiding a source token",
+    hidden: (token: string) => `log p with ${token} hidden`,
+    comparison: "current − reference",
+    inCurrent: (name: string) => `${name}, current`,
+    inReference: (name: string) => `${name}, reference`,
+    hypothesis: "sum of log p",
+    hypothesisScore: "score of the hypothesis",
+    logpOf: (token: string) => `log p of “${token}”`,
+    lengthPenalty: "length penalty",
+    explain: (what: string) => `Explain ${what}`,
+    norms: "Norms and cosine of this step",
   },
   help: {
     title: "Help",
@@ -161,6 +219,19 @@ export const texts = {
     lead:
       "Run your own trained model on a text, see every intermediate tensor, " +
       "and trace any number back to its operands.",
+    liveTitle: "Which source tokens does each output token attend to?",
+    liveText: (heads: number) =>
+      "Type another source text above: the picture follows. " +
+      (heads === 1
+        ? "A wider line is a larger attention weight."
+        : `A wider line is a larger weight (mean of ${heads} cross-attention heads).`),
+    liveNone: "This model has no attention: there is nothing to draw.",
+    liveEmpty: "Enter a source text above.",
+    examples: "Examples",
+    exampleLabel: (text: string) => `Show the example ${text}`,
+    attends: (next: string, best: string) => `“${next}” attends to ${best}`,
+    inspect: "Inspect this attention",
+    align: "Open the alignment",
     models: "Models",
     included: "included with Regard",
     own: "your model",
@@ -363,6 +434,12 @@ export const texts = {
       "or occlude source tokens. High attention does not imply a high effect.",
     heads: "Ablate heads",
     headsText: "Select a head to ablate it: its context is replaced before W_O.",
+    headsTextRecurrent:
+      "Select the attention to ablate it: its context vector is replaced " +
+      "before the decoder state and the readout use it.",
+    effectOf: (head: string) => `Effect of ${head}:`,
+    lost: "log p lost by the edits",
+    barsHelp: "Arrow keys move, Enter ablates the head or restores it.",
     method: "Replace the context by",
     methods: { zero: "Zero", mean: "Mean", uniform: "Uniform weights" } as Record<string, string>,
     row: (attention: string) => `Heads of ${attention}`,
@@ -434,7 +511,16 @@ export const texts = {
     logp: "log p",
     edits: "edits",
     none: "none",
-    tensor: "Tensor",
+    show: "Show",
+    attention: "Attention",
+    alignment: "Alignment (mean of cross-attention)",
+    heads: "Head with head",
+    tensors: "Tensors of both runs",
+    referenceHead: "Head of the reference",
+    currentHead: "Head of the current run",
+    headOf: (attention: string, head: number) => `${attention}, head ${head}`,
+    suggested: (title: string) =>
+      `Compared with ${title} on the same text, because no reference is set.`,
     head: "Head",
     same: "Both runs are the same: change something above.",
     difference: "Current − reference",
@@ -609,6 +695,33 @@ export const texts = {
       key: "Keys",
       energy: "Energies",
     } as Record<string, string>,
+    recurrent: {
+      vectors: "Decoder states and encoder states",
+      vectorsText: (projected: boolean) =>
+        projected
+          ? "W maps the decoder state to a query, U maps each encoder state to a key; " +
+            "the encoder states themselves are the values."
+          : "The decoder state is the query; the encoder states are keys and values.",
+      compare: "Energies and weights",
+      compareText:
+        "Each decoder state is compared with every encoder state; " +
+        "a row of energies becomes a row of weights.",
+      mix: "Context",
+      mixText: (before: boolean) =>
+        before
+          ? "The weights average the encoder states. The decoder state of the next step " +
+            "and the readout use this context vector."
+          : "The weights average the encoder states. The readout uses this context vector " +
+            "together with the decoder state.",
+      panels: {
+        state: "Decoder states before the step",
+        query: "Queries",
+        key: "Keys",
+        value: "Values: encoder states",
+        context: "Context vectors",
+        joined: "Context vectors, as the decoder uses them",
+      } as Record<string, string>,
+    },
   },
   heads: {
     lead: "Attention weights of every head. Select one to inspect it.",
@@ -736,6 +849,9 @@ export const texts = {
     statesText: "A recurrent model has no residual stream; each step computes a new state. Norms:",
     norm: "norm",
     gates: "Gates and state",
+    gatesSymbols:
+      "x: input of the step; h: previous state; h′: new state; " +
+      "⊙: product of each pair of numbers; W, U: matrices; b, c: biases.",
     gatesText:
       "Gates lie between 0 and 1 and scale each number. " +
       "Candidates and states lie between −1 and 1.",

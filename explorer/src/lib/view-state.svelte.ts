@@ -1,12 +1,15 @@
 /** The state of the screen: page, theme, tables, page options, the drawer and the live region. */
 
 import { tick } from "svelte";
+import type { Explanation } from "./contract";
 import type { Table } from "./save";
 
 /** The number whose explanation is open: a tensor's name and an index into it. */
 export interface Opened {
   name: string;
   index: number[];
+  /** the explanation of a number that the page computed itself, such as a mean */
+  made?: Explanation;
 }
 
 /** A view that can be saved from the header. */
@@ -54,6 +57,11 @@ export class ViewState {
     if (!deeper && this.trail.length === 0)
       this.opener = document.activeElement as HTMLElement | null;
     this.trail = deeper ? [...this.trail, { name, index }] : [{ name, index }];
+  }
+  /** Opens the explanation of a number that the page computed itself. */
+  explain(made: Explanation, deeper = false): void {
+    ViewState.prototype.open.call(this, made.name, made.index, deeper);
+    this.trail = [...this.trail.slice(0, -1), { name: made.name, index: made.index, made }];
   }
   /** Returns to an earlier number of the path; before the first, the drawer closes. */
   back(to = this.trail.length - 2): void {

@@ -66,6 +66,18 @@ def _quantity(value: Any) -> bool:
     return _number(value) and 0 <= value <= MAX_COUNT
 
 
+def _input(value: Any) -> bool:
+    return _table_of(_alphabet)(value)
+
+
+def _alphabet(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and (value.get("alphabet") is None or _text(value["alphabet"]))
+        and value.get("case") in ("lower", "upper", "any")
+    )
+
+
 TEXT = FieldType("a text", _text)
 TEXTS = FieldType("a list of texts", _list_of(_text))
 COUNT = FieldType("a count", _count)
@@ -81,6 +93,8 @@ FIELDS: dict[str, FieldType] = {
     "intervals": FieldType("an object of pairs of numbers", _table_of(_interval)),
     "baselines": FieldType("an object", lambda value: value is None or TABLE.accepts(value)),
     "samples": FieldType("a list of lists of texts", _list_of(_list_of(_text))),
+    "examples": TEXTS,
+    "input": FieldType("the alphabet and the case of source and target", _input),
     "quality": FieldType("a list of objects", _list_of(TABLE.accepts)),
     **dict.fromkeys(("decisions", "command"), TEXTS),
     **dict.fromkeys(("metrics", "data", "versions"), TABLE),

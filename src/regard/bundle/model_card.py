@@ -178,6 +178,9 @@ def _samples(samples: Sequence[Sequence[str]]) -> str:
 def _limits(card: Mapping[str, Any]) -> str:
     lines = ["The model knows only texts like its training data; on other texts its outputs may be"]
     lines.append("wrong without any sign of it.")
+    source = card.get("input", {}).get("source", {})
+    if source.get("case") in ("lower", "upper"):
+        lines.append(f"Sources are written in {source['case']} case.")
     longest = card.get("longest", {}).get("source")
     if longest and "import" in card and "pairs" not in card:
         lines.append(f"A source may have up to {longest:,} tokens.")

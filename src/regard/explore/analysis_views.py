@@ -19,6 +19,7 @@ from regard.explore.trace_store import StoredTrace, check_model, search_for
 from regard.search import Beam
 from regard.trace import attention_analysis, beam_search_tree, residual_analysis
 from regard.trace.attention_analysis import MEAN, alignment_matrix
+from regard.trace.edits import ForceToken
 from regard.trace.residual_analysis import Row, rank
 from regard.web.access import HttpError
 from regard.web.json_messages import invalid
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from regard.trace import BeamTree
 
 LENS_TOP = 3
-_OCCLUSION: WeakKeyDictionary[StoredTrace, Tensor] = WeakKeyDictionary()  # cached effects
+# log p of each target token, and with each source token hidden
+_OCCLUSION: WeakKeyDictionary[StoredTrace, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
 
 def neighbours(stored: StoredTrace, side: str, position: int, n: int) -> dict[str, Any]:
@@ -184,25 +186,34 @@ def occlusion(stored: StoredTrace) -> dict[str, Any]:
     names = cross_attentions(stored)
     if stored not in _OCCLUSION:
         with stored.model.exclusive() as pipeline:
-            _OCCLUSION[stored] = attention_analysis.occlusion(pipeline, stored.trace)
-    effects = _OCCLUSION[stored]
+            _OCCLUSION[stored] = attention_analysis.occluded_logps(pipeline, stored.trace)
+    whole, without = _OCCLUSION[stored]
+    effects = whole[:, None] - without
     correlations = {}
     for name in (MEAN, *names):
         weights = alignment_matrix(stored.trace, name)
         correlations[name] = attention_analysis.agreement(weights, effects)
-    return {"effects": effects.tolist(), "rank_correlations": correlations}
+    return {
+        "effects": effects.tolist(),
+        "logps": without.tolist(),
+        "rank_correlations": correlations,
+    }
 
 
 def beam_tree(stored: StoredTrace, beam: int) -> dict[str, Any]:
-    """Every hypothesis of a beam search for the source of a trace."""
+    """Every hypothesis of a beam search for the source of a trace, with its forced tokens."""
     check_model(stored)
-    _check_unedited(stored, "an edited model generates greedily, without a beam")
+    changes = stored.trace.edits
+    forced = {one.step: one.token for one in changes if isinstance(one, ForceToken)}
+    if len(forced) < len(changes):
+        _check_unedited(stored, "an edited model generates greedily, without a beam")
     with stored.model.exclusive() as pipeline:
         search = search_for(pipeline, replace(stored.request.options, beam=beam))
         if not isinstance(search, Beam):
             search = Beam(1, constraints=search.constraints, template=search.template)
         return _describe_tree(
-            pipeline, beam_search_tree.beam_tree(pipeline, stored.request.source, search)
+            pipeline,
+            beam_search_tree.beam_tree(pipeline, stored.request.source, search, forced=forced),
         )
 
 

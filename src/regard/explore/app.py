@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from regard import __version__
@@ -20,6 +19,7 @@ from regard.errors import RegardError
 from regard.explore import STATIC
 from regard.explore.messages import MAX_BEAM, HeadAblationRequest, TokenizeRequest, TraceRequest
 from regard.explore.model_store import ModelStore
+from regard.explore.static_files import CompressedFiles
 from regard.explore.trace_store import TraceStore
 from regard.web.access import HttpError
 from regard.web.json_messages import invalid, to_json, validation_error
@@ -45,7 +45,7 @@ def create_app(
     _add_attention_and_search_views(app, store)
     _add_files(app, store, static)
     if static.is_dir():
-        app.mount("/", StaticFiles(directory=static, html=True))
+        app.mount("/", CompressedFiles(directory=static, html=True))
     return app
 
 

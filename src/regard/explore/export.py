@@ -20,7 +20,8 @@ from regard.explore.trace_json import describe
 from regard.explore.trace_store import StoredTrace, check_model
 from regard.web.json_messages import invalid, to_json
 
-Arrays = dict[str, Float32[np.ndarray, "..."]]
+Array = Float32[np.ndarray, "..."]
+Arrays = dict[str, Array]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # text that a spreadsheet would run starts with these
 
 
@@ -49,8 +50,20 @@ def export_trace(
 
 
 def tensor_file(stored: StoredTrace, names: Sequence[str]) -> bytes:
-    """Tensors as a safetensors file; all without names."""
-    return save(arrays(stored, names))
+    """Tensors for the page as a safetensors file; all without names.
+
+    The weight of a masked pair is −0, so that the page can tell it from a small weight."""
+    return save(
+        {name: _mark_masked(stored, name, array) for name, array in arrays(stored, names).items()}
+    )
+
+
+def _mark_masked(stored: StoredTrace, name: str, array: Array) -> Array:
+    scores = name.removesuffix(".weights") + ".masked"
+    if not name.endswith(".weights") or scores not in stored.trace.names:
+        return array
+    masked = np.isneginf(stored.tensor(scores).numpy()) & (array == 0)
+    return np.where(masked, np.float32(-0.0), array)
 
 
 def arrays(stored: StoredTrace, names: Sequence[str]) -> Arrays:

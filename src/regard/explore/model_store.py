@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from regard.bundle.weights_header import read_header
 from regard.errors import RegardError, no_bundle, suggestion
 from regard.explore.messages import MAX_TOKENS, not_found
 from regard.pretrained import MODELS
+from regard.text.input_alphabet import describe_input, vocabulary_text
 from regard.web.access import HttpError
 
 if TYPE_CHECKING:
@@ -45,8 +47,12 @@ class ServedModel:
         self.included = included
         bundle = read(folder)  # verifies every file
         self.card, self.settings = bundle.card, dict(bundle.raw_settings)
+        self.examples = _examples(bundle)
+        self.input = _input(bundle)
         self.vocabulary_sizes = {"source": len(bundle.source), "target": len(bundle.target)}
-        self.sha8 = str(read_manifest(folder)[WEIGHTS]["sha256"])[:8]
+        manifest = read_manifest(folder)
+        self.sha8 = str(manifest[WEIGHTS]["sha256"])[:8]
+        self.tokenizers = _tokenizer_hash(manifest)
         self.family = str(self.settings.get("kind"))
         self._check_model(bundle)
         self.name = folder.parent.name if folder.name == "bundle" else folder.name
@@ -124,6 +130,7 @@ class ServedModel:
             "sha8": self.sha8,
             "title": card.get("title") or f"{self.name} ({FAMILIES.get(self.family, self.family)})",
             "family": self.family,
+            "tokenizers": self.tokenizers,
             "included": self.included,
             "task": "text" if card.get("task", "text") == "text" else "symbols",
             "parameters": _count_parameters(self.folder / "weights.safetensors"),
@@ -135,7 +142,9 @@ class ServedModel:
             "heads": _count_heads(settings),
             "width": settings.get("width"),
             "quality": _quality(card),
-            "example": card.get("example", ""),
+            "example": self.examples[0],
+            "examples": self.examples,
+            "input": self.input,
             "max_tokens": MAX_TOKENS,
             "film": find_film(self.folder) is not None,
         }
@@ -182,6 +191,29 @@ def _bundle_folder(folder: Path) -> Path:
             return home / "bundle"
         raise RegardError(no_bundle(folder, "not a bundle: it has no manifest.json"))
     return home
+
+
+def _examples(bundle: Bundle) -> list[str]:
+    """Texts to open the model on: those of its card, or else one made of its vocabulary."""
+    card = bundle.card
+    samples = [sample[0] for sample in card.get("samples", []) if sample]
+    first = [card["example"]] if card.get("example") else []
+    found = dict.fromkeys([*first, *(card.get("examples") or samples)])
+    return [text for text in found if text.strip()] or [vocabulary_text(bundle.source)]
+
+
+def _input(bundle: Bundle) -> dict[str, Any]:
+    """Alphabet and case of both sides: those of the card, or else those of the vocabularies."""
+    declared = bundle.card.get("input", {})
+    sides = {"source": bundle.source, "target": bundle.target}
+    return {name: declared.get(name) or describe_input(one) for name, one in sides.items()}
+
+
+def _tokenizer_hash(manifest: Mapping[str, Mapping[str, Any]]) -> str:
+    """A hash of the tokenizers: models with the same one read and write the same tokens."""
+    files = sorted(name for name in manifest if name.endswith("tokenizer.json"))
+    text = " ".join(f"{name} {manifest[name]['sha256']}" for name in files)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _part_name(setting: Any) -> str | None:

@@ -22,6 +22,7 @@ from regard.explore.trace_store import StoredTrace
 if TYPE_CHECKING:
     from regard.text.tokenizers import Piece, Tokenizer
     from regard.trace import Trace
+    from regard.trace.attention_edits import Change
 
 
 def describe(stored: StoredTrace) -> dict[str, Any]:
@@ -40,17 +41,37 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "source": request.source,
         "teacher_forced": request.target is not None,
         "tokens": {side: trace_tokens(trace, side) for side in ("source", "target")},
+        "unknown": {
+            "source": list(trace.answer.unknown),
+            "target": _unknown_target(stored),
+        },
         "next_tokens": _next_tokens(trace),
         "predicted_tokens": _predicted_tokens(stored),
         "output": output,
         "attentions": describe_attentions(trace),
         "tensors": [_describe_tensor(trace, name) for name in trace.names],
-        "edits": [{**given, "label": made.label} for given, made in edits],
+        "edits": [{**given, "label": _edit_label(stored, made)} for given, made in edits],
         "check": None if trace.check is None else check,
         "checkpoint": request.checkpoint,
         "partial": not trace.has_model,
         "seconds": round(stored.seconds, 4),
     }
+
+
+def _unknown_target(stored: StoredTrace) -> list[str]:
+    """The unknown symbols of a given target."""
+    target = stored.request.target
+    return [] if target is None else stored.model.pipeline.bundle.target.unknown_symbols(target)
+
+
+def _edit_label(stored: StoredTrace, edit: Change) -> str:
+    """The edit in words, with the text of a forced token instead of its id."""
+    from regard.trace.edits import ForceToken
+
+    if not isinstance(edit, ForceToken):
+        return edit.label
+    text = stored.model.pipeline.bundle.target.label(edit.token)
+    return f"“{text}” forced at step {edit.step}"
 
 
 def tokenize(bundle: Bundle, request: TokenizeRequest) -> dict[str, Any]:

@@ -9,7 +9,7 @@ own log-probabilities. Lexical constraints are token sequences that every output
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +64,19 @@ def prefix(ids: Sequence[int]) -> Constraint:
     def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
         at = tokens_so_far.shape[1]
         return _only(scores, ids[at]) if at < len(ids) else scores
+
+    return constraint
+
+
+def force(tokens: Mapping[int, int], end: int = END) -> Constraint:
+    """The output has these tokens at these steps, and does not end before the last of them."""
+    last = max(tokens, default=0)
+
+    def constraint(scores: Scores, tokens_so_far: Tokens) -> Scores:
+        at = tokens_so_far.shape[1]
+        if at in tokens:
+            return _only(scores, tokens[at])
+        return _without(scores, end) if at < last else scores
 
     return constraint
 

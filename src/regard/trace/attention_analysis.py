@@ -90,6 +90,13 @@ def occlusion(pipeline: Pipeline, trace: Trace) -> Matrix:
     every attention whose keys are the source's; the encoder of a recurrent model still reads it.
     Target tokens are those of the trace (teacher forcing).
     """
+    whole, without = occluded_logps(pipeline, trace)
+    return whole[:, None] - without
+
+
+@torch.no_grad()
+def occluded_logps(pipeline: Pipeline, trace: Trace) -> tuple[Float[Tensor, " target"], Matrix]:
+    """log p of each target token, and the same with each source token hidden."""
     if trace.edits:
         raise RegardError("occlusion is measured on the unedited model; record without edits")
     model = pipeline.model
@@ -103,7 +110,7 @@ def occlusion(pipeline: Pipeline, trace: Trace) -> Matrix:
         for i in range(0, len(hidden), count)
     ]
     whole, *without = torch.cat(found)
-    return torch.stack([whole - one for one in without], 1)
+    return whole, torch.stack(without, 1)
 
 
 def agreement(weights: Tensor, effects: Tensor) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from regard.ragged import Ragged
 from regard.search.beam import Beam, BeamSearch
 from regard.search.beam_state import BeamState, Places, Totals
 from regard.search.build import search_template, with_template
-from regard.search.constraints import NEG_INF
+from regard.search.constraints import NEG_INF, force
 from regard.search.search_batches import Search, length_limits
 
 # expanded: extended by another token; finished: ended; pruned: others were better; stopped: the
@@ -191,12 +191,23 @@ class BeamTree:
             yield from self._lines(node.number, indent + "  ")
 
 
-def beam_tree(pipeline: Pipeline, text: str, search: Beam | None = None) -> BeamTree:
-    """The tree of a search for one text; by default the pipeline's usual one, as a beam."""
+def beam_tree(
+    pipeline: Pipeline,
+    text: str,
+    search: Beam | None = None,
+    *,
+    forced: Mapping[int, int] | None = None,
+) -> BeamTree:
+    """The tree of a search for one text; by default the pipeline's usual one, as a beam.
+
+    `forced` are token ids by step that every hypothesis has."""
     chosen: Search = pipeline.default_search if search is None else search
     template = search_template(chosen, pipeline.bundle.template)
     chosen = with_template(chosen if isinstance(chosen, Beam) else Beam(1), template)
     assert isinstance(chosen, Beam)
+    if forced:
+        required = force(forced, template.end)
+        chosen = replace(chosen, constraints=(*chosen.constraints, required))
     ids = pipeline.bundle.source.encode(text.strip())
     if not ids:
         raise RegardError("the text is empty; there is nothing to search for")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.search import Beam, LengthPenalty, Search
 from regard.search.build import search_template
+from regard.search.constraints import force
 from regard.search.search_batches import length_limits
 from regard.text import Piece, Tokenizer
 from regard.text.template import Template
@@ -51,7 +53,8 @@ def record(
     """Every number that the model computes for a text, with teacher forcing on a target.
 
     The target is the given one, or the model's own output: of the pipeline's search or of `search`.
-    An edited model generates greedily, at most `max_length` tokens.
+    An edited model generates greedily, at most `max_length` tokens; if the only edits are forced
+    tokens, a given beam search is used with them.
     """
     for text in (source, "" if target is None else target):
         if not isinstance(text, str):
@@ -75,6 +78,10 @@ def record(
                 f"a token is forced at step {max(forced)}; the target has steps 0 to {len(ids) - 1}"
             )
         ids = [forced.get(step, token) for step, token in enumerate(ids)]
+    elif isinstance(search, Beam) and changes and len(forced) == len(changes):
+        required = force(forced, template.end)
+        search = replace(search, constraints=(*search.constraints, required))
+        ids = pipeline(source, search).ids
     elif changes:
         ids, end = recording.generate(forced, max_length), template.end
         if late := [step for step, token in forced.items() if step > len(ids) - (token != end)]:

@@ -13,6 +13,7 @@ import torch
 from regard import bundle
 from regard.device import resolve_precision
 from regard.errors import RegardError
+from regard.text.input_alphabet import describe_input
 from regard.training import metrics
 from regard.training.auto_settings import ResolvedSettings
 from regard.training.baselines import compare_with_baselines, describe_baselines
@@ -22,6 +23,7 @@ from regard.training.display import Display
 from regard.training.distributed import World
 from regard.training.evaluation import Evaluation
 from regard.training.fine_tuning import InitialModel
+from regard.training.held_out_examples import choose_examples
 from regard.training.metric_facts import metric_facts
 from regard.training.run_log import RunLog
 from regard.training.trainer import Trainer
@@ -107,6 +109,7 @@ def build_card(
 ) -> dict[str, Any]:
     """The card of a trained model: data, settings, training, and metrics on the held-out set."""
     sources, targets = dataset.lengths
+    held_out = dataset.held_out
     longest = {"source": int(sources.max()), "target": int(targets.max())}
     return {
         "metrics": dict(evaluation.metrics),
@@ -114,12 +117,19 @@ def build_card(
         "baselines": dataset.baselines,
         "most_frequent_target": dataset.frequent_target,
         "samples": [list(sample) for sample in evaluation.samples],
-        "task": dataset.held_out.task,
-        "held_out": len(dataset.held_out.references),
+        "examples": choose_examples(list(held_out.references), held_out.source),
+        "input": {
+            "source": describe_input(held_out.source, held_out.references),
+            "target": describe_input(
+                held_out.target, (text for found in held_out.references.values() for text in found)
+            ),
+        },
+        "task": held_out.task,
+        "held_out": len(held_out.references),
         "pairs": len(sources),
         "decisions": [*dataset.decisions, *settings.decisions],
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "longest": {**longest, "ratio": dataset.held_out.ratio},
+        "longest": {**longest, "ratio": held_out.ratio},
         "steps": trainer.step,
         "of": trainer.total,
         "seconds": round(progress.seconds, 1),

@@ -71,7 +71,7 @@ class SigmoidGate(Operation):
     width: int = 0
 
     kind = "gate"
-    formula = "σ(ih + hh)"
+    formula = "σ(ih + hh) with ih = W x + b, hh = U h + c"
     paper = "Cho et al. 2014; Hochreiter & Schmidhuber 1997"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -99,7 +99,7 @@ class CellCandidate(SigmoidGate):
     """The candidate for an LSTM's cell: inputs (W x + b, U h + c)."""
 
     kind = "cell candidate"
-    formula = "tanh(ih + hh)"
+    formula = "tanh(ih + hh) with ih = W x + b, hh = U h + c"
     paper = "Hochreiter & Schmidhuber 1997"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
@@ -116,7 +116,7 @@ class GruCandidate(SigmoidGate):
     """The candidate for a GRU's state: inputs (W x + b, U h + c, r)."""
 
     kind = "candidate"
-    formula = "tanh(ih + r · hh)"
+    formula = "tanh(ih + r · hh) with ih = W x + b, hh = U h + c"
     paper = "Cho et al. 2014"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:

@@ -31,7 +31,11 @@ class LinearProjection(Operation):
     """x Wᵀ + b: inputs (x,), weights (W,) or (W, b)."""
 
     kind = "linear"
-    formula = "Σᵢ x[i] · W[j, i] + b[j]"
+
+    @property
+    def formula(self) -> str:  # type: ignore[override]
+        """With the bias only if there is one."""
+        return "Σᵢ x[i] · W[j, i]" + (" + b[j]" if len(self.weights) > 1 else "")
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         weight, *bias = (store[name] for name in self.weights)

@@ -66,8 +66,13 @@ class DotProduct(PairwiseScore):
     """q · k: inputs (q, k)."""
 
     kind = "dot product"
-    formula = "Σᵢ q[i] · k[i]"
     paper = "Luong et al. 2015, §3.1; Vaswani et al. 2017, §3.2.1"
+
+    @property
+    def formula(self) -> str:  # type: ignore[override]
+        """A prime marks rotated vectors."""
+        prime = "′" if self.inputs[0].endswith(".rotated") else ""
+        return f"Σᵢ q{prime}[i] · k{prime}[i]"
 
     def compute(self, store: TensorStore, rows: slice) -> Tensor:
         queries, keys = self.tensors(store, rows)
