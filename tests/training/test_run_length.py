@@ -8,7 +8,7 @@ import pytest
 from regard.training import loop
 from regard.training.checkpoint import read
 from regard.training.run import run
-from regard.training.schedule import RunLength, rate_factor
+from regard.training.schedule import TIME_SHARE, RunLength, TimeLimit, rate_factor
 from regard.training.trainer import Trainer
 from tests.commands.small import Quiet, job, written
 
@@ -21,6 +21,19 @@ def test_without_moves_planned_steps_are_real_steps(total: int, times: int):
     assert [length.completed(step) for step in some] == list(some)
     due = [step * times // total > (step - 1) * times // total for step in some]
     assert [length.evaluation_due(step, times) for step in some] == due
+
+
+@pytest.mark.parametrize("slow", [0.001, 0.1, 1.0])
+def test_a_slow_start_does_not_end_a_run_early(slow):
+    """The first 120 steps take `slow` seconds each, the others 4 ms; speed is read every 20."""
+    length, limit, elapsed, step = RunLength(50_000, 50_000), TimeLimit(3, 0, 0.0), 0.0, 0
+    while step < length.total:
+        step += 1
+        elapsed += slow if step <= 120 else 0.004
+        if step % 20 == 0 and (total := limit.total(length, step, elapsed, 0.0)) is not None:
+            length.move(step, total)
+    assert 0.9 * TIME_SHARE * 180 < elapsed < 1.1 * TIME_SHARE * 180
+
 
 
 @pytest.mark.parametrize("seed", range(20))

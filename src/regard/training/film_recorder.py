@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+
+import torch
 
 from regard.bundle.film_files import FOLDER, remove_after, snapshot_steps, write_snapshot
 from regard.models import Model
@@ -81,25 +84,30 @@ class FilmRecorder:
             remove_after(folder, trainer.step)  # the run will train these steps again
         self.steps = snapshot_steps(folder) if count else []
 
-    def record(self, full_model: Callable[[], Model], *, end: bool = False) -> None:
-        """Take a snapshot if one is due, or at the end of training; every process must call it.
+    def record(self, full_model: Callable[[], Model], *, end: bool = False) -> float:
+        """Take a snapshot if one is due, or at the end of training; returns the seconds it took.
 
-        `full_model` gathers the weights of all processes; it is called for a snapshot only.
+        Every process must call it. `full_model` gathers the weights of all processes; it is called
+        for a snapshot only.
         """
         step = self.trainer.step
         if not self.count or (self.steps and step <= self.steps[-1]):
-            return
+            return 0.0
         due = 0
         if self.steps:
             due = next_step(len(self.steps), self.steps[-1], self.trainer.total, self.count)
         if step < due and not end:
-            return
+            return 0.0
+        if self.trainer.world.device.type == "cuda":
+            torch.cuda.synchronize()  # the steps in the queue are not part of the snapshot
+        start = time.monotonic()
         model = full_model()
         self.steps.append(step)
         if self.trainer.world.first:
             loss = self.measure(model)
             write_snapshot(self.folder, step, loss, dict(model.named_parameters()))
             self.log.write("snapshot", step=step, loss=loss)
+        return time.monotonic() - start
 
 
 def open_film(

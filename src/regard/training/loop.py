@@ -95,7 +95,7 @@ class TrainingLoop:
             )
         trainer, progress = self.trainer, self.progress
         settings = self.settings.train
-        self.film.record(self._full_model)
+        self._record_film()
         if self.context.initial is not None and not progress.history:
             self._evaluate()  # fine-tuning returns the initial model if nothing improves it
         saved_at = mark = time.monotonic()
@@ -125,7 +125,7 @@ class TrainingLoop:
                 self.log.write("interrupted", step=trainer.step, signal=name)
                 saved = f"saved at step {trainer.step:,}"
                 raise Interrupted(name, f"{saved}; run the same command again to resume")
-        self.film.record(self._full_model, end=True)
+        self._record_film(end=True)
 
     def _step(self) -> None:
         """One update, and what there is to report about it."""
@@ -145,7 +145,13 @@ class TrainingLoop:
         self.progress.tokens += tokens
         place = trainer.step, trainer.epoch, trainer.epoch_step
         self.losses.add(LossEntry(*place, loss, rate, self.progress.tokens))
-        self.film.record(self._full_model)
+        self._record_film()
+
+    def _record_film(self, *, end: bool = False) -> None:
+        """Take a snapshot if one is due; its time does not count as that of a step."""
+        seconds = self.film.record(self._full_model, end=end)
+        if self.time_limit is not None:
+            self.time_limit.paused += seconds
 
     def _evaluate(self) -> None:
         """Evaluate the averaged weights on the held-out set, and save the bundle if it is best."""

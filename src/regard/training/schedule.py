@@ -11,7 +11,10 @@ from regard.errors import choose
 Schedule = Callable[[float, int, int], float]
 
 TIME_SHARE = 0.97  # of the minutes; the rest is for reading the data and saving
-MEASURE_SECONDS = 10.0  # of training between two measurements of the speed
+MEASURE_SECONDS = 10.0  # of training between two measurements of the speed,
+MEASURE_SHARE = (
+    0.1  # or this share of the steps that were left: a slow start must not end a run early
+)
 FIXED_AFTER = 0.95  # of the run, after which its end no longer moves
 
 
@@ -93,13 +96,16 @@ class TimeLimit:
     def __init__(self, minutes: float, step: int, elapsed: float) -> None:
         self.seconds = TIME_SHARE * 60 * minutes
         self.step, self.elapsed = step, elapsed
-        self.paused = 0.0  # by evaluations, since the last measurement
+        self.paused = 0.0  # by evaluations and snapshots, since the last measurement
 
     def total(self, length: RunLength, step: int, elapsed: float, reserved: float) -> int | None:
         """The last step that fits if `reserved` seconds are kept for evaluations; None to keep the
         present one. `elapsed`: seconds of the run so far."""
         training = elapsed - self.elapsed - self.paused
-        if training < MEASURE_SECONDS or length.completed(step) > FIXED_AFTER * length.planned:
+        few = step - self.step < MEASURE_SHARE * (length.total - self.step)
+        if training < MEASURE_SECONDS and (few or training <= 0):
+            return None
+        if length.completed(step) > FIXED_AFTER * length.planned:
             return None
         per_step = training / (step - self.step)
         self.step, self.elapsed, self.paused = step, elapsed, 0.0
