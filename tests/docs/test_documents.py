@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.page_blocks import NOT_RUN, PAGES, ROOT, Block, Session, blocks_of, shortened
+from tests.docs.page_blocks import (
+    ELSEWHERE,
+    NOT_RUN,
+    NOTES,
+    PAGES,
+    ROOT,
+    Block,
+    Session,
+    blocks_of,
+    shortened,
+)
 from tests.docs.page_runner import pages_to_run
 
 NUMBERS = runpy.run_path(str(ROOT / "docs/scripts/page_numbers.py"))
@@ -61,8 +71,15 @@ def test_links_between_files_exist(page: Path):
 def test_a_block_is_run_or_says_why_not():
     for page in PAGES:
         for block in blocks_of(page):
-            known = not block.title or bool(block.file) or block.title in NOT_RUN
+            known = not block.title or bool(block.file) or block.title in NOT_RUN | NOTES
             assert known, f"{page.name}:{block.line}: unknown title {block.title!r}"
+
+
+def test_commands_run_elsewhere_are_in_that_test():
+    for command, file in ELSEWHERE.items():
+        _, name, *options = command.replace("runs/pairs", "").split()
+        test = (ROOT / file).read_text()
+        assert all(f'"{word}"' in test for word in (name, *options)), file
 
 
 def test_every_fence_names_a_language():
