@@ -7,8 +7,8 @@
 - `regard serve` and `regard explore` run as processes of their own until the page ends; later
   blocks of the page ask the first one.
 - A title that is a file name: the block is written to this file.
-- A title in `NOT_RUN`: the block is not run; readers see the title, too. One in `NOTES` is a note to
-  them only.
+- A title in `NOT_RUN`: the block is not run; readers see the title, too. One in `NOTES` is
+  a note to them only.
 - Other languages are only shown.
 """
 
@@ -35,7 +35,13 @@ NOT_RUN = {
     "installs packages",
 }
 NOTES = {"takes minutes", "opens a browser", "starts a server", "asks the server"}
-ELSEWHERE = {"regard export runs/pairs --to onnx": "tests/hub/test_onnx.py"}  # half a minute
+ELSEWHERE = {  # slow commands that a test runs with other names: its file and the words it has
+    "regard export runs/pairs --to onnx": ("tests/hub/test_onnx.py", ["export", "--to", "onnx"]),
+    "torchrun --nproc-per-node 2 -m regard train pairs.tsv --device cpu --out runs/two-processes": (
+        "tests/training/test_distributed.py",
+        ["torch.distributed.run", "--nproc-per-node", "2", "-m", "regard"],
+    ),
+}
 EXECUTED = {"python", "sh"}
 FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n"
@@ -157,9 +163,6 @@ class Session:
         return output.read()
 
     def _shell(self, line: str) -> str:
-        if line.startswith("torchrun"):
-            head, _, words = line.partition(" -m regard ")
-            line = f"{head} -m regard {shlex.join(shortened(shlex.split(words, comments=True)))}"
         bin = Path(sys.executable).parent
         path = f"{bin}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src")}
