@@ -57,8 +57,8 @@ class Installed:
         return done.stdout
 
     @contextmanager
-    def server(self, *words: str, stop: signal.Signals) -> Iterator[str]:
-        """The address of a server, which must end without an error when it gets `stop`."""
+    def server(self, *words: str, stop: signal.Signals, code: int) -> Iterator[str]:
+        """The address of a server, which must end with this exit code when it gets `stop`."""
         process = subprocess.Popen(
             [str(self.bin / "regard"), *words], cwd=self.folder, env=self.env,
             stdout=subprocess.PIPE, stderr=(self.folder / "server.log").open("w"), text=True,
@@ -71,7 +71,7 @@ class Installed:
                 raise ReleaseError(f"regard {words[0]} ended without an address:\n{log}")
             yield found[0]
             process.send_signal(stop)
-            if process.wait(PATIENCE):
+            if process.wait(PATIENCE) != code:
                 log = (self.folder / "server.log").read_text()
                 raise ReleaseError(f"regard {words[0]} ended with {process.returncode}:\n{log}")
         finally:
@@ -119,7 +119,7 @@ def check_predict(regard: Installed, version: str) -> None:
 def check_explore(regard: Installed) -> None:
     """The explorer starts, sends its page, traces a prediction and stops."""
     words = ("explore", "spelling", "--no-browser", "--port", "0")
-    with regard.server(*words, stop=signal.SIGINT) as address:
+    with regard.server(*words, stop=signal.SIGINT, code=0) as address:
         equal("regard explore: page", b"explorer.js" in ask(f"{address}/"), True)
         model = json.loads(ask(f"{address}/api/models"))["models"][0]["id"]
         trace = json.loads(ask(f"{address}/api/trace", {"model": model, "source": WORD}))
@@ -133,7 +133,8 @@ def check_serve(regard: Installed) -> None:
     if "serve" not in regard.run("--help").split():
         print("  --  regard serve: skipped, this version has no such command", flush=True)
         return
-    with regard.server("serve", "spelling", "--port", "0", stop=signal.SIGTERM) as address:
+    words = ("serve", "spelling", "--port", "0")
+    with regard.server(*words, stop=signal.SIGTERM, code=143) as address:
         answer = json.loads(ask(f"{address}/v1/generate", {"input": WORD}))
         equal("regard serve: answer", answer["outputs"][0][0]["text"], SOUND)
     equal("regard serve: stops on SIGTERM", True, True)

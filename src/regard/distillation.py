@@ -164,6 +164,9 @@ class _Distillation:
             self._decode(outputs, split, message)
         used = self.corpus if split is None else split.training_pairs(self.corpus)
         write_pairs(paths[0], distinct_pairs(*([used] if original else []), outputs))
+        if not paths[0].stat().st_size:
+            names = ", ".join(map(str, self.folders))
+            raise RegardError(f"all outputs of the teacher are empty; train {names} longer")
         return Corpus([paths[0]]), held_out
 
     def _decode(

@@ -4,8 +4,11 @@
   exactly this text, unless the block uses `runs/demo`, a model that the tests train for seconds.
 - `sh`: `regard …` runs in this process, other commands in a shell. `# → text` is the exact output.
   Trainings are shortened.
+- `regard serve` and `regard explore` run as processes of their own until the page ends; later
+  blocks of the page ask the first one.
 - A title that is a file name: the block is written to this file.
-- A title in `NOT_RUN`: the block is not run; readers see the title, too.
+- A title in `NOT_RUN`: the block is not run; readers see the title, too. One in `NOTES` is
+  a note to them only.
 - Other languages are only shown.
 """
 
@@ -16,10 +19,11 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.cli import main
+from tests.docs.page_servers import PageServer
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -29,9 +33,14 @@ NOT_RUN = {
     "needs several machines",
     "needs public datasets",
     "installs packages",
-    "takes minutes",
-    "opens a browser",
-    "starts a server",
+}
+NOTES = {"takes minutes", "opens a browser", "starts a server", "asks the server"}
+ELSEWHERE = {  # slow commands that a test runs with other names: its file and the words it has
+    "regard export runs/pairs --to onnx": ("tests/hub/test_onnx.py", ["export", "--to", "onnx"]),
+    "torchrun --nproc-per-node 2 -m regard train pairs.tsv --device cpu --out runs/two-processes": (
+        "tests/training/test_distributed.py",
+        ["torch.distributed.run", "--nproc-per-node", "2", "-m", "regard"],
+    ),
 }
 EXECUTED = {"python", "sh"}
 FENCE = re.compile(
@@ -62,7 +71,7 @@ class Block:
     @property
     def is_run(self) -> bool:
         """Whether the tests run it."""
-        return self.language in EXECUTED and not self.title
+        return self.language in EXECUTED and (not self.title or self.title in NOTES)
 
 
 def blocks_of(page: Path) -> list[Block]:
@@ -83,6 +92,8 @@ def shortened(words: list[str]) -> list[str]:
     pairs = zip(words, [*words[1:], ""], strict=True)
     skipped = {i + k for i, (word, _) in enumerate(pairs) if word in LENGTHS for k in (0, 1)}
     kept = [word for i, word in enumerate(words) if i not in skipped]
+    if words[0] == "demo":
+        return [*kept, "--minutes", "0.02"]
     return kept + [word for word in SHORT if "--from" not in words or word not in SIZE]
 
 
@@ -92,6 +103,16 @@ class Session:
 
     folder: Path
     variables: dict
+    servers: list[PageServer] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Stop all servers."""
+        while self.servers:
+            self.servers.pop().stop()
+
+    def here(self, code: str) -> str:
+        """Code that asks the server which the page started first."""
+        return self.servers[0].here(code) if self.servers else code
 
     def run(self, block: Block) -> None:
         """Execute or write a block; an exception or another output than shown is a failure."""
@@ -109,7 +130,8 @@ class Session:
     def _python(self, block: Block) -> None:
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            exec(compile(block.code, f"{block.page.name}:{block.line}", "exec"), self.variables)
+            code = self.here(block.code)
+            exec(compile(code, f"{block.page.name}:{block.line}", "exec"), self.variables)
         shown = re.findall(r"^\s*print\(.*\)  # (.*)", block.code, re.MULTILINE)
         if shown and "runs/demo" not in block.code:
             printed = [line.strip() for line in output.getvalue().split("\n") if line]
@@ -117,8 +139,13 @@ class Session:
 
     def _command(self, line: str) -> None:
         words = shlex.split(line, comments=True)
+        if shlex.join(words) in ELSEWHERE:
+            return
+        if words[0] == "regard" and words[1] in ("serve", "explore") and "--save" not in words:
+            self.servers.append(PageServer.start(words[1:], self.folder))
+            return
         simple = words[0] == "regard" and not {"|", ">", "<", "&&"} & set(words)
-        output = self.regard(words[1:]) if simple else self._shell(line)
+        output = self.regard(words[1:]) if simple else self._shell(self.here(line))
         if shown := re.search(r"# → (.*)", line):
             assert output.strip() == shown[1].strip(), f"{line}: printed {output!r}"
 

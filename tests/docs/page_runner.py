@@ -13,13 +13,19 @@ import time
 import traceback
 from pathlib import Path
 
+from regard.model_location import find_model
 from regard.training.cmudict import dictionary
 from tests.docs.page_blocks import PAGES, ROOT, Session, blocks_of
 
 SEPARATE = {  # other tests run these pages
     "docs/bulk.md",  # tests/bulk/test_schedulers.py
     "docs/custom_parts.md",  # tests/docs/test_custom_parts.py
-    "docs/serving.md",  # tests/serve/test_server_process.py
+}
+RUNS = {  # models that a page expects: copies of runs/pairs; of an included one as a teacher
+    "docs/guides/compress.md": ["teacher"],
+    "docs/guides/train.md": ["a", "b"],
+    "docs/serving.md": ["en-de", "fr"],
+    "docs/tutorials/serve.md": ["words", "en-de", "fr"],
 }
 
 
@@ -54,6 +60,9 @@ def make_workspace(folder: Path) -> Path:
 def run_page(page: str, workspace: Path, folder: Path) -> dict[str, object]:
     """Run the blocks of one page in order, in a copy of the workspace."""
     shutil.copytree(workspace, folder)
+    for name in RUNS.get(page, []):
+        model = find_model("spelling") if name == "teacher" else folder / "runs/pairs"
+        shutil.copytree(model, folder / "runs" / name)
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     session, done, start = Session(folder, {"__name__": "__main__"}), 0, time.process_time()
@@ -65,6 +74,10 @@ def run_page(page: str, workspace: Path, folder: Path) -> dict[str, object]:
             error = f"line {block.line}: {traceback.format_exc()}"
             break
         done += block.is_run
+    try:
+        session.close()
+    except BaseException:
+        error = error or f"stopping the servers: {traceback.format_exc()}"
     sys.path.remove(str(folder))
     return {"done": done, "seconds": round(time.process_time() - start, 1), "error": error}
 

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.page_blocks import NOT_RUN, PAGES, ROOT, Block, Session, blocks_of, shortened
+from tests.docs.page_blocks import (
+    ELSEWHERE,
+    NOT_RUN,
+    NOTES,
+    PAGES,
+    ROOT,
+    Block,
+    Session,
+    blocks_of,
+    shortened,
+)
 from tests.docs.page_runner import pages_to_run
 
 NUMBERS = runpy.run_path(str(ROOT / "docs/scripts/page_numbers.py"))
@@ -61,8 +71,17 @@ def test_links_between_files_exist(page: Path):
 def test_a_block_is_run_or_says_why_not():
     for page in PAGES:
         for block in blocks_of(page):
-            known = not block.title or bool(block.file) or block.title in NOT_RUN
+            known = not block.title or bool(block.file) or block.title in NOT_RUN | NOTES
             assert known, f"{page.name}:{block.line}: unknown title {block.title!r}"
+
+
+def test_commands_run_elsewhere_are_in_that_test():
+    shown = {line.split("  #")[0].strip() for page in PAGES for block in blocks_of(page)
+             for line in block.code.splitlines()}  # fmt: skip
+    for command, (file, words) in ELSEWHERE.items():
+        assert command in shown
+        test = (ROOT / file).read_text()
+        assert [word for word in words if f'"{word}"' not in test] == [], file
 
 
 def test_every_fence_names_a_language():
@@ -89,17 +108,3 @@ def test_trainings_are_shortened_and_nothing_else():
     words = ["train", "a.tsv", "--minutes", "9", "--out", "x"]
     assert shortened(words)[:5] == ["train", "a.tsv", "--out", "x", "--steps"]
     assert shortened(["predict", "m", "--max-length", "9"])[-1] == "9"
-
-
-def test_the_errors_of_the_faq_are_those_of_the_code():
-    source = "".join(file.read_text() for file in sorted((ROOT / "src/regard").rglob("*.py")))
-    source = re.sub(r'"\s*\n\s*f?"', "", source)
-    for message in (
-        *("this run began with other settings", "the model is not better than the baseline"),
-        *("tokens, more than any training source", "also occur in the training data"),
-        *("contains symbols that the target vocabulary lacks", "it was not compiled"),
-        *("no output satisfies all constraints", "cannot run this:", "unknown normaliser"),
-    ):
-        page = (ROOT / "docs/faq.md").read_text()
-        assert message in page
-        assert message in source or message == "unknown normaliser"

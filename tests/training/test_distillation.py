@@ -192,3 +192,11 @@ def test_the_command_distills_an_ensemble_and_restarts(teacher, tmp_path, capsys
     assert error.startswith(f"regard: the outputs in '{out}/teacher' were made with another search")
     _, progress = command(capsys, *words, "--beam", "2", "--restart")
     assert "teacher: 0 of " in progress
+
+
+def test_a_teacher_without_outputs_is_named(tmp_path, teacher, monkeypatch):
+    monkeypatch.setattr(TeacherOutputs, "__iter__", lambda self: iter([Pair("ab", "")]))
+    with pytest.raises(RegardError) as refused:
+        regard.distill(teacher, PAIRS, tmp_path / "run", **STUDENT, display=Quiet())
+    expected = f"all outputs of the teacher are empty; train {teacher / 'bundle'} longer"
+    assert str(refused.value) == expected
