@@ -40,7 +40,8 @@ def test_list_of_models_describes_the_files(client, folders):
             {"metric": "sequence error rate", "value": 25.0, "unit": "%", "on": on},
         ],
         "example": "zebra",
-        "max_tokens": 256,
+        "max_tokens": 512,
+        "film": False,
     }
     shown = {name: second[name] for name in ("family", "position", "heads", "width", "layers")}
     assert shown == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from regard.explore.film_store import ReducedFilm, SnapshotFilm
     from regard.pipeline import Pipeline
 
+HELLO = "Hello, world!"  # the example of an imported model
 QUEUE = 8  # computations per model, including the running one
 FAMILIES = {"transformer": "Transformer", "recurrent": "recurrent"}
 METRICS = {  # of a card: name and unit on the page
@@ -49,7 +51,7 @@ class ServedModel:
         self.sha8 = str(read_manifest(folder)[WEIGHTS]["sha256"])[:8]
         self.family = str(self.settings.get("kind"))
         self._check_model(bundle)
-        self.name = folder.parent.name if folder.name == "bundle" else folder.name
+        self.name = _model_name(folder, self.card)
         self.id = f"{self.name}@{self.sha8}"
         self._lock = threading.Lock()
         self._queue_lock = threading.Lock()
@@ -135,7 +137,7 @@ class ServedModel:
             "heads": _count_heads(settings),
             "width": settings.get("width"),
             "quality": _quality(card),
-            "example": card.get("example", ""),
+            "example": card.get("example", HELLO if "import" in card else ""),
             "max_tokens": MAX_TOKENS,
             "film": find_film(self.folder) is not None,
         }
@@ -182,6 +184,13 @@ def _bundle_folder(folder: Path) -> Path:
             return home / "bundle"
         raise RegardError(no_bundle(folder, "not a bundle: it has no manifest.json"))
     return home
+
+
+def _model_name(folder: Path, card: dict[str, Any]) -> str:
+    """The name of a model in addresses: that of its folder, its run, or the imported model."""
+    if "import" in card and card.get("title"):
+        return re.sub(r"[^\w.-]+", "-", str(card["title"]))[:60].strip("-.") or folder.name
+    return folder.parent.name if folder.name == "bundle" else folder.name
 
 
 def _part_name(setting: Any) -> str | None:
