@@ -50,7 +50,7 @@ def explore(
         from regard.explore.server import serve
 
     import_files(import_ or [])
-    models = ModelStore.open([find_model(bundle) for bundle in bundles])
+    models = ModelStore.open([find_model(bundle, compared=True) for bundle in bundles])
     serve(models, host=host, port=port, browser=not no_browser)
 
 

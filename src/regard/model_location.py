@@ -10,11 +10,15 @@ from regard.pretrained import resolve_model
 HUGGING_FACE = "hf:"
 
 
-def find_model(folder: str | os.PathLike[str]) -> Path:
-    """The path of a bundle. `hf:FOLDER` is imported into the cache when it is first used."""
+def find_model(folder: str | os.PathLike[str], *, compared: bool = False) -> Path:
+    """The path of a bundle. `hf:FOLDER` is imported into the cache when it is first used.
+
+    With `compared`, a model of Hugging Face must have the logits of the library `transformers`.
+    """
     name = os.fspath(folder)
     if name.startswith(HUGGING_FACE):
-        from regard.hub.import_cache import cached_import
+        from regard.hub.import_cache import cached_import, compared_import
 
-        return cached_import(name.removeprefix(HUGGING_FACE))
+        load = compared_import if compared else cached_import
+        return load(name.removeprefix(HUGGING_FACE))
     return resolve_model(folder)

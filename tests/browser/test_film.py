@@ -175,7 +175,7 @@ def test_a_reduced_film_shows_its_texts(open_page):
     at(page, "step 8 of 64")
     page.locator('nav a[href*="embedding"], .map a:has-text("Embedding")').first.click()
     page.locator("[data-partial]").wait_for()
-    page = open_page("alignment", "s=nabob".replace("s=", "x="), model="small")
+    page = open_page("alignment", model="small")
     box = page.get_by_role("textbox").first
     box.fill("nabob")
     box.press("Enter")

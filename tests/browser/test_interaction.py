@@ -9,7 +9,7 @@ from regard.trace import record
 from tests.browser.conftest import download_export, until, wait_for
 
 SOURCE = "attention"
-LONG = "internationalization" * 20
+LONG = "internationalization" * 30
 
 
 def focused(page) -> str:
@@ -110,14 +110,14 @@ def test_edit_is_listed_and_can_be_removed(visit, ids):
 def test_text_that_is_too_long_is_reported(visit, ids):
     visited = visit(clean=False)  # the browser logs the error response
     page = visited.open(f"#/heads?m={ids['spelling']}&s={LONG}")
-    page.get_by_text(re.compile("400 tokens")).first.wait_for()
+    page.get_by_text(re.compile("600 tokens")).first.wait_for()
     assert visited.foreign_requests == []
 
 
 @pytest.mark.parametrize("name", ["attention", "heads"])
-def test_256_tokens_fit_on_the_page(visit, ids, name):
+def test_512_tokens_fit_on_the_page(visit, ids, name):
     visited = visit()
-    page = visited.open(f"#/{name}?m={ids['spelling']}&s={LONG[:255]}&t=" + "+".join(["T"] * 40))
+    page = visited.open(f"#/{name}?m={ids['spelling']}&s={LONG[:511]}&t=" + "+".join(["T"] * 40))
     page.locator("canvas").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 

@@ -42,16 +42,16 @@ def trace(client, body):
             "target: string should have at most 4000 characters; got 4,002",
         ),
         (
-            {"source": "a" * 257},
+            {"source": "a" * 513},
             422,
             "too-long",
-            "the source has 257 tokens; the explorer shows up to 256: shorten it",
+            "the source has 513 tokens; the explorer shows up to 512: shorten it",
         ),
         (
-            {"target": "Z " * 257},
+            {"target": "Z " * 513},
             422,
             "too-long",
-            "the target has 257 tokens; the explorer shows up to 256",
+            "the target has 513 tokens; the explorer shows up to 512",
         ),
         ({"source": " \n"}, 422, "empty", "the source is empty; enter a text"),
         (

@@ -46,7 +46,8 @@ def test_list_of_models_describes_the_files(client, folders):
             "target": {"alphabet": " ABEHINYZ", "case": "upper"},
         },
         "tokenizers": second["tokenizers"],  # made of the same texts
-        "max_tokens": 256,
+        "max_tokens": 512,
+        "film": False,
     }
     shown = {name: second[name] for name in ("family", "position", "heads", "width", "layers")}
     assert shown == {

@@ -120,9 +120,9 @@ def test_invalid_heights_and_long_targets(pipelines):
     with pytest.raises(RegardError, match="height must be at least 1 pixel; got 0"):
         show(record(pipeline, "zebra", "Z"), height=0)
     with pytest.raises(
-        RegardError, match="the target has 257 tokens; the page shows up to 256: shorten it"
+        RegardError, match="the target has 513 tokens; the page shows up to 512: shorten it"
     ):
-        show(record(pipeline, "n", " ".join(["Z"] * 257)))
+        show(record(pipeline, "n", " ".join(["Z"] * 513)))
 
 
 def test_repr_of_a_frame_is_short():

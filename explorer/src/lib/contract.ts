@@ -162,7 +162,13 @@ export interface Trace {
   checkpoint: number | null;
   /** given numbers without a model: attention weights and outputs only */
   partial: boolean;
-  check: { max_delta: number; dtype: string; against: string } | null;
+  check: {
+    max_delta: number;
+    dtype: string;
+    against: string;
+    /** of an imported model: its largest difference from the logits of the original's library */
+    library?: { name: string; max_delta: number };
+  } | null;
   seconds: number;
 }
 

@@ -1,7 +1,7 @@
 /** The training film of the current model: the slider's position, playing, prefetching, markers. */
 
 import { parseAddress } from "./address";
-import type { Film, FilmMarker } from "./contract";
+import type { Film, FilmMarker, Trace } from "./contract";
 import { short } from "./numbers";
 import { app } from "./state.svelte";
 import { filmTexts as t } from "./texts.film.en";
@@ -128,7 +128,17 @@ class FilmState {
     this.pause();
     app.setReference();
     app.go("compare");
+    const text = app.trace?.output.text ?? null;
     await this.seek(this.index === this.last ? 0 : this.last);
+    const { target } = parseAddress(app.reference);
+    if (this.index !== this.last || app.target !== null || target === null) return;
+    // A generated text may tokenize differently when it is given: then both points get the text.
+    const reference = await app.data.frame(app.referenceRequest()!);
+    const ids = (trace: Trace | null): string =>
+      JSON.stringify(trace?.tokens.target.map((token) => token.id));
+    if (ids(reference) === ids(app.trace)) return;
+    app.target = text;
+    await app.run();
   }
 
   /** Loads all frames of this text as the page shows them, once the user has moved the slider. */

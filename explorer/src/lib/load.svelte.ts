@@ -3,7 +3,10 @@
 import { untrack } from "svelte";
 import { isAbort } from "./api";
 import { app } from "./state.svelte";
+import type { TensorInfo } from "./contract";
 import type { Tensor } from "./safetensors";
+
+const MAX_VOCABULARY = 2048;
 
 export interface Resource<T> {
   readonly value: T | null;
@@ -76,11 +79,15 @@ function tokenKey(): string {
   return [source, target].map((side) => side.map((token) => token.id).join(" ")).join("; ");
 }
 
+/** Whether the server sends a tensor: not for a large vocabulary, of which `output` has the top. */
+const isSent = ({ axes, shape }: TensorInfo): boolean =>
+  !axes.some((axis, k) => axis === "vocabulary" && shape[k]! > MAX_VOCABULARY);
+
 /** Tensors of the current trace by name; names that it does not have are left out. */
 export function tensors(names: () => string[]): Resource<Map<string, Tensor>> {
   return load(() => {
     const trace = app.trace;
-    const known = new Set(trace?.tensors.map((tensor) => tensor.name));
+    const known = new Set(trace?.tensors.filter(isSent).map((tensor) => tensor.name));
     const wanted = names().filter((name) => known.has(name));
     return trace && wanted.length ? (signal) => app.data.tensors(trace, wanted, signal) : null;
   });

@@ -27,6 +27,7 @@ export const filmTexts = {
   probes: "This film was reduced to some texts. Choose one:",
   loading: (ready: number, all: number) => `${ready} of ${all} frames ready`,
   snapshot: (step: number) => `step ${steps(step)}`,
+  library: (name: string, delta: string) => `logits of ${name}: max |Δ| ${delta}`,
   partialTitle: "This view is not part of the film",
   partial:
     "This trace has attention weights and outputs only. Use the Attention, All heads, Alignment, Output, Tokens or Compare page, or return to the finished model.",

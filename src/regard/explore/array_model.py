@@ -22,7 +22,7 @@ class ArrayModel(ServedModel):
     """What the page says about numbers from another program."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace, self.included = trace, False
+        self.trace, self.included, self.card = trace, False, {}
         self.name, self.sha8, self.id = NAME, "0" * 8, f"{NAME}@{'0' * 8}"
         self.family = "recurrent" if "attn.weights" in trace else "transformer"
         texts = {piece.id: piece.text for piece in (*trace.target, *trace.following)}

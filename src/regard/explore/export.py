@@ -8,7 +8,7 @@ import itertools
 import pprint
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -20,8 +20,12 @@ from regard.explore.trace_json import describe
 from regard.explore.trace_store import StoredTrace, check_model
 from regard.web.json_messages import invalid, to_json
 
+if TYPE_CHECKING:
+    from regard.trace import Trace
+
 Array = Float32[np.ndarray, "..."]
 Arrays = dict[str, Array]
+MAX_VOCABULARY = 2_048  # of a tensor that a page loads; larger ones are sent as the top tokens
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # text that a spreadsheet would run starts with these
 
 
@@ -50,12 +54,19 @@ def export_trace(
 
 
 def tensor_file(stored: StoredTrace, names: Sequence[str]) -> bytes:
-    """Tensors for the page as a safetensors file; all without names.
+    """Tensors for the page as a safetensors file; all without names, except those of a large
+    vocabulary.
 
     The weight of a masked pair is −0, so that the page can tell it from a small weight."""
-    return save(
-        {name: _mark_masked(stored, name, array) for name, array in arrays(stored, names).items()}
-    )
+    trace = stored.trace
+    for name in names:
+        stored.tensor(name)  # raises if there is none
+    large = [name for name in names or trace.names if _is_large(trace, name)]
+    if names and large:
+        message = f"{large[0]} has a row for each of many tokens; use the output view, or export it"
+        raise invalid(message, "large-vocabulary")
+    sent = arrays(stored, [name for name in names or trace.names if name not in large])
+    return save({name: _mark_masked(stored, name, array) for name, array in sent.items()})
 
 
 def _mark_masked(stored: StoredTrace, name: str, array: Array) -> Array:
@@ -64,6 +75,12 @@ def _mark_masked(stored: StoredTrace, name: str, array: Array) -> Array:
         return array
     masked = np.isneginf(stored.tensor(scores).numpy()) & (array == 0)
     return np.where(masked, np.float32(-0.0), array)
+
+
+def _is_large(trace: Trace, name: str) -> bool:
+    """Whether a tensor has an axis of more tokens than a page shows."""
+    pairs = zip(trace.axes(name), trace[name].shape, strict=True)
+    return any(axis == "vocabulary" and size > MAX_VOCABULARY for axis, size in pairs)
 
 
 def arrays(stored: StoredTrace, names: Sequence[str]) -> Arrays:

@@ -14,7 +14,7 @@ from regard.web.access import HttpError
 
 MAX_BODY = 64 * 1024  # bytes
 MAX_CHARACTERS = 4_000
-MAX_TOKENS = 256  # per side
+MAX_TOKENS = 512  # per side
 MAX_EDITS = 32
 MAX_BEAM = 16
 

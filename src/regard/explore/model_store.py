@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from regard.explore.film_store import ReducedFilm, SnapshotFilm
     from regard.pipeline import Pipeline
 
+HELLO = "Hello, world!"  # the example of an imported model
 QUEUE = 8  # computations per model, including the running one
 FAMILIES = {"transformer": "Transformer", "recurrent": "recurrent"}
 METRICS = {  # of a card: name and unit on the page
@@ -55,7 +57,7 @@ class ServedModel:
         self.tokenizers = _tokenizer_hash(manifest)
         self.family = str(self.settings.get("kind"))
         self._check_model(bundle)
-        self.name = folder.parent.name if folder.name == "bundle" else folder.name
+        self.name = _model_name(folder, self.card)
         self.id = f"{self.name}@{self.sha8}"
         self._lock = threading.Lock()
         self._queue_lock = threading.Lock()
@@ -197,7 +199,8 @@ def _examples(bundle: Bundle) -> list[str]:
     """Texts to open the model on: those of its card, or else one made of its vocabulary."""
     card = bundle.card
     samples = [sample[0] for sample in card.get("samples", []) if sample]
-    first = [card["example"]] if card.get("example") else []
+    example = card.get("example") or (HELLO if "import" in card else "")
+    first = [example] if example else []
     found = dict.fromkeys([*first, *(card.get("examples") or samples)])
     return [text for text in found if text.strip()] or [vocabulary_text(bundle.source)]
 
@@ -214,6 +217,13 @@ def _tokenizer_hash(manifest: Mapping[str, Mapping[str, Any]]) -> str:
     files = sorted(name for name in manifest if name.endswith("tokenizer.json"))
     text = " ".join(f"{name} {manifest[name]['sha256']}" for name in files)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _model_name(folder: Path, card: dict[str, Any]) -> str:
+    """The name of a model in addresses: that of its folder, its run, or the imported model."""
+    if "import" in card and card.get("title"):
+        return re.sub(r"[^\w.-]+", "-", str(card["title"]))[:60].strip("-.") or folder.name
+    return folder.parent.name if folder.name == "bundle" else folder.name
 
 
 def _part_name(setting: Any) -> str | None:

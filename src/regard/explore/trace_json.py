@@ -34,6 +34,9 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "score": float(trace["out.score"]) if "out.score" in trace else math.nan,
     }
     check = {"max_delta": trace.check, "dtype": "float32", "against": "fast path"}
+    facts = stored.model.card.get("import", {})
+    if "largest_difference" in facts:  # of an imported model, from the library's own logits
+        check["library"] = {"name": facts["check"], "max_delta": facts["largest_difference"]}
     edits = zip(request.edits, trace.edits, strict=True)
     return {
         "id": stored.id,
