@@ -99,7 +99,7 @@ def test_generation_continues_from_a_pruned_hypothesis(page, made):
 
 def test_other_edits_are_searched_greedily(visit, ids):
     page = visit().open(f"#/decode?m={ids['spelling']}&s={SOURCE}&d=4&e=ablate~dec.0.cross~1~zero")
-    page.get_by_role("heading", name="Greedy search only").wait_for()
+    assert page.get_by_role("heading", name="Greedy search only").is_visible()
     page.get_by_role("button", name="Remove the edits").click()
     until(page, f"{NODES} > 0")
 

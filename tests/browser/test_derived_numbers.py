@@ -5,6 +5,7 @@ import re
 from urllib.parse import quote
 
 import pytest
+import torch
 
 import regard
 from regard.search import Beam, Greedy
@@ -64,7 +65,7 @@ def test_head_statistics_are_explained(visit, ids, trace):
 
 def test_norms_and_cosines_are_explained(visit, ids, trace):
     page = visit().open(
-        f"#/residual?m={ids['spelling']}&s={SOURCE}&a=enc.0.self&q=2&o.step=enc.0.resid2"
+        f"#/residual?m={ids['spelling']}&s={SOURCE}&a=enc.0.self&i=2&o.step=enc.0.resid2"
     )
     before, added = (trace[name][2].double() for name in ("enc.0.resid1", "enc.0.ffn.out"))
     value, result, sizes = explain(page, "contribution, norm")
@@ -142,6 +143,24 @@ def test_output_entropy_and_beam_sums_are_explained(visit, ids, trace):
     assert sizes == pytest.approx([made.nodes[at].logp for at in made.path(node.number)], abs=1e-5)
     assert (value, result) == (pytest.approx(node.total, abs=1e-5),) * 2
     assert explain(page, "score")[1] == pytest.approx(node.score, abs=1e-5)
+
+
+def test_embedding_and_lens_numbers_are_explained(visit, ids, trace, pipelines):
+    page = visit().open(f"#/embedding?m={ids['spelling']}&s={SOURCE}")
+    until(page, "document.querySelector('[data-bars=neighbours] button') !== null")
+    page.locator("[data-bars=neighbours] button").first.click()
+    table = pipelines["spelling"].model.source.table.detach().double()
+    own = trace.source[0].id
+    cosines = torch.nn.functional.cosine_similarity(table[own], table)
+    cosines[own] = -1
+    assert drawer(page)[1] == pytest.approx(float(cosines.max()), abs=1e-6)
+    until(page, "document.querySelector('[data-coordinates]') !== null")
+    value, result, sizes = explain(page, "component 1")
+    assert (value, len(sizes)) == (pytest.approx(result, abs=1e-6), table.shape[1])
+    page = visit().open(f"#/output?m={ids['spelling']}&s={SOURCE}&r=2")
+    value, result, _ = explain(page, "probability, final norm")
+    expected = math.exp(trace["out.chosen"][2])
+    assert (value, result) == (pytest.approx(expected, abs=1e-5),) * 2
 
 
 def test_derived_numbers_work_in_a_saved_page(visit, ids, trace, offline_page, tmp_path):

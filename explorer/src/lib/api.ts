@@ -89,6 +89,14 @@ export abstract class DataSource {
     }
     return explanation;
   }
+  /** A cosine of two embeddings, a coordinate of the PCA, a probability of the logit lens. */
+  explainDerived(
+    trace: c.Trace,
+    what: "cosine" | "pca" | "lens",
+    values: Query,
+  ): Promise<c.Explanation> {
+    return this.view(trace, `explain-${what}`, values);
+  }
   neighbours(
     trace: c.Trace,
     side: c.Side,

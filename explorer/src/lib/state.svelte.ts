@@ -1,6 +1,6 @@
 /** The state that all views share: request, trace and selection. The address mirrors it. */
 
-import { ApiError, isAbort, type DataSource } from "./api";
+import { ApiError, isAbort, type DataSource, type Query } from "./api";
 import { OfflineSource, openSource } from "./offline-source";
 import type {
   AttentionInfo,
@@ -210,6 +210,18 @@ class Explorer extends ViewState {
     // The drawer reports an error.
     if (this.trace) this.data.explain(this.trace, name, index).catch(() => {});
     super.open(name, index, deeper);
+  }
+
+  /** Opens the explanation of a number that the server derives from parameters. */
+  async explainDerived(what: "cosine" | "pca" | "lens", values: Query): Promise<void> {
+    const trace = this.trace;
+    if (!trace) return;
+    try {
+      const made = await this.data.explainDerived(trace, what, values);
+      if (this.trace === trace) this.explain(made);
+    } catch (error) {
+      this.announce((this.notice = (error as Error).message));
+    }
   }
 
   /** Opens a model with its example. */

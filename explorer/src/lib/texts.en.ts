@@ -426,6 +426,8 @@ export const texts = {
     point: (text: string, id: number, x: string, y: string, positions: number[]) =>
       `“${text}”, id ${id}, at (${x}, ${y})` +
       (positions.length ? `; at position ${positions.join(", ")}` : "; not in this text"),
+    coordinates: (text: string) => `Coordinates of “${text}”:`,
+    coordinate: (number: number) => `component ${number}`,
     planeHelp: "Arrow keys move to the nearest point, Enter selects it.",
   },
   ablation: {

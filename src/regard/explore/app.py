@@ -106,6 +106,27 @@ def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
         stored.tensor(tensor)  # raises if there is none
         return _json(stored.trace.explain(tensor, _parse_index(index)).as_dict())
 
+    @app.get("/api/trace/{id}/explain-cosine")
+    def explain_cosine(id: str, side: Side, first: int, second: int) -> Response:
+        from regard.trace.derived import embedding_cosine
+
+        return _json(embedding_cosine(traces[id].trace, side, first, second).as_dict())
+
+    @app.get("/api/trace/{id}/explain-pca")
+    def explain_pca(id: str, side: Side, token: int, axis: int) -> Response:
+        from regard.trace.derived import pca_coordinate
+
+        return _json(pca_coordinate(traces[id].trace, side, token, axis).as_dict())
+
+    @app.get("/api/trace/{id}/explain-lens")
+    def explain_lens(id: str, tensor: str, row: int, token: int) -> Response:
+        from regard.trace.derived import lens_probability
+
+        stored = traces[id]
+        if not 0 <= row < len(stored.trace.target):
+            raise invalid(f"row {row} does not exist", "out-of-range")
+        return _json(lens_probability(stored.trace, tensor, row, token).as_dict())
+
     @app.get("/api/trace/{id}/neighbours")
     def neighbours(id: str, side: Side, position: int, n: Count = 10) -> Response:
         from regard.explore.analysis_views import neighbours

@@ -73,20 +73,27 @@ def logit_lens(trace: Trace, row: int) -> dict[str, Row]:
     trace.piece("target", row)
     if "tgt.sum" not in trace.names:
         return {}
-    logits = trace.origin("out.logits")
-    (last,) = logits.inputs
-    norm = trace.origin(last) if last == "dec.norm" else None
+    logits, norm = trace.origin("out.logits"), _final_norm(trace)
     first = "tgt.norm" if "tgt.norm" in trace.names else "tgt.sum"
     after = r"dec\.\d+\.resid\d|dec\.norm" if norm else r"dec\.\d+\.norm\d"
     stream = f"{re.escape(first)}|{after}"
     found = {}
     for name in trace.names:
         if re.fullmatch(stream, name):
-            vectors = trace[name][row : row + 1]
-            if norm is not None and name != last:
-                vectors = _apply(trace, norm, vectors)
-            found[name] = _apply(trace, logits, vectors)[0].softmax(-1)
+            found[name] = _apply(trace, logits, lens_state(trace, name, row))[0].softmax(-1)
     return found
+
+
+def lens_state(trace: Trace, name: str, row: int) -> Float[Tensor, "1 width"]:
+    """A state of the residual stream as the output projection reads it: after the final norm."""
+    vectors, norm = trace[name][row : row + 1], _final_norm(trace)
+    return vectors if norm is None or name == "dec.norm" else _apply(trace, norm, vectors)
+
+
+def _final_norm(trace: Trace) -> Operation | None:
+    """The norm before the output projection of a pre-norm model."""
+    (last,) = trace.origin("out.logits").inputs
+    return trace.origin(last) if last == "dec.norm" else None
 
 
 def rank(numbers: Row, id: int) -> int:
@@ -137,5 +144,10 @@ def pca_projection(trace: Trace, side: str) -> PCAProjection:
 
 def _table(trace: Trace, side: str) -> Float[Tensor, "vocabulary width"]:
     """The embedding table of a side, unscaled."""
+    return trace.numbers[embedding_table_name(trace, side)]
+
+
+def embedding_table_name(trace: Trace, side: str) -> str:
+    """The name of the parameter that is the embedding table of a side."""
     (name,) = trace.origin(f"{STACKS[side][0]}.embed").weights
-    return trace.numbers[name]
+    return name

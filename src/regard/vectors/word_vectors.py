@@ -57,14 +57,22 @@ def pca_plane(
 
     The largest entry of a component is positive, so that plots do not flip.
     """
-    centred = vectors.double() - vectors.double().mean(0)
-    _, sizes, directions = torch.linalg.svd(centred, full_matrices=False)
-    signs = directions.gather(1, directions.abs().argmax(1, keepdim=True)).sign()
-    shares = sizes.square() / sizes.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
-    points = centred @ (directions * signs)[:2].T
+    centre, directions, shares = principal_axes(vectors)
+    points = (vectors.double() - centre) @ directions[:2].T
     missing = (0, 2 - points.shape[1])  # one vector, or one dimension, spans less than a plane
     first, second = torch.nn.functional.pad(shares[:2], missing).tolist()
     return torch.nn.functional.pad(points, missing), (first, second)
+
+
+def principal_axes(
+    vectors: Float[Tensor, "vector dim"],
+) -> tuple[Float[Tensor, " dim"], Float[Tensor, "axis dim"], Float[Tensor, " axis"]]:
+    """The mean, the principal components and their shares of the variance, in float64."""
+    centre = vectors.double().mean(0)
+    _, sizes, directions = torch.linalg.svd(vectors.double() - centre, full_matrices=False)
+    signs = directions.gather(1, directions.abs().argmax(1, keepdim=True)).sign()
+    shares = sizes.square() / sizes.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
+    return centre, directions * signs, shares
 
 
 Query = str | Float[Tensor, " dim"]
