@@ -49,8 +49,8 @@ export const figure = {
   weight: (k: number, weight: string) => `key ${k + 1}: ${weight}`,
   view: "Weights",
   views: [
-    ["bars", "this query, as bars"],
-    ["rows", "all queries, as rows"],
+    ["bars", "one query: bars"],
+    ["rows", "all: rows"],
   ] as [string, string][],
   map: "Attention map",
   mapAbout: "One row for each query from 0 to 5; rows sum to 1.",
