@@ -1,7 +1,7 @@
 """Accuracy by length, for lessons 7 and 8 of the explorer: tiny models that reverse digits.
 
-    python benchmarks/lesson_lengths.py          # all models, a few minutes; prints a table
-    python benchmarks/lesson_lengths.py --keep   # also writes explorer/src/lessons/lengths.json
+    python benchmarks/lesson_lengths.py --parallel 16   # all models on 16 cores; prints a table
+    python benchmarks/lesson_lengths.py --keep          # writes explorer/src/lessons/lengths.json
 
 Lesson 7: Transformers with five position encodings, trained on at most 10 digits and tested on up
 to 20. Lesson 8: recurrent models through one vector and with Bahdanau's attention, trained and
@@ -15,13 +15,14 @@ import random
 import statistics
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import regard
-from regard.errors import RegardError
 
 KEPT = Path(__file__).parent.parent / "explorer" / "src" / "lessons" / "lengths.json"
 TESTED = tuple(range(2, 21))
@@ -68,22 +69,20 @@ def tests(known: set[str]) -> dict[int, list[str]]:
     return found
 
 
-def accuracies(pipeline: regard.Pipeline, texts: dict[int, list[str]]) -> list[float | None]:
-    """The share of exactly reversed strings of each length; None if the model refuses them."""
-    found: list[float | None] = []
+def accuracies(pipeline: regard.Pipeline, texts: dict[int, list[str]]) -> list[float]:
+    """The share of exactly reversed strings of each length."""
+    found = []
     for sources in texts.values():
-        try:
-            answers = pipeline.batch(sources, beam=1)
-        except RegardError:
-            found.append(None)
-            continue
+        answers = pipeline.many(sources, beam=1)
         right = [answer.text == one[::-1] for one, answer in zip(sources, answers, strict=True)]
         found.append(sum(right) / len(right))
     return found
 
 
-def measure(lesson: dict[str, Any], settings: dict[str, Any], seed: int) -> list[float | None]:
-    """Train one model with one seed and test it."""
+def measure(name: str, kind: str, seed: int) -> list[float]:
+    """Train one model of a lesson with one seed and test it."""
+    torch.set_num_threads(1)
+    lesson = LESSONS[name]
     sources = list(strings(lesson["trained"], PAIRS, seed))
     pairs = [(one, one[::-1]) for one in sources]
     with tempfile.TemporaryDirectory() as folder:
@@ -93,36 +92,36 @@ def measure(lesson: dict[str, Any], settings: dict[str, Any], seed: int) -> list
             held_out=pairs[-200:],
             family=lesson["family"],
             size="tiny",
-            model=settings,
+            device="cpu",
+            model=lesson["models"][kind],
             train={**COMMON, **lesson["train"], "seed": seed},
             text={"source_tokenizer": "characters", "target_tokenizer": "characters"},
         )
         return accuracies(pipeline, tests(set(sources)))
 
 
-def mean(values: tuple[float | None, ...]) -> float | None:
-    """The mean over seeds; None if a model refused."""
-    known = [value for value in values if value is not None]
-    return round(statistics.mean(known), 4) if len(known) == len(values) else None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--parallel", type=int, default=1, help="processes, one core each")
     parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} for the explorer")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    result: dict[str, Any] = {
-        "lengths": list(TESTED),
-        "per_length": PER_LENGTH,
-        "seeds": len(SEEDS),
-    }
+    jobs = [
+        (name, kind, seed) for name in LESSONS for kind in LESSONS[name]["models"] for seed in SEEDS
+    ]
+    with ProcessPoolExecutor(options.parallel, get_context("spawn")) as pool:
+        runs = dict(zip(jobs, pool.map(measure, *zip(*jobs, strict=True)), strict=True))
+    result: dict[str, Any] = {"lengths": TESTED, "per_length": PER_LENGTH, "seeds": len(SEEDS)}
     for name, lesson in LESSONS.items():
-        rows = {}
-        for kind, settings in lesson["models"].items():
-            runs = [measure(lesson, settings, seed) for seed in SEEDS]
-            rows[kind] = [mean(values) for values in zip(*runs, strict=True)]
-            print(name, kind, rows[kind], flush=True)
+        rows = {
+            kind: [
+                round(statistics.mean(values), 4)
+                for values in zip(*(runs[name, kind, seed] for seed in SEEDS), strict=True)
+            ]
+            for kind in lesson["models"]
+        }
         result[name] = {"trained": lesson["trained"], "accuracy": rows}
+        for kind, row in rows.items():
+            print(f"{name:10} {kind:10}", *(f"{value:.2f}" for value in row))
     if options.keep:
         KEPT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
