@@ -6,7 +6,7 @@ from regard.pooling import NadarayaWatson
 
 keys = np.array([0.3, 0.8, 1.2, 1.7, 2.2, 2.6, 3.1, 3.7, 4.2, 4.7])
 values = np.array([1.3, 2.0, 3.4, 3.2, 3.8, 2.8, 2.9, 1.4, 1.8, 1.1])
-query = 3.4
+query = 3.3
 
 for bandwidth in (0.05, 0.4, 10.0):
     model = NadarayaWatson(kernel="gaussian", bandwidth=bandwidth).fit(keys[:, None], values)
