@@ -49,6 +49,7 @@ LESSONS: dict[str, dict[str, Any]] = {
         "train": {"steps": 2_000, "learning_rate": 0.01},
     },
 }
+Measured = tuple[list[float], list[list[float]] | None]
 COMMON = {"batch_tokens": 4_096, "evaluations": 1, "label_smoothing": 0.0}
 
 
@@ -79,7 +80,27 @@ def accuracies(pipeline: regard.Pipeline, texts: dict[int, list[str]]) -> list[f
     return found
 
 
-def measure(name: str, kind: str, seed: int) -> list[float]:
+def position_scores(model: Any) -> list[list[float]] | None:
+    """The scores of all pairs of positions that come from learned positions alone, over √d.
+
+    Of a table of positions: products of its rows. Of distances: the bias of the first head.
+    """
+    parameters, places = dict(model.named_parameters()), torch.arange(max(TESTED))
+    if "source.position.table" in parameters:
+        table = parameters["source.position.table"][: len(places)]
+        scores = table @ table.T / table.shape[1] ** 0.5
+    elif "encoder.0.self_attention.attention.bias.table" in parameters:
+        bias = parameters["encoder.0.self_attention.attention.bias.table"][0]
+        distance = places[None] - places[:, None]
+        scores = (
+            bias[distance + len(bias) // 2] / (TRANSFORMER["width"] / TRANSFORMER["heads"]) ** 0.5
+        )
+    else:
+        return None
+    return [[round(value, 3) for value in row] for row in scores.tolist()]
+
+
+def measure(name: str, kind: str, seed: int) -> Measured:
     """Train one model of a lesson with one seed and test it."""
     torch.set_num_threads(1)
     lesson = LESSONS[name]
@@ -97,7 +118,8 @@ def measure(name: str, kind: str, seed: int) -> list[float]:
             train={**COMMON, **lesson["train"], "seed": seed},
             text={"source_tokenizer": "characters", "target_tokenizer": "characters"},
         )
-        return accuracies(pipeline, tests(set(sources)))
+        found = accuracies(pipeline, tests(set(sources)))
+        return found, position_scores(pipeline.model)
 
 
 def main() -> None:
@@ -115,13 +137,15 @@ def main() -> None:
         rows = {
             kind: [
                 round(statistics.mean(values), 4)
-                for values in zip(*(runs[name, kind, seed] for seed in SEEDS), strict=True)
+                for values in zip(*(runs[name, kind, seed][0] for seed in SEEDS), strict=True)
             ]
             for kind in lesson["models"]
         }
         result[name] = {"trained": lesson["trained"], "accuracy": rows}
         for kind, row in rows.items():
             print(f"{name:10} {kind:10}", *(f"{value:.2f}" for value in row))
+    learned = {kind: table for (_, kind, seed), (_, table) in runs.items() if table and seed == 1}
+    result["position_scores"] = learned
     if options.keep:
         KEPT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
