@@ -42,6 +42,33 @@ def explore(
     serve(models, host=host, port=port, browser=not no_browser)
 
 
+def lesson(
+    number: options.LessonNumber = None,
+    /,
+    *,
+    port: options.Port = None,
+    host: options.Host = "127.0.0.1",
+    no_browser: options.NoBrowser = False,
+) -> None:
+    """Open an interactive lesson about attention in the explorer; without a number, list them.
+
+    Each lesson takes about five minutes: guess, try it with live numbers, see, understand. The
+    lessons use the included models and need no network. Ctrl-C ends the explorer.
+    """
+    with options.without_gc():
+        from regard.explore.lessons import lesson_address, lesson_table
+
+    if number is None:
+        print(lesson_table())
+        return
+    page = lesson_address(number)
+    with options.without_gc():
+        from regard.explore.model_store import ModelStore
+        from regard.explore.server import serve
+
+    serve(ModelStore.open([]), host=host, port=port, browser=not no_browser, page=page)
+
+
 def bench(
     *,
     device: options.Device = "auto",
@@ -204,5 +231,5 @@ def import_(
 
 
 # Commands with their order in `regard --help`.
-COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}
+COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, lesson: 7, bench: 8}
 COMMANDS |= {data: 12, clean: 13, pack: 14, quantize: 16, export: 17, import_: 18}
