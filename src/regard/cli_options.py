@@ -279,9 +279,6 @@ Host = Annotated[
     ),
 ]
 NoBrowser = Annotated[bool, Parameter(group=groups.SERVER, help="Serve without opening a browser.")]
-LessonNumber = Annotated[
-    str | None, Parameter(help="Lesson: 1 to 10, or A for the appendix (default: list them).")
-]
 BenchPrecision = Annotated[
     str | None,
     Parameter(

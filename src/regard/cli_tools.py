@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from regard import cli_options as options
 from regard.commands.options import CleaningRules
 from regard.model_location import find_model
 from regard.registry import import_files
+
+LessonNumber = Annotated[
+    str | None, Parameter(help="Lesson: 1 to 10, or A for the appendix (default: list them).")
+]
 
 
 def inspect(
@@ -43,7 +50,7 @@ def explore(
 
 
 def lesson(
-    number: options.LessonNumber = None,
+    number: LessonNumber = None,
     /,
     *,
     port: options.Port = None,

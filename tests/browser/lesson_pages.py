@@ -64,6 +64,6 @@ def set_slider(page: Any, name: str, value: float) -> None:
     )
 
 
-def python_of(lesson: str, capture: Any = None) -> dict[str, Any]:
+def python_of(lesson: str) -> dict[str, Any]:
     """The names that the lesson's Python code defines."""
     return runpy.run_path(str(LESSONS / "python" / f"{lesson}.py"))

@@ -31,4 +31,6 @@ def lesson_address(number: str) -> str:
 def lesson_table() -> str:
     """The lessons, one per line, with their numbers."""
     lines = [f"{number:>3}  {title}" for number, title in LESSONS.items()]
-    return "\n".join([*lines, "", "Open one with `regard lesson 1`; each takes about five minutes."])
+    return "\n".join(
+        [*lines, "", "Open one with `regard lesson 1`; each takes about five minutes."]
+    )

@@ -16,7 +16,9 @@ def rotation(degrees: float) -> torch.Tensor:
 
 for angle in (0, 60):
     q, k, v = (words @ rotation(turn).T for turn in (angle, 0, 0))
-    steps = Attention(ScaledDot(heads=1, dim=2)).intermediates(q[None, None], k[None, None], v[None, None])
+    steps = Attention(ScaledDot(heads=1, dim=2)).intermediates(
+        q[None, None], k[None, None], v[None, None]
+    )
     scores, weights = steps.scores[0, 0], steps.weights[0, 0]
     print(f"W_Q turned by {angle}°: largest |s_ij - s_ji| = {(scores - scores.T).abs().max():.3f}")
     print(weights.numpy().round(3))

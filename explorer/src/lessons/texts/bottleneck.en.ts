@@ -40,7 +40,7 @@ export const figure = {
   },
   length: "Length",
   axis: "length",
-  yAxis: "right",
+  yAxis: "accuracy",
   trained: "trained lengths",
   hand: "Point the model's attention by hand",
   handHint: "Choose a step, then the letter that gets all the weight at that step.",

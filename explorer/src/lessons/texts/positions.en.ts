@@ -62,7 +62,7 @@ export const figure = {
   chart: "Share of strings reversed without an error, by length",
   length: "Length",
   axis: "length",
-  yAxis: "right",
+  yAxis: "accuracy",
   trained: "trained lengths",
   columns: ["Encoding", "10", "12", "15"],
 };
