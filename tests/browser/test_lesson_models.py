@@ -39,9 +39,7 @@ def test_order_matters_only_with_positions(visit):
     assert plain == 0
     assert placed == pytest.approx(np.linalg.norm(expected[0] - expected[1]), rel=1e-6)
     assert is_done(page, 0)
-    page.get_by_role("radio", name="without positions").or_(
-        page.get_by_role("button", name="without positions", exact=True)
-    ).first.click()
+    page.get_by_role("radio", name="without positions", exact=True).check()
     until(page, "document.querySelector('[data-output=tea]').innerText === 'T AA'")
     code = python_of("order")
     assert page.locator("[data-output=eat]").inner_text() == code["eat"].answer.text
@@ -65,7 +63,7 @@ def test_position_matrices_equal_the_encodings(visit):
         "relative": np.array(stored["position_scores"]["distance"]),
     }
     for name, matrix in expected.items():
-        page.locator(".narrow").get_by_text(name, exact=True).click()
+        page.get_by_role("radio", name=name, exact=True).check()
         cell = page.locator('[data-heatmap="lesson.positions"] [role=gridcell]')
         cell.focus()
         page.keyboard.press("Control+Home")
@@ -111,7 +109,7 @@ def test_attention_follows_the_hand(visit):
     assert shown == code["pointed"](0, 0) == "K N AY T"
     assert is_done(page, 1)
     free = [float(one) for one in code["trace"]["attn.weights"][0, 3]]
-    page.get_by_text("3: ■").click()
+    page.get_by_role("radio", name="3: ■").check()
     assert numbers(page, "button[data-weight]", "data-weight") == pytest.approx(free, abs=1e-5)
     page.get_by_role("button", name="All weight on n").click()
     until(page, "document.querySelector('[data-output]').dataset.output.length > 8")
@@ -152,7 +150,7 @@ def test_rank_correlations_of_weights_and_effects(visit):
     page = open_lesson(visit(), "10", step=1)
     code = python_of("explanation")
     for sound in range(3):
-        page.locator("[data-figure]").get_by_text(["N", "AY", "T"][sound], exact=True).click()
+        page.get_by_role("radio", name=["N", "AY", "T"][sound], exact=True).check()
         page.locator("button[data-weight]").first.click()
         assert page.locator("[data-effects]").is_visible()
     assert is_done(page, 0)
