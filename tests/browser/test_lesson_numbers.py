@@ -54,7 +54,7 @@ def test_pooling_is_the_mean_when_wide_and_one_key_when_narrow(visit):
     assert is_done(page, 0)
     assert not is_done(page, 1)
     page.get_by_role("slider", name="Query").focus()
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
     set_slider(page, "bandwidth", -1.4)
     assert max(numbers(page, "g[data-weight]", "data-weight")) > 0.9
     assert is_done(page, 1)
