@@ -28,6 +28,7 @@ PACKAGE_FILES = [
     "data/models/spelling/weights.safetensors",
     "data/models/spelling-recurrent/weights.safetensors",
     "explore/static/index.html",
+    "explore/static/lessons.js",
     "native/cpp/engine.cpp",
 ]
 LICENCES = ["LICENSE", "NOTICE", "src/regard/data/LICENSE.cmudict"]

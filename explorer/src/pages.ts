@@ -7,6 +7,7 @@ import Alignment from "./pages/Alignment.svelte";
 import Compare from "./pages/Compare.svelte";
 import Decode from "./pages/Decode.svelte";
 import Embedding from "./pages/Embedding.svelte";
+import Lessons from "./pages/Lessons.svelte";
 import Heads from "./pages/Heads.svelte";
 import Ablation from "./pages/Ablation.svelte";
 import Output from "./pages/Output.svelte";
@@ -35,7 +36,7 @@ export const pages: Page[] = [
   { id: "decode", component: Decode, traced: true },
   { id: "ablation", component: Ablation, traced: true },
   { id: "compare", component: Compare, traced: true },
-  { id: "lessons", component: null, traced: false },
+  { id: "lessons", component: Lessons, traced: false },
 ];
 
 /** The page with this id; an unknown or planned one becomes the start page. */

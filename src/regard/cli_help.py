@@ -6,7 +6,7 @@ from cyclopts import App, Group
 
 # Titles with their commands, in the order of `regard --help`.
 COMMAND_GROUPS = {
-    "Start here": ("demo", "train", "predict", "explore", "serve"),
+    "Start here": ("demo", "train", "predict", "explore", "lesson", "serve"),
     "Data": ("data", "clean", "join"),
     "Quality": ("evaluate", "score", "inspect", "report", "compare"),
     "More training": ("sweep", "distill"),
@@ -42,6 +42,11 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "explore": {
         "The two included models": "explore",
         "Your own model, without opening a browser": "explore runs/pairs --no-browser",
+    },
+    "lesson": {
+        "List the lessons": "lesson",
+        "Open the first one": "lesson 1",
+        "The appendix on greedy and beam search": "lesson A",
     },
     "serve": {
         "An included model, on this machine": "serve spelling",

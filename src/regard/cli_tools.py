@@ -21,6 +21,9 @@ Probes = Annotated[
 FilmFile = Annotated[
     Path | None, Parameter(help="File to write (default: BUNDLE.film.safetensors, beside it).")
 ]
+LessonNumber = Annotated[
+    str | None, Parameter(help="Lesson: 1 to 10, or A for the appendix (default: list them).")
+]
 
 
 def inspect(
@@ -64,6 +67,33 @@ def film(bundle: options.Bundle, /, *, probe: Probes = None, out: FilmFile = Non
         from regard.commands.film import reduce_film
 
     print(reduce_film(bundle, probe or (), out))
+
+
+def lesson(
+    number: LessonNumber = None,
+    /,
+    *,
+    port: options.Port = None,
+    host: options.Host = "127.0.0.1",
+    no_browser: options.NoBrowser = False,
+) -> None:
+    """Open an interactive lesson about attention in the explorer; without a number, list them.
+
+    Each lesson takes about five minutes: guess, try it with live numbers, see, understand. The
+    lessons use the included models and need no network. Ctrl-C ends the explorer.
+    """
+    with options.without_gc():
+        from regard.explore.lessons import lesson_address, lesson_table
+
+    if number is None:
+        print(lesson_table())
+        return
+    page = lesson_address(number)
+    with options.without_gc():
+        from regard.explore.model_store import ModelStore
+        from regard.explore.server import serve
+
+    serve(ModelStore.open([]), host=host, port=port, browser=not no_browser, page=page)
 
 
 def bench(
@@ -228,5 +258,5 @@ def import_(
 
 
 # Commands with their order in `regard --help`.
-COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, bench: 8}
+COMMANDS: dict[Callable[..., None], int] = {inspect: 6, explore: 7, lesson: 7, bench: 8}
 COMMANDS |= {film: 19, data: 12, clean: 13, pack: 14, quantize: 16, export: 17, import_: 18}

@@ -247,21 +247,7 @@ export const texts = {
     copy: "Copy",
     copied: "Command copied.",
     lessons: "Lessons",
-    lessonsText: "Short interactive lessons on live models: predict, try, see, explain.",
-    lessonList: [
-      "King and queen",
-      "Bank of the river",
-      "The man hit the car",
-      "Queries, keys and values",
-      "Attention as kernel regression",
-      "Why divide by √d",
-      "Masks",
-      "Five position encodings",
-      "Bahdanau and Transformer",
-      "The bottleneck",
-      "Beam and greedy search",
-      "How a head learns",
-    ],
+    lessonsText: "Five minutes each: guess, try it with live numbers, see, understand.",
   },
   overview: {
     lead: (parameters: string, source: number, target: number) =>
@@ -885,6 +871,10 @@ export const texts = {
       source: (at: number, text: string) => `${at} “${text}”`,
       target: (at: number, text: string) => `${at} after ${text}`,
     },
+  },
+  lessons: {
+    loading: "Loading the lessons…",
+    offline: "Lessons need a running explorer: start one with `regard lesson`.",
   },
 };
 

@@ -199,17 +199,25 @@ class ExplorerServer(uvicorn.Server):
 
 
 def serve(
-    models: ModelStore, *, host: str = "127.0.0.1", port: int | None = None, browser: bool = True
+    models: ModelStore,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    browser: bool = True,
+    page: str = "",
 ) -> None:
     """Print the address, open it in a browser and serve until Ctrl-C.
 
-    Beyond this machine the printed token is required."""
+    `page` is the part of the address after `/`. Beyond this machine the printed token is required.
+    """
     listener, note = open_socket(host, port, PORT)
     number = listener.getsockname()[1]
     token = None if is_local(host) else secrets.token_urlsafe(24)
     name = bracketed(host)
     guarded = Guard(create_app(models), hosts=LOCAL_NAMES | {name}, port=number, token=token)
-    address = f"http://{reachable_name(name)}:{number}/" + (f"?token={token}" if token else "")
+    address = (
+        f"http://{reachable_name(name)}:{number}/" + (f"?token={token}" if token else "") + page
+    )
     server = ExplorerServer(guarded)
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, server.handle_exit)  # uvicorn does the same once it runs

@@ -1,0 +1,19 @@
+/** The included models that lessons run, and requests to them. */
+
+import type { Edit, Model, Trace } from "../lib/contract";
+import { app } from "../lib/state.svelte";
+
+/** An open model by its name; null while models load, or if it is not open here. */
+export const modelNamed = (name: string): Model | null =>
+  app.models.find((one) => one.included && one.name === name) ?? null;
+
+/** Traces a text with edits; the output is generated greedily unless a target is given. */
+export function traced(
+  model: Model,
+  source: string,
+  edits: Edit[],
+  signal: AbortSignal,
+  target: string | null = null,
+): Promise<Trace> {
+  return app.data.trace({ model: model.id, source, target, decoding: { beam: 1 }, edits }, signal);
+}
