@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 PATIENCE = 90.0  # seconds after which a request without any response is lost
+IDLE = 20.0  # seconds after which a client closes an idle connection, before the server does
 BATCH_PATH = "/v1/generate"
 
 
@@ -177,13 +178,15 @@ class Load:
 
     async def open(self, rate: float, seconds: float) -> Tally:
         """Requests at random times, `rate` per second on average, for some time."""
-        free: list[Connection] = []
+        free: list[tuple[float, Connection]] = []  # since when, longest first
         tasks: set[asyncio.Task[None]] = set()
 
         async def one() -> None:
-            connection = free.pop() if free else Connection(self.port)
+            while free and free[0][0] < time.monotonic() - IDLE:
+                free.pop(0)[1].close()
+            connection = free.pop()[1] if free else Connection(self.port)
             await self.ask(connection)
-            free.append(connection)
+            free.append((time.monotonic(), connection))
 
         start = due = time.monotonic()
         while due < start + seconds and not self.stopping:
@@ -193,7 +196,7 @@ class Load:
             task.add_done_callback(tasks.discard)
             due += self.random.expovariate(rate)
         await asyncio.gather(*tasks)
-        for connection in free:
+        for _, connection in free:
             connection.close()
         return self.tally
 
