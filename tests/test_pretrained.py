@@ -42,6 +42,19 @@ def test_cards_contain_no_paths(name):
     assert card["quality"][0]["on"] == "6,456 unseen test words"
 
 
+def test_included_models_may_be_links_of_an_installer(tmp_path, monkeypatch):
+    folder = tmp_path / "package/models/linked"
+    folder.mkdir(parents=True)
+    for path in (MODELS / "spelling").iterdir():
+        (folder / path.name).symlink_to(path)
+    for engine in ("native", "torch"):
+        with pytest.raises(RegardError, match="is a link; a bundle has regular files only: copy"):
+            regard.load(folder, device="cpu", engine=engine)
+    monkeypatch.setattr("regard.bundle.regular_files.PACKAGE", tmp_path / "package")
+    for engine in ("native", "torch"):
+        assert str(regard.load(folder, device="cpu", engine=engine)("noise")) == "N OY Z"
+
+
 def test_existing_folder_takes_precedence(tmp_path, monkeypatch):
     assert resolve_model("spelling") == MODELS / "spelling"
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,8 @@
-"""Regular files only: a link, pipe, socket or device in a bundle is refused, never waited for."""
+"""Regular files only: a link, pipe, socket or device in a bundle is refused, never waited for.
+
+The included models are an exception: some installers link all files of a package to a cache. Who
+can change these links can also change the code beside them.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }
+PACKAGE = Path(os.path.abspath(__file__)).parents[1]  # not resolved: it may be such a link
 # A path that changes between check and opening is neither followed nor waited for.
 FLAGS = os.O_RDONLY
 for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
@@ -29,6 +34,8 @@ class NotRegular(RegardError):
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; an OSError passes through."""
+    if PACKAGE in Path(os.path.abspath(path)).parents:
+        path = Path(os.path.realpath(path))
     _check_kind(path, path.lstat().st_mode)
     file = os.fdopen(os.open(path, FLAGS), "rb")
     try:

@@ -67,6 +67,11 @@ class CheckpointFolder:
             raise self.error(f"{name!r} is not a regular file")
         return real
 
+    def part(self, name: str) -> CheckpointFolder | None:
+        """A folder in this folder if it exists; a link is none."""
+        place = self.home / name
+        return CheckpointFolder(place) if place.is_dir() and not place.is_symlink() else None
+
     def _is_cached(self, real: Path) -> bool:
         """Whether a file is where the Hub's cache keeps those of a snapshot: ../../blobs."""
         repository = self.home.parent.parent

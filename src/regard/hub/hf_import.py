@@ -39,6 +39,7 @@ GENERATION = (  # recommended decoding options that the card lists
     "repetition_penalty",
     "early_stopping",
 )
+EXPORTED_TASKS = ("phones", "characters", "symbols", "tokens")
 MOSES = (
     "FSMT expects texts that the Moses tokenizer has split; split them before and join them after"
 )
@@ -77,7 +78,7 @@ def import_checkpoint(
         raise home.error(str(error)) from None
     model = build_model(converted)
     settings = parse(ModelSettings, converted.settings, "model")
-    card = _card(converted, model, name or home.home.name)
+    card = _card(converted, model, name or home.home.name) | _exported_facts(home)
     bundle = Bundle(model, source, target, settings, card, template=template)
     facts = {"family": family, "model": card["title"], "tensors": len(home.shapes)}
     facts |= verify_import(bundle, home.name, texts)
@@ -126,6 +127,12 @@ def _card(converted: ConvertedCheckpoint, model: Model, title: str) -> dict[str,
             "target": max(0, (most - len(template.start) - 12) // 2),  # outputs: 2 · this + 10
         }
     return card
+
+
+def _exported_facts(home: CheckpointFolder) -> dict[str, Any]:
+    """The task of a model that `regard export` wrote; the default search depends on it."""
+    task = (home.read_json("card.json") or {}).get("task")
+    return {"task": task} if task in EXPORTED_TASKS else {}
 
 
 def _notes(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from regard.hub.hf_tokenizer import TARGET_FOLDER
 from regard.hub.language_codes import known_codes
 from regard.hub.sentencepiece_model import CONTROL, USER_DEFINED, SentencePieceModel
 from regard.hub.tokenizer_documents import (
@@ -25,8 +26,10 @@ from regard.hub.tokenizer_documents import (
     unigram,
 )
 from regard.hub.tokenizer_files import ADD_FILE, TokenizerFiles
+from regard.text.regard_vocabulary import SPECIAL_TOKENS
 
 FAIRSEQ = ("bos_token", "pad_token", "eos_token", "unk_token")  # ids 0 to 3
+USE_BUNDLE = "use the bundle that it was exported from"
 BPE_MODEL = "sentencepiece.bpe.model"
 END_OF_WORD = "</w>"
 
@@ -38,6 +41,11 @@ def tokenizer_documents(files: TokenizerFiles, family: str) -> tuple[Document, D
     if family == "fsmt" and files.has("vocab-src.json"):
         return _fsmt(files, "vocab-src.json", 0), _fsmt(files, "vocab-tgt.json", 1)
     found = files.folder.read_json("tokenizer.json")
+    if found is not None and _is_exported(found):
+        folder = files.folder.part(TARGET_FOLDER)
+        other = folder and folder.read_json("tokenizer.json")
+        source = _restore(files, found, files.sizes[0])
+        return source, source if other is None else _restore(files, other, files.sizes[1])
     if found is None:
         if files.kind == "ByT5Tokenizer":
             found = _byt5(files)
@@ -46,6 +54,33 @@ def tokenizer_documents(files: TokenizerFiles, family: str) -> tuple[Document, D
         else:
             raise files.missing()
     return found, found
+
+
+def _is_exported(made: Document) -> bool:
+    """Whether `regard export` wrote a definition: its first ids are Regard's special tokens."""
+    model = made.get("model")
+    ids = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(ids, list):  # a unigram model
+        ids = {entry[0]: id for id, entry in enumerate(ids) if isinstance(entry, list) and entry}
+    return isinstance(ids, dict) and all(
+        ids.get(token) == id for id, token in enumerate(SPECIAL_TOKENS)
+    )
+
+
+def _restore(files: TokenizerFiles, made: Document, size: int) -> Document:
+    """The definition without what the export added for transformers: tokens that `decode` skips,
+    and those around a text, which the template of the bundle has."""
+    entries = made.get("added_tokens")
+    entries = entries if isinstance(entries, list) else []
+    names = [entry.get("content") for entry in entries if entry.get("special")]
+    if other := [name for name in names if name not in SPECIAL_TOKENS]:
+        reason = f"its tokenizer has special tokens of its own, {other[0]!r}"
+        raise files.folder.error(reason, USE_BUNDLE)
+    if len(made["model"]["vocab"]) != size:
+        reason = "source and target have vocabularies of different sizes, stored as one"
+        raise files.folder.error(reason, f"{USE_BUNDLE}, or train with text.shared_vocabulary")
+    kept = [entry for entry in entries if not entry.get("special")]
+    return {**made, "added_tokens": kept, "post_processor": None}
 
 
 def _marian(files: TokenizerFiles) -> tuple[Document, Document]:
