@@ -96,7 +96,7 @@ def _stored_output(stored: StoredTrace, row: int, n: int) -> dict[str, Any]:
     if "out.top.ids" not in trace:
         check_model(stored)
     pairs = zip(trace["out.top.ids"][row].int(), trace["out.top.logprobs"][row], strict=True)
-    top = [
+    top: list[dict[str, Any]] = [
         {"id": int(id), "text": label(int(id)), "logit": float(logp), "logp": float(logp)}
         for id, logp in pairs
     ]

@@ -32,7 +32,7 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
         "logp": float(trace["out.total"]) if "out.total" in trace else math.nan,
         "score": float(trace["out.score"]) if "out.score" in trace else math.nan,
     }
-    check = {"max_delta": trace.check, "dtype": "float32", "against": "fast path"}
+    check: dict[str, Any] = {"max_delta": trace.check, "dtype": "float32", "against": "fast path"}
     facts = stored.model.card.get("import", {})
     if "largest_difference" in facts:  # of an imported model, from the library's own logits
         check["library"] = {"name": facts["check"], "max_delta": facts["largest_difference"]}
