@@ -45,6 +45,7 @@ SCRUB = """async (rounds) => {
   const start = performance.now();
   for (let round = 0; round < rounds; round++)
     for (let at = 0; at <= most; at++) {
+      if (Number(slider.value) === at) continue;
       const before = point.innerText;
       slider.value = String(at);
       slider.dispatchEvent(new Event('input', { bubbles: true }));

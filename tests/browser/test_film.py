@@ -102,6 +102,8 @@ def test_the_slider_shows_the_snapshot(open_page, run):
 def test_a_link_opens_the_same_point(open_page):
     page = open_page("heads", "c=8")
     at(page, "step 8 of 64")
+    # all frames are loaded then, so that the slider moves without the server
+    until(page, f"document.querySelector('[data-film]').dataset.ready === '{len(STEPS)}'")
     assert page.locator(SLIDER).input_value() == str(STEPS.index(8))
     page.get_by_role("button", name="Finished model").click()
     at(page, "finished model")

@@ -47,7 +47,7 @@ def test_a_model_that_differs_does_not_open(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(import_verification, "TOLERANCE", -1.0)
     with pytest.raises(SystemExit) as ended:
         main(["explore", f"hf:{folder}", "--no-browser", "--port", "0"])
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "the copy differs from the original, logits by up to" in err

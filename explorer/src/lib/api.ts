@@ -50,6 +50,8 @@ export abstract class DataSource {
   abstract filmMarkers(model: string, signal?: Signal): Promise<c.FilmMarker[]>;
   /** The trace of a snapshot, scored on the finished model's output if no target is given. */
   abstract frame(request: c.TraceRequest, signal?: Signal): Promise<c.Trace>;
+  /** The same, if it is loaded already: the slider then shows it without waiting. */
+  abstract readyFrame(request: c.TraceRequest): c.Trace | null;
   /** Loads for one trace the tensors and views that were requested for another one. */
   abstract prefetch(like: c.Trace, trace: c.Trace): Promise<void>;
   abstract tensors(trace: c.Trace, names: string[], signal?: Signal): Promise<Map<string, Tensor>>;

@@ -55,6 +55,9 @@ export class OfflineSource extends DataSource {
   async frame(): Promise<c.Trace> {
     return this.data.trace;
   }
+  readyFrame(): c.Trace | null {
+    return null;
+  }
   async prefetch(): Promise<void> {}
   async tensors(_trace: c.Trace, names: string[]): Promise<Map<string, Tensor>> {
     const all = (this.allTensors ??= parse(fromBase64(this.data.tensors)));

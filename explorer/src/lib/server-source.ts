@@ -45,6 +45,7 @@ export class ServerSource extends DataSource {
   private tensorCaches = new Map<string, TensorCache>();
   /** traces of snapshots by request, and their views by address */
   private frames = new Map<string, Promise<c.Trace>>();
+  private readyFrames = new Map<string, c.Trace>();
   private views = new Map<string, Promise<unknown>>();
   private viewPaths = new Map<string, Set<string>>();
 
@@ -154,7 +155,13 @@ export class ServerSource extends DataSource {
       const { checkpoint: _, ...finished } = { ...request, edits: [] };
       target = (await this.cachedTrace(finished)).output.text;
     }
-    return this.cachedTrace({ ...request, target });
+    const trace = await this.cachedTrace({ ...request, target });
+    if (this.readyFrames.size >= CACHED_FRAMES) this.readyFrames.clear();
+    this.readyFrames.set(JSON.stringify(request), trace);
+    return trace;
+  }
+  readyFrame(request: c.TraceRequest): c.Trace | null {
+    return this.readyFrames.get(JSON.stringify(request)) ?? null;
   }
   private cachedTrace(request: c.TraceRequest): Promise<c.Trace> {
     const key = JSON.stringify(request);

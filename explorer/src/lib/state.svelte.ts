@@ -270,9 +270,17 @@ class Explorer extends ViewState {
       this.status = "idle";
       return;
     }
+    const requested = this.currentRequest();
+    const ready = requested.checkpoint === undefined ? null : this.data.readyFrame(requested);
+    if (ready && this.graph && this.trace?.model === ready.model) {
+      this.trace = ready;
+      this.tracedRequest = requested;
+      this.clampSelection(ready);
+      this.status = "ready";
+      return;
+    }
     this.status = "loading";
     this.error = "";
-    const requested = this.currentRequest();
     try {
       const fresh =
         this.graph && this.trace?.model === requested.model
