@@ -127,7 +127,7 @@ def test_links_with_an_unknown_model_or_index(visit, ids):
     page = visited.open("#/attention?m=nothing@00000000&s=a")
     assert (
         "nothing@00000000, which is not open here"
-        in page.locator("[role=status]").first.inner_text()
+        in page.locator("main [role=status]").first.inner_text()
     )
     page = visited.open(f"#/attention?m={ids['spelling']}&s=a&x=enc.0.self.weights,9,9,9")
     page.locator("[data-drawer] [role=alert]").wait_for()
