@@ -35,7 +35,7 @@ HEALTHY = {
 
 
 def findings(*path: str, value: object) -> list[doctor_command.Finding]:
-    """What is said about a healthy machine with one other fact."""
+    """The findings for a healthy machine with one fact changed."""
     facts = copy.deepcopy(HEALTHY)
     place = facts
     for name in path[:-1]:

@@ -34,7 +34,7 @@ class WorkerAnswers:
         """
         try:
             return self._answer(texts, options, alignment)
-        except Exception as error:  # whatever happens, the worker reports it and goes on
+        except Exception as error:  # the worker reports any error and continues
             if len(texts) == 1:
                 return [failure(error)], 0
         alone = [self.batch([text], options, alignment=alignment) for text in texts]

@@ -59,7 +59,7 @@ def _stream(answers: WorkerAnswers, channel: BlockingChannel, frame: Message) ->
                 _end_stream(channel, frame.id, TextResult(Status.CANCELLED, b""), 0)
                 return
             channel.send(pack(Kind.PIECE, frame.id, piece.encode()))
-    except Exception as error:  # whatever happens, the worker reports it and goes on
+    except Exception as error:  # the worker reports any error and continues
         _end_stream(channel, frame.id, failure(error), 0)
         return
     results, tokens = answers.batch([text], _one_answer(options), alignment=False)
