@@ -35,7 +35,8 @@ NOT_RUN = {
     "installs packages",
 }
 NOTES = {"takes minutes", "opens a browser", "starts a server", "asks the server"}
-ELSEWHERE = {  # slow commands that a test runs with other names: its file and the words it has
+ELSEWHERE = {  # slow commands that another check runs: its file and the words it has
+    "regard demo": ("scripts/release_smoke.py", ["demo", "--minutes"]),
     "regard export runs/pairs --to onnx": ("tests/hub/test_onnx.py", ["export", "--to", "onnx"]),
     "torchrun --nproc-per-node 2 -m regard train pairs.tsv --device cpu --out runs/two-processes": (
         "tests/training/test_distributed.py",
@@ -92,8 +93,6 @@ def shortened(words: list[str]) -> list[str]:
     pairs = zip(words, [*words[1:], ""], strict=True)
     skipped = {i + k for i, (word, _) in enumerate(pairs) if word in LENGTHS for k in (0, 1)}
     kept = [word for i, word in enumerate(words) if i not in skipped]
-    if words[0] == "demo":
-        return [*kept, "--minutes", "0.02"]
     return kept + [word for word in SHORT if "--from" not in words or word not in SIZE]
 
 

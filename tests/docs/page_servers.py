@@ -57,4 +57,4 @@ class PageServer:
         self.process.send_signal(signal.SIGTERM)
         _, error = self.process.communicate(timeout=TIMEOUT)
         assert self.process.returncode in (0, 143, -signal.SIGTERM), error
-        assert "Traceback" not in error
+        assert "Traceback" not in error, error
