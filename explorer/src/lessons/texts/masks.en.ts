@@ -47,6 +47,6 @@ export const figure = {
   restore: "Put the head back",
   output: "Output",
   logp: "Log-probability of SH EH F",
-  columns: ["", "Output", "log p of SH EH F"],
+  columns: ["Model", "Output", "log p of SH EH F"],
   rows: ["all heads", "without the head"],
 };
