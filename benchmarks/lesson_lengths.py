@@ -5,8 +5,8 @@
 
 Lesson 7: Transformers with five position encodings, trained on at most 10 digits and tested on up
 to 20. Lesson 8: recurrent models through one vector and with Bahdanau's attention, trained and
-tested on up to 20 digits. Test strings of more than 3 digits are new. All models of a lesson get the same pairs,
-steps, batches and seeds; results are means over three seeds.
+tested on up to 20 digits. Test strings of more than 3 digits are new. All models of a lesson get
+the same pairs, steps, batches and seeds; results are means over three seeds.
 """
 
 import argparse
