@@ -5,8 +5,8 @@
 
 Lesson 7: Transformers with five position encodings, trained on at most 10 digits and tested on up
 to 20. Lesson 8: recurrent models through one vector and with Bahdanau's attention, trained and
-tested on up to 20 digits. Every test string is new. All models of a lesson get the same pairs,
-steps, batches and seeds; results are means over three seeds.
+tested on up to 20 digits. Test strings of more than 3 digits are new. All models of a lesson get
+the same pairs, steps, batches and seeds; results are means over three seeds.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def strings(longest: int, count: int, seed: int) -> Iterator[str]:
 
 
 def tests(known: set[str]) -> dict[int, list[str]]:
-    """New strings of every tested length. Of the shortest ones few are new: those are repeated."""
+    """New strings of every tested length. Most of up to 3 digits are known."""
     draw, found = random.Random(99), {}
     for length in TESTED:
         drawn = ["".join(draw.choices("0123456789", k=length)) for _ in range(20 * PER_LENGTH)]

@@ -43,6 +43,6 @@ export const figure = {
   degrees: (angle: number) => `${angle}°`,
   weights: "Weights for the query of “bank”",
   word: (word: string) => `The word ${word}`,
-  columns: ["", "Cosine with river"],
+  columns: ["Vector", "Cosine with river"],
   rows: ["bank, alone", "mixed, query not turned", "mixed, as set above"],
 };

@@ -23,8 +23,7 @@ export const texts: LessonTexts = {
       "0. In training all outputs are computed at once, and without the mask each would simply " +
       "copy the next sound.",
     "Ablation removes a head's context before W_O and runs the model again. It measures what the " +
-      "head does for this word; for most words this head is hardly missed. Elsewhere other heads " +
-      "take over.",
+      "head does for this word; for many other words this head is hardly missed.",
   ],
   formula: "α = softmax(s + m),   m = 0 where allowed, −∞ elsewhere",
   page: "all heads of the model, with their ablation effects",
@@ -47,6 +46,6 @@ export const figure = {
   restore: "Put the head back",
   output: "Output",
   logp: "Log-probability of SH EH F",
-  columns: ["", "Output", "log p of SH EH F"],
+  columns: ["Model", "Output", "log p of SH EH F"],
   rows: ["all heads", "without the head"],
 };

@@ -46,7 +46,7 @@ export const figure = {
   positions: "Positions",
   on: "with positions",
   off: "without positions",
-  columns: ["", "With positions", "Without"],
+  columns: ["Word", "With positions", "Without"],
   difference: "largest |Δ|",
   same: "the same answer",
   different: "different answers",

@@ -22,12 +22,12 @@ export const texts: LessonTexts = {
     "fail at once, relative ones degrade. Means over three seeds:",
   explain: [
     "Learned positions beyond 10 were never trained, and sines of new positions form vectors the " +
-      "model never saw. Distances up to 9, however, occurred in every string.",
+      "model never saw. Distances up to 9, however, occurred in training.",
     "Sinusoidal and learned positions are added to the tokens. Relative, RoPE and ALiBi change " +
       "the scores, and there only the distance of query and key counts: their matrices have " +
       "equal diagonals.",
-    "Do not read this as a ranking. The models are tiny, the task is one of many, and cross-" +
-      "attention has no position here in four of the five. Other tasks order them differently.",
+    "Do not read this as a ranking. The models are tiny and the task is one of many; " +
+      "other tasks may order them differently.",
   ],
   formula: "s(i, j) = qᵢ · kⱼ / √d + what the positions i and j add",
   page: "the positions of a trained model",

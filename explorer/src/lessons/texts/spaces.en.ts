@@ -43,6 +43,6 @@ export const figure = {
   corner: "query ↓ key →",
   weight: (weight: string, score: string) => `${weight} (score ${score})`,
   asymmetry: "Largest difference between sᵢⱼ and sⱼᵢ",
-  columns: ["", "Largest |sᵢⱼ − sⱼᵢ|"],
+  columns: ["Matrices", "Largest |sᵢⱼ − sⱼᵢ|"],
   rows: ["W_Q = W_K", "as set beside"],
 };
