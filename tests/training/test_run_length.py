@@ -35,7 +35,6 @@ def test_a_slow_start_does_not_end_a_run_early(slow):
     assert 0.9 * TIME_SHARE * 180 < elapsed < 1.1 * TIME_SHARE * 180
 
 
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_moving_end_keeps_rate_and_evaluations_even(seed: int):
     draw = random.Random(seed)
