@@ -12,10 +12,11 @@ from regard.errors import RegardError
 from regard.training import checkpoint, dataset, loop, metrics
 from regard.training.checkpoint import read
 from regard.training.display import LineDisplay
-from regard.training.loop import interruptible, measure_step_seconds
+from regard.training.loop import interruptible
 from regard.training.objective import Objective
 from regard.training.run import run
 from regard.training.run_log import read_log as events
+from regard.training.step_speed import measure_step_seconds
 from tests.commands.small import Quiet, checkpoints, job, left_by, strange_files
 
 PLAIN = {"dropout": 0.0}

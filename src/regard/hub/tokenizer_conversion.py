@@ -43,7 +43,7 @@ def tokenizer_documents(files: TokenizerFiles, family: str) -> tuple[Document, D
     found = files.folder.read_json("tokenizer.json")
     if found is not None and _is_exported(found):
         folder = files.folder.part(TARGET_FOLDER)
-        other = folder and folder.read_json("tokenizer.json")
+        other = folder.read_json("tokenizer.json") if folder else None
         source = _restore(files, found, files.sizes[0])
         return source, source if other is None else _restore(files, other, files.sizes[1])
     if found is None:

@@ -30,6 +30,7 @@ from regard.training.report import (
     report_start,
 )
 from regard.training.schedule import TIME_SHARE, RunLength, TimeLimit
+from regard.training.step_speed import measure_step_seconds
 from regard.training.trainer import Trainer
 
 
@@ -282,23 +283,3 @@ class TrainingLoop:
         total = max(1, int(training / per_step))
         total, self.progress.evaluation_seconds = self.world.broadcast((total, seconds))
         return total
-
-
-def measure_step_seconds(build: Callable[[], Trainer], steps: int = 24) -> float:
-    """Seconds per update, measured on a temporary trainer after some steps of warm-up."""
-    trainer = build()
-    trainer.tune()
-    for _ in range(4):
-        loss, _ = trainer.advance()
-    if trainer.graph_step:  # the second batch of a shape is captured
-        for _ in range(2):
-            trainer.epoch, trainer.epoch_step = 0, 0
-            for _ in range(steps):
-                loss, _ = trainer.advance()
-        trainer.epoch, trainer.epoch_step = 0, 0
-    float(loss)  # waits for the GPU
-    start = time.perf_counter()
-    for _ in range(steps):
-        loss, _ = trainer.advance()
-    float(loss)
-    return (time.perf_counter() - start) / steps
