@@ -5,8 +5,8 @@ export const texts: LessonTexts = {
     "A query meets eight keys. All are random vectors whose numbers have variance 1, and none " +
     "fits better than another. How wide may the vectors be?",
   question:
-    "With d = 4 the best of the eight keys gets about half of the weight. Without any scaling, " +
-    "what does it get with d = 1024?",
+    "Over many queries with d = 4, the best of the eight keys gets about half of the weight on " +
+    "average. Without any scaling, what does it get with d = 1024?",
   options: [
     "about one eighth: long vectors are all alike",
     "still about half",
