@@ -1,6 +1,7 @@
 """Archives: a packed model is the same model, and a hostile archive is refused."""
 
 import json
+import random
 import stat
 import zipfile
 from pathlib import Path
@@ -159,3 +160,17 @@ def test_damaged_bytes_are_one_line(tmp_path: Path, place: int):
     with pytest.raises(BundleError, match=r"model.zip' is damaged \(.*\); copy it again$"):
         load(packed)
     assert list((tmp_path / "cache/regard/models").iterdir()) == []
+
+
+def test_a_damaged_length_of_a_name_gives_a_short_message(tmp_path: Path):
+    """The name in a local header then reads on into the contents of the file."""
+    packed = archive_of(
+        tmp_path / "model.zip", {"manifest.json": random.Random(1).randbytes(4_000)}
+    )
+    content = bytearray(packed.read_bytes())
+    content[26:28] = (3_000).to_bytes(2, "little")  # the length of the name
+    packed.write_bytes(content)
+    with pytest.raises(BundleError) as caught:
+        load(packed)
+    assert "is damaged (File name in directory" in str(caught.value)
+    assert len(str(caught.value)) - len(str(packed)) < 160

@@ -81,7 +81,7 @@ def unpack(archive: Path) -> Path:
         read_manifest(partial)
         partial.rename(home)
     except DAMAGE as error:
-        raise BundleError(f"{str(archive)!r} is damaged ({error}); copy it again") from None
+        raise BundleError(f"{str(archive)!r} is damaged ({error!s:.100}); copy it again") from None
     except OSError as error:
         if not (home / MANIFEST).is_file():  # else another process was faster
             raise BundleError(f"cannot unpack {str(archive)!r}: {error.strerror}") from None
