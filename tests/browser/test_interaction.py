@@ -212,7 +212,7 @@ def test_rejected_text_shows_no_output(visit, ids):
     visited = visit(clean=False)
     page = visited.open(f"#/attention?m={ids['spelling']}&s=attention")
     box = page.get_by_role("textbox").first
-    box.fill("a" * 300)
+    box.fill("a" * 600)
     box.press("Enter")
     page.get_by_role("alert").first.wait_for()
     visited.wait_until_idle()

@@ -84,6 +84,7 @@ def test_kills_change_no_bit_and_leave_no_files(place):
         "bundle",
         "checkpoints",
         "data",
+        "film",
         "held_out.jsonl",
         "log.jsonl",
         "report.html",

@@ -51,6 +51,9 @@ class ArrayModel(ServedModel):
             "width": None,
             "quality": [],
             "example": self.trace.answer.source,
+            "examples": [self.trace.answer.source],
+            "input": {side: {"alphabet": None, "case": "any"} for side in ("source", "target")},
+            "tokenizers": self.sha8,
             "max_tokens": MAX_TOKENS,
             "film": False,
         }

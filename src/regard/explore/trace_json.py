@@ -62,9 +62,11 @@ def describe(stored: StoredTrace) -> dict[str, Any]:
 
 
 def _unknown_target(stored: StoredTrace) -> list[str]:
-    """The unknown symbols of a given target."""
+    """The unknown symbols of a given target; none without a model."""
     target = stored.request.target
-    return [] if target is None else stored.model.pipeline.bundle.target.unknown_symbols(target)
+    if target is None or not stored.trace.has_model:
+        return []
+    return stored.model.pipeline.bundle.target.unknown_symbols(target)
 
 
 def _edit_label(stored: StoredTrace, edit: Change) -> str:
