@@ -12,9 +12,8 @@ Schedule = Callable[[float, int, int], float]
 
 TIME_SHARE = 0.97  # of the minutes; the rest is for reading the data and saving
 MEASURE_SECONDS = 10.0  # of training between two measurements of the speed,
-MEASURE_SHARE = (
-    0.1  # or this share of the steps that were left: a slow start must not end a run early
-)
+MEASURE_SHARE = 0.1  # or this share of the steps that were left, as a slow start must not end a run
+SHORTEST_MEASUREMENT = 0.5  # seconds
 FIXED_AFTER = 0.95  # of the run, after which its end no longer moves
 
 
@@ -103,7 +102,7 @@ class TimeLimit:
         present one. `elapsed`: seconds of the run so far."""
         training = elapsed - self.elapsed - self.paused
         few = step - self.step < MEASURE_SHARE * (length.total - self.step)
-        if training < MEASURE_SECONDS and (few or training <= 0):
+        if training < (MEASURE_SECONDS if few else SHORTEST_MEASUREMENT):
             return None
         if length.completed(step) > FIXED_AFTER * length.planned:
             return None
