@@ -64,9 +64,10 @@ def open_page(browser, film_address, film_ids):
     assert [error for visit in visits for error in visit.console_errors] == []
 
 
-def point_check(page, text: str) -> None:
-    """Wait until the film rests at a point."""
+def assert_at(page, text: str) -> None:
+    """The film rests at a point, after some time."""
     until(page, f"document.querySelector('{POINT}').innerText.includes({text!r})")
+    assert text in page.locator(POINT).inner_text()
 
 
 def shown_weight(page, name: str) -> float:
@@ -87,12 +88,12 @@ def test_the_slider_shows_the_snapshot(open_page, run):
     finished = regard.load(run / "bundle", device="cpu")
     target = finished(SOURCE, beam=1).text
     page = open_page("attention", "a=dec.0.cross")
-    point_check(page, "finished model")
+    assert_at(page, "finished model")
     assert shown_weight(page, "dec.0.cross.weights") == pytest.approx(
         expected_weight(finished, target), abs=2e-4
     )
     page.locator(SLIDER).fill("4")  # the fifth snapshot
-    point_check(page, f"step {STEPS[4]} of {STEPS[-1]}")
+    assert_at(page, f"step {STEPS[4]} of {STEPS[-1]}")
     until(page, f"location.hash.includes('c={STEPS[4]}')")
     expected = expected_weight(load_snapshot(run, STEPS[4]), target)
     until(page, "document.querySelector('[aria-busy=true]') === null")
@@ -101,12 +102,12 @@ def test_the_slider_shows_the_snapshot(open_page, run):
 
 def test_a_link_opens_the_same_point(open_page):
     page = open_page("heads", "c=8")
-    point_check(page, "step 8 of 64")
+    assert_at(page, "step 8 of 64")
     # all frames are loaded then, so that the slider moves without the server
     until(page, f"document.querySelector('[data-film]').dataset.ready === '{len(STEPS)}'")
     assert page.locator(SLIDER).input_value() == str(STEPS.index(8))
     page.get_by_role("button", name="Finished model").click()
-    point_check(page, "finished model")
+    assert_at(page, "finished model")
     until(page, "!location.hash.includes('c=')")
 
 
@@ -114,29 +115,29 @@ def test_a_link_opens_the_same_point(open_page):
 def test_the_slider_is_under_every_page(open_page, name):
     page = open_page(name)
     page.locator(SLIDER).fill("2")
-    point_check(page, f"step {STEPS[2]} of")
+    assert_at(page, f"step {STEPS[2]} of")
 
 
 @pytest.mark.parametrize("name", ["heads", "alignment", "decode", "ablation", "compare"])
 def test_the_slider_is_under_other_pages_too(open_page, name):
     page = open_page(name, "c=4")
-    point_check(page, "step 4 of")
+    assert_at(page, "step 4 of")
 
 
 def test_the_film_by_keyboard(open_page):
     page = open_page("alignment")
     page.locator(SLIDER).focus()
     page.keyboard.press("Home")
-    point_check(page, "step 0 of 64")
+    assert_at(page, "step 0 of 64")
     page.keyboard.press("ArrowRight")
-    point_check(page, "step 1 of 64")
+    assert_at(page, "step 1 of 64")
     value = page.locator(SLIDER).get_attribute("aria-valuetext")
     assert value == "step 1 of 64, loss 1.500"
     page.keyboard.press("End")
-    point_check(page, "finished model")
+    assert_at(page, "finished model")
     page.locator("[data-play]").focus()
     page.keyboard.press("Enter")  # reduced motion: one snapshot for each press
-    point_check(page, "step 0 of 64")
+    assert_at(page, "step 0 of 64")
     assert page.get_by_role("button", name="Next snapshot").is_visible()
 
 
@@ -144,19 +145,19 @@ def test_playing_runs_to_the_end_and_pauses(open_page):
     page = open_page("alignment", "c=0", motion="no-preference")
     page.get_by_role("button", name="Play").click()
     page.get_by_role("button", name="Pause").wait_for()
-    point_check(page, "finished model")
+    assert_at(page, "finished model")
     page.get_by_role("button", name="Play").wait_for()
 
 
 def test_two_points_are_compared(open_page):
     page = open_page("attention", "c=0")
     page.get_by_role("button", name="Compare points").click()
-    point_check(page, "finished model")
+    assert_at(page, "finished model")
     until(page, "document.querySelector('[data-view=\"compare.difference\"]') !== null")
     cells = page.locator("[data-run] td:first-of-type").all_inner_texts()
     assert [("step 0" in cell) for cell in cells] == [True, False]
     page.locator(SLIDER).fill("3")
-    point_check(page, f"step {STEPS[3]} of")
+    assert_at(page, f"step {STEPS[3]} of")
     until(page, "document.querySelector('[data-run=Current]').innerText.includes('step 4')")
     until(page, "location.hash.includes('ref=') && location.hash.includes('c=4')")
 
@@ -165,16 +166,18 @@ def test_markers_lead_to_their_step(open_page):
     page = open_page("heads")
     until(page, "/^\\d+ marker/.test(document.querySelector('[data-film] summary').innerText)")
     page.locator("[data-film] summary").click()
+    count = int(page.locator("[data-film] summary").inner_text().split()[0])
+    assert page.locator("[data-film] li button").count() == count
     marker = page.locator("[data-film] li button").first
-    if marker.count():
+    if count:
         step = re.search(r"step ([\d,]+)$|at the end$", marker.inner_text())
         marker.click()
-        point_check(page, f"step {step[1]} of" if step[1] else "finished model")
+        assert_at(page, f"step {step[1]} of" if step[1] else "finished model")
 
 
 def test_a_reduced_film_shows_its_texts(open_page):
     page = open_page("alignment", "c=8", model="small")
-    point_check(page, "step 8 of 64")
+    assert_at(page, "step 8 of 64")
     page.locator('nav a[href*="embedding"], .map a:has-text("Embedding")').first.click()
     page.locator("[data-partial]").wait_for()
     page = open_page("alignment", model="small")
@@ -188,7 +191,7 @@ def test_a_reduced_film_shows_its_texts(open_page):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_film_has_no_accessibility_violation(open_page, theme):
     page = open_page("heads", "c=8", color_scheme=theme)
-    point_check(page, "step 8 of 64")
+    assert_at(page, "step 8 of 64")
     results = Axe().run(page)
     assert results.violations_count == 0, results.generate_report()
 
@@ -196,9 +199,9 @@ def test_the_film_has_no_accessibility_violation(open_page, theme):
 @pytest.mark.parametrize("width", [320, 390])
 def test_the_film_fits_a_phone(open_page, width):
     page = open_page("heads", "c=8", width=width)
-    point_check(page, "step 8 of 64")
+    assert_at(page, "step 8 of 64")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box = page.locator(SLIDER).bounding_box()
     assert box["height"] >= 40
     page.locator(SLIDER).click(position={"x": 12, "y": 20})
-    point_check(page, "step 0 of 64")
+    assert_at(page, "step 0 of 64")

@@ -95,10 +95,10 @@ def test_a_run_records_weights_and_losses(tmp_path, data):
 def test_the_loss_is_that_of_held_out_targets(tmp_path, data):
     run(job(data, tmp_path / "run", weight_average="none"), Quiet())
     with torch.no_grad():
-        losses_check(tmp_path)
+        assert_losses(tmp_path)
 
 
-def losses_check(tmp_path):
+def assert_losses(tmp_path):
     lines = (tmp_path / "run/held_out.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     for snapshot in list_snapshots(tmp_path / "run/film")[::4]:
