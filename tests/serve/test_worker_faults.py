@@ -37,6 +37,7 @@ class Load:
         self.texts = words(150)
         self.expected = dict(zip(self.texts, offline(self.texts), strict=True))
         self.answered, self.rejected, self.running = 0, 0, True
+        self.sent, self.open = 0, set[int]()
         self._clients = [asyncio.create_task(self._client(seed)) for seed in range(clients)]
 
     async def stop(self) -> None:
@@ -49,15 +50,24 @@ class Load:
         wanted = self.answered + count
         await until(lambda: self.answered >= wanted)
 
+    async def answer_all_sent(self) -> None:
+        """Wait until every request sent before now is answered or rejected."""
+        last = self.sent
+        await until(lambda: all(number > last for number in self.open))
+
     async def _client(self, seed: int) -> None:
         chance = random.Random(seed)
         while self.running:
             texts = chance.sample(self.texts, chance.choice([1, 1, 3, 20]))
+            self.sent += 1
+            self.open.add(number := self.sent)
             try:
                 found = await self.service.generate("spelling", texts, {})
             except WorkerLost:
                 self.rejected += 1
                 continue
+            finally:
+                self.open.discard(number)
             assert approximately(facts(found), [self.expected[text] for text in texts])
             self.answered += 1
 
@@ -66,13 +76,14 @@ def test_killed_workers_lose_no_request():
     async def work() -> None:
         async with serving(workers=2) as service:
             load, chance = Load(service), random.Random(1)
-            killed = set()
+            killed = set[int]()
             while len(killed) < KILLS:
-                await until(lambda: service.workers)
-                killed.add(pid := chance.choice(service.workers))
+                await until(lambda: set(service.workers) - killed)
+                pid = chance.choice([pid for pid in service.workers if pid not in killed])
+                killed.add(pid)
                 os.kill(pid, signal.SIGKILL)
-                # until what the worker had is answered: then no second one is killed with it
-                await load.answer(2 * CLIENTS)
+                # a request that loses several workers is rejected: none may lose a second one
+                await load.answer_all_sent()
             await load.stop()
             await until(lambda: len(service.workers) == 2)
             await until(lambda: len(service.events.of("worker_died")) == KILLS)

@@ -39,6 +39,7 @@ class WorkerConnection(asyncio.Protocol):
         self.closing = False
         self.batch: TextBatch | None = None
         self.batches = 0  # answered ones
+        self._unsent = False  # whether the connection ended before all was written
 
     @classmethod
     async def open(
@@ -60,6 +61,7 @@ class WorkerConnection(asyncio.Protocol):
         assert self.batch is None
         self.batch, batch.sent = batch, now
         kind = Kind.BATCH if batch.stream is None else Kind.STREAM
+        self._unsent = self._transport.is_closing()  # a write would be ignored
         self._transport.write(pack(kind, batch.id, batch.body()))
         delay = max(0.0, batch.deadline - now) + grace
         self._watchdog = self._loop.call_later(delay, self.kill)
@@ -101,13 +103,18 @@ class WorkerConnection(asyncio.Protocol):
             else:
                 self._owner.worker_frame(self, frame)
 
+    def eof_received(self) -> None:
+        """Note whether the worker ended before all was written to it."""
+        assert self._transport is not None
+        self._unsent = self._unsent or self._transport.get_write_buffer_size() > 0
+
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the owner. A socket that is closed before all was read reports a reset."""
         self._stop_watchdog()
         if not self.ready.done():
             self.ready.set_exception(ConnectionResetError("the worker ended at its start"))
             self.ready.exception()  # nobody may be waiting for it
-        self._owner.worker_lost(self, read_all=error is None)
+        self._owner.worker_lost(self, read_all=error is None and not self._unsent)
 
     def _stop_watchdog(self) -> None:
         if self._watchdog is not None:
