@@ -1,6 +1,7 @@
 """Resume: an interrupted run ends with bit-identical weights, whatever stopped it."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ import torch
 from regard.config import TextSettings
 from regard.errors import RegardError
 from regard.threads import FixedThreads, ThreadTuner
-from regard.training import loop
+from regard.training import loop, schedule
 from regard.training.checkpoint import read
 from regard.training.loop import Interrupted
 from regard.training.run import run
@@ -217,6 +218,9 @@ def test_changed_data_are_refused_with_the_name_of_the_file(tmp_path):
 
 def test_the_steps_of_a_timed_run_are_measured_once(tmp_path, data, monkeypatch):
     monkeypatch.setattr(loop, "measure_step_seconds", lambda make: 0.25)
+    # the speed of this machine must not move the end of the run
+    monkeypatch.setattr(schedule, "MEASURE_SECONDS", math.inf)
+    monkeypatch.setattr(schedule, "SHORTEST_MEASUREMENT", math.inf)
     timed = job(data, tmp_path / "run", minutes=0.05, evaluations=1)
     with pytest.raises(Interrupted):
         run(timed, Quiet(signal_at(2)))
