@@ -40,7 +40,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "Five samples": "predict spelling either --sample --n-best 5 --temperature 0.8",
     },
     "explore": {
-        "The two included models": "explore",
+        "The included models": "explore",
         "Your own model, without opening a browser": "explore runs/pairs --no-browser",
     },
     "lesson": {

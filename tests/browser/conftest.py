@@ -234,4 +234,8 @@ def ids(address) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def pipelines() -> dict[str, regard.Pipeline]:
     """The included models in Python: the reference for what the page shows."""
-    return {path.name: regard.load(path, device="cpu") for path in sorted(MODELS.iterdir())}
+    return {
+        path.name: regard.load(path, device="cpu")
+        for path in sorted(MODELS.iterdir())
+        if path.is_dir()
+    }

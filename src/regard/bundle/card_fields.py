@@ -84,7 +84,7 @@ COUNT = FieldType("a count", _count)
 TABLE = FieldType("an object", _table_of(_anything))
 TABLES = FieldType("an object of objects", _table_of(_table_of(_anything)))
 FIELDS: dict[str, FieldType] = {
-    **dict.fromkeys(("task", "title", "name", "example", "machine"), TEXT),
+    **dict.fromkeys(("task", "title", "name", "example", "machine", "attribution"), TEXT),
     "most_frequent_target": FieldType("a text", lambda value: value is None or _text(value)),
     "precision": FieldType("'float32' or 'int8'", lambda value: value in ("float32", "int8")),
     **dict.fromkeys(("parameters", "pairs", "held_out", "steps", "of", "tokens"), COUNT),

@@ -74,6 +74,8 @@ def _data(card: Mapping[str, Any]) -> str:
     if "pairs" in card:
         where = f" from {', '.join(f'`{name}`' for name in files)}" if files else ""
         lines.append(f"It was trained on {card['pairs']:,} pairs of source and target{where}.")
+    if "attribution" in card:
+        lines.append(f"Source of the data: {_escape(card['attribution'])}.")
     if "held_out" in card:
         lines.append(
             f"{card['held_out']:,} other sources were held out to measure its quality; it was not "
