@@ -26,7 +26,7 @@ def shows(text: str) -> str:
 
 
 def test_picture_follows_the_typed_text(visit, ids):
-    page = visit().open("#/start")
+    page = visit().open(f"#/start?m={ids['spelling']}")
     box = page.get_by_role("textbox").first
     box.click()
     box.fill("")
@@ -36,6 +36,17 @@ def test_picture_follows_the_typed_text(visit, ids):
     box.press_sequentially("t")
     until(page, shows("tablet"))
     assert box.input_value() == "tablet"
+
+
+def test_page_opens_on_the_translation_model(visit, pipelines):
+    page = visit().open("")
+    until(page, f"{TOKENS}.length > 0")
+    source = page.get_by_role("textbox").first.input_value()
+    assert source == "I have never seen her before."
+    search = pipelines["english-german"].search(beam=1)
+    found = record(pipelines["english-german"], source, search=search).answer.tokens
+    shown = page.evaluate(TOKENS)
+    assert "".join(shown).strip("■").replace("␣", " ").split() == "".join(found).split()
 
 
 def test_picture_shows_the_largest_weights(visit, ids, pipelines):
