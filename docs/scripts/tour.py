@@ -16,18 +16,19 @@ sys.path.append(str(Path(__file__).parents[2]))
 from tests.browser.conftest import CHROMIUM, FLAGS, TIMEOUT, new_context, wait_until_idle
 
 PICTURES = Path(__file__).parents[1] / "pictures"
-WEIGHT = "a=dec.1.cross&h=1&i=4&j=5&x=dec.1.cross.weights,1,4,5"
+SENTENCE = "s=I+have+never+seen+her+before."
+WEIGHT = "a=dec.1.cross&h=2&i=7&j=3&x=dec.1.cross.weights,2,7,3"
 WITHOUT_POSITIONS = "t=AH+T+EH+N+SH+AH+N&e=unpositioned&h=1"
 REFERENCE = "ref=%23%2Fcompare%3Fm%3D{id}&o.tensor=dec.1.cross.weights"
 VIEWS = {  # name: (model, theme, the rest of the link)
-    "overview": ("spelling", "light", "overview?s=attention"),
-    "attention": ("spelling", "light", f"attention?s=attention&{WEIGHT}"),
-    "heads": ("spelling", "dark", "heads?s=attention"),
-    "alignment": ("spelling-recurrent", "light", "alignment?s=attention"),
-    "residual": ("spelling", "light", "residual?s=attention"),
-    "output": ("spelling", "dark", "output?s=attention&r=3"),
-    "decode": ("spelling", "light", "decode?s=attention&d=4"),
-    "ablation": ("spelling", "light", "ablation?s=attention&r=4"),
+    "overview": ("english-german", "light", f"overview?{SENTENCE}"),
+    "attention": ("english-german", "light", f"attention?{SENTENCE}&{WEIGHT}"),
+    "heads": ("english-german", "dark", f"heads?{SENTENCE}"),
+    "alignment": ("english-german-recurrent", "light", f"alignment?{SENTENCE}"),
+    "residual": ("english-german", "light", f"residual?{SENTENCE}"),
+    "output": ("english-german", "dark", f"output?{SENTENCE}&r=7"),
+    "decode": ("english-german", "light", f"decode?{SENTENCE}&d=4"),
+    "ablation": ("english-german", "light", f"ablation?{SENTENCE}&r=7"),
     "compare": ("spelling", "dark", f"compare?s=attention&{WITHOUT_POSITIONS}&{REFERENCE}"),
 }
 START = {"ablation": "section:has(#occlusion)"}  # the top of a screenshot, if not the page's
