@@ -6,6 +6,7 @@ import jiwer
 import numpy as np
 import pytest
 import sacrebleu
+import scipy.stats
 from scipy import stats
 
 from regard import bundle as bundles
@@ -158,10 +159,20 @@ def test_every_reference_counts():
     assert metrics.compare(["abc"], [["xyz", "abd", "q"]], task="characters") == [
         (True, 1, 3, "abd")
     ]
-    low, high = intervals("characters", outputs, right)["sequence_error_rate"]
-    assert (low, high) == (0.0, 100.0)
+    low, high = intervals("characters", outputs, right)["character_error_rate"]
+    assert (low, high) == (0.0, 50.0)  # both draws "ab", or both "cd" with one wrong of two
     perfect = intervals("characters", ["ab", "ab"], [["xy", "ab"]] * 2)
-    assert perfect["sequence_error_rate"] == (0.0, 0.0)
+    assert perfect["character_error_rate"] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("wrong", "size"), [(0, 20), (20, 20), (3, 20), (450, 1000)])
+def test_intervals_of_shares_are_wilsons(wrong, size):
+    """All of a few outputs right does not mean that all others are."""
+    outputs = ["x"] * wrong + ["a"] * (size - wrong)
+    found = intervals("characters", outputs, [["a"]] * size)
+    for name, count in (("sequence_error_rate", wrong), ("sequence_accuracy", size - wrong)):
+        expected = scipy.stats.binomtest(count, size).proportion_ci(0.95, "wilson")
+        assert found[name] == pytest.approx((100 * expected.low, 100 * expected.high), abs=1e-9)
 
 
 def test_references_of_one_source_count_once(bundle, model, tmp_path, capsys):
