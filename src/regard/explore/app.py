@@ -127,6 +127,12 @@ def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
             raise invalid(f"row {row} does not exist", "out-of-range")
         return _json(lens_probability(stored.trace, tensor, row, token).as_dict())
 
+    @app.get("/api/trace/{id}/explain-lens-rank")
+    def explain_lens_rank(id: str, tensor: str, row: int, token: int) -> Response:
+        from regard.trace.derived import lens_rank
+
+        return _json(lens_rank(traces[id].trace, tensor, row, token).as_dict())
+
     @app.get("/api/trace/{id}/neighbours")
     def neighbours(id: str, side: Side, position: int, n: Count = 10) -> Response:
         from regard.explore.analysis_views import neighbours
