@@ -46,6 +46,7 @@ export const operandOf = (made: Explanation): Operand =>
 export function cosineOf(a: Vector, b: Vector, place: string, value: number): Explanation {
   const others = operandsOf(b);
   const norms = [a, b].map((one) => operandOf(normOf(one, place)));
+  const product = norms.reduce((made, norm) => made * real(norm.value), 1); // 0: no direction
   return explainSum({
     name: t.cosine(a.name, b.name),
     index: a.lead,
@@ -56,7 +57,7 @@ export function cosineOf(a: Vector, b: Vector, place: string, value: number): Ex
     terms: operandsOf(a).map((x, i) => [x, others[i]!]),
     numbers: ([x, y]) => [x! * y!],
     finish: (sum) => ({
-      result: sum / norms.reduce((product, norm) => product * real(norm.value), 1),
+      result: product ? sum / product : 0,
       steps: [
         step("Σ", sum),
         ...norms.map((norm, k) => step(k ? "‖b‖" : "‖a‖", real(norm.value), norm)),
@@ -242,13 +243,15 @@ export const outputEntropy = (row: number, logps: ArrayLike<number>, value: numb
 
 /** 2 to the power of the entropy. */
 export const perplexityOf = (entropy: Explanation): Explanation =>
+  perplexityFrom(operandOf(entropy), entropy.index);
+export const perplexityFrom = (bits: Operand, index: number[]): Explanation =>
   explainSum({
     name: t.perplexity,
-    index: entropy.index,
-    place: entropy.place,
+    index,
+    place: t.step(index[0] ?? 0),
     operation: t.operations.perplexity,
     formula: "2^entropy",
     columns: [t.perplexity],
-    terms: [[operandOf(entropy)]],
-    numbers: ([bits]) => [2 ** bits!],
+    terms: [[bits]],
+    numbers: ([x]) => [2 ** x!],
   });

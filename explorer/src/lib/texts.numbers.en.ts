@@ -26,5 +26,12 @@ export const numberTexts = {
   one: (text: string) => `“${text}”`,
   rank: "rank",
   openTable: "Show the table of this weight",
-  tableTitle: (name: string) => `Table ${name}`,
+  learned: "weight of the model, learned in training",
+  part: (rows: string, columns: string, shape: string) =>
+    `rows ${rows} and columns ${columns} of ${shape}`,
+  whole: (shape: string) => `the whole table, ${shape}`,
+  tableOf: "Table",
+  tensor: "read by",
+  row: "row",
+  column: "column",
 };

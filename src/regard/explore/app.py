@@ -133,6 +133,12 @@ def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
 
         return _json(lens_rank(traces[id].trace, tensor, row, token).as_dict())
 
+    @app.get("/api/trace/{id}/weight-table")
+    def weight_table(id: str, name: str, index: str = "") -> Response:
+        from regard.explore.weight_table import weight_table
+
+        return _json(weight_table(traces[id], name, _parse_index(index)))
+
     @app.get("/api/trace/{id}/neighbours")
     def neighbours(id: str, side: Side, position: int, n: Count = 10) -> Response:
         from regard.explore.analysis_views import neighbours

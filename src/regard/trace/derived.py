@@ -122,10 +122,13 @@ def lens_probability(trace: Trace, tensor: str, row: int, id: int) -> Explanatio
 NAMED = 200  # tokens that the explanation of a rank lists; the others are one line
 
 
-def lens_rank(trace: Trace, tensor: str, row: int, id: int) -> Explanation:
+def lens_rank(
+    trace: Trace, tensor: str, row: int, id: int, *, listed: int = NAMED
+) -> Explanation:
     """The rank of a token in a row of the logit lens: 1 + the number of tokens before it.
 
-    Of tokens with the same probability, the one with the lower id comes first.
+    Of tokens with the same probability, the one with the lower id comes first. The last `listed`
+    tokens before it have a line each.
     """
     lens = logit_lens(trace, row)
     if tensor not in lens:
@@ -135,12 +138,12 @@ def lens_rank(trace: Trace, tensor: str, row: int, id: int) -> Explanation:
     own, ids = probabilities[id], torch.arange(len(probabilities))
     before = ids[(probabilities > own) | ((probabilities == own) & (ids < id))]
     before = before[probabilities[before].argsort(descending=True, stable=True)]
-    listed = before[-NAMED:].tolist()
-    first, terms = len(before) - len(listed), []
+    named = before[max(0, len(before) - listed) :].tolist()
+    first, terms = len(before) - len(named), []
     if first:
         others = constant(f"the {first:,} most probable tokens", float(first))
         terms.append(Term((others,), (float(first),), float(first)))
-    for count, other in enumerate(listed, first + 1):
+    for count, other in enumerate(named, first + 1):
         p = constant(f"p of {_labels(trace, 'target', (other,))}", float(probabilities[other]))
         terms.append(Term((p,), (1.0,), float(count)))
     stages = [Stage("p of this token", float(own)), Stage("tokens before it", len(before))]
