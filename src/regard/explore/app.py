@@ -41,6 +41,7 @@ def create_app(
     _add_error_handlers(app)
     _add_model_routes(app, models)
     _add_computations(app, models, store)
+    _add_explanations(app, store)
     _add_embedding_and_output_views(app, store)
     _add_attention_and_search_views(app, store)
     _add_files(app, store, static)
@@ -99,7 +100,7 @@ def _add_computations(app: FastAPI, models: ModelStore, traces: TraceStore) -> N
         return _json(ablate_heads(traces, request))
 
 
-def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
+def _add_explanations(app: FastAPI, traces: TraceStore) -> None:
     @app.get("/api/trace/{id}/explain")
     def explain(id: str, tensor: str, index: str = "") -> Response:
         stored = traces[id]
@@ -139,6 +140,8 @@ def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
 
         return _json(weight_table(traces[id], name, _parse_index(index)))
 
+
+def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
     @app.get("/api/trace/{id}/neighbours")
     def neighbours(id: str, side: Side, position: int, n: Count = 10) -> Response:
         from regard.explore.analysis_views import neighbours

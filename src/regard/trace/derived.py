@@ -122,9 +122,7 @@ def lens_probability(trace: Trace, tensor: str, row: int, id: int) -> Explanatio
 NAMED = 200  # tokens that the explanation of a rank lists; the others are one line
 
 
-def lens_rank(
-    trace: Trace, tensor: str, row: int, id: int, *, listed: int = NAMED
-) -> Explanation:
+def lens_rank(trace: Trace, tensor: str, row: int, id: int, *, listed: int = NAMED) -> Explanation:
     """The rank of a token in a row of the logit lens: 1 + the number of tokens before it.
 
     Of tokens with the same probability, the one with the lower id comes first. The last `listed`
