@@ -162,19 +162,6 @@ def test_two_points_are_compared(open_page):
     until(page, "location.hash.includes('ref=') && location.hash.includes('c=4')")
 
 
-def test_markers_lead_to_their_step(open_page):
-    page = open_page("heads")
-    until(page, "/^\\d+ marker/.test(document.querySelector('[data-film] summary').innerText)")
-    page.locator("[data-film] summary").click()
-    count = int(page.locator("[data-film] summary").inner_text().split()[0])
-    assert page.locator("[data-film] li button").count() == count
-    marker = page.locator("[data-film] li button").first
-    if count:
-        step = re.search(r"step ([\d,]+)$|at the end$", marker.inner_text())
-        marker.click()
-        assert_at(page, f"step {step[1]} of" if step[1] else "finished model")
-
-
 def test_a_reduced_film_shows_its_texts(open_page):
     page = open_page("alignment", "c=8", model="small")
     assert_at(page, "step 8 of 64")

@@ -6,7 +6,7 @@ import torch
 
 from regard import bundle
 from regard.bundle.film_files import write_snapshot
-from tests.explore.helpers import save_bundle
+from tests.explore.helpers import SETTINGS, save_bundle
 
 STEPS = [0, 1, 2, 4, 8, 16, 32, 64]
 
@@ -26,4 +26,24 @@ def save_run(folder: Path, family: str = "transformer") -> Path:
         share = k / (len(STEPS) - 1)
         mixed = {name: torch.lerp(random[name], trained[name], share) for name in trained}
         write_snapshot(folder / "film", step, loss_at(step), mixed)
+    return folder
+
+
+RIGHT = 8  # the step from which on the output of a marked run is right
+
+
+def save_marked_run(folder: Path) -> Path:
+    """A run with exactly one marker: the finished model ends its output at once, and so do the
+    snapshots from step 8 on; before, the end is the least probable token. No head changes."""
+    settings = SETTINGS["transformer"].model_copy(update={"output_bias": True})
+    made = bundle.load(save_bundle(folder / "first", settings=settings))
+    end = made.template.end
+    with torch.no_grad():
+        made.model.output.bias.zero_()[end] = 100.0
+    bundle.save(folder / "bundle", made)
+    for step in STEPS:
+        with torch.no_grad():
+            made.model.output.bias[end] = 100.0 if step >= RIGHT else -100.0
+        weights = {name: one.detach().clone() for name, one in made.model.named_parameters()}
+        write_snapshot(folder / "film", step, loss_at(step), weights)
     return folder

@@ -32,6 +32,22 @@ export function queryString(values: Query): string {
 
 type Signal = AbortSignal | undefined;
 
+export type DerivedNumber = "cosine" | "pca" | "lens" | "lens-rank";
+
+/** Rows and columns of a parameter around one weight; `first` is the index of the first of each. */
+export interface WeightTable {
+  name: string;
+  shape: number[];
+  /** the tensors that are computed with it */
+  used_by: string[];
+  first: [number, number];
+  /** the row and the column of the weight, counted from the first ones */
+  at: [number, number];
+  numbers: number[][];
+  /** the tokens of the rows of an embedding table */
+  row_labels: string[] | null;
+}
+
 /** What every page reads from. The views of a trace have the same addresses in both sources. */
 export abstract class DataSource {
   /** A saved page cannot compute a new trace: Run, edits and ablation are disabled. */
@@ -91,13 +107,26 @@ export abstract class DataSource {
     }
     return explanation;
   }
-  /** A cosine of two embeddings, a coordinate of the PCA, a probability of the logit lens. */
+  /**
+   * A cosine of two embeddings, a coordinate of the PCA, a probability or a rank of the logit lens.
+   * `shown` is the number on the page; a server knows it.
+   */
   explainDerived(
     trace: c.Trace,
-    what: "cosine" | "pca" | "lens",
+    what: DerivedNumber,
     values: Query,
+    _shown: number,
   ): Promise<c.Explanation> {
     return this.view(trace, `explain-${what}`, values);
+  }
+  /** The part of a parameter's table around one weight. */
+  weightTable(
+    trace: c.Trace,
+    name: string,
+    index: number[],
+    signal?: Signal,
+  ): Promise<WeightTable> {
+    return this.view(trace, "weight-table", { name, index: index.join(",") }, signal);
   }
   neighbours(
     trace: c.Trace,

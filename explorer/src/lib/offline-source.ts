@@ -1,7 +1,8 @@
 /** Data inside a saved page: it works from disk and computes nothing new. */
 
-import { ApiError, DataSource, queryString, type Query } from "./api";
+import { ApiError, DataSource, queryString, type DerivedNumber, type Query } from "./api";
 import type * as c from "./contract";
+import { explainFromTables, type Tables } from "./offline-tables";
 import { fromBase64, parse, type Tensor } from "./safetensors";
 import { ServerSource } from "./server-source";
 
@@ -16,6 +17,8 @@ export interface OfflineData {
   tensors: string;
   /** views by address, e.g. "residual-stream?side=source&position=3" */
   views?: Record<string, unknown>;
+  /** the vectors of the tokens that the page shows */
+  tables?: Tables | null;
   /** the address it was saved from, e.g. "#/attention?h=1" */
   hash?: string;
 }
@@ -76,10 +79,23 @@ export class OfflineSource extends DataSource {
       });
     throw missing(`the ${format} export`);
   }
+  override async explainDerived(
+    trace: c.Trace,
+    what: DerivedNumber,
+    values: Query,
+    shown: number,
+  ): Promise<c.Explanation> {
+    return (
+      explainFromTables(this.data.tables, what, values, shown) ??
+      (await this.view<c.Explanation>(trace, `explain-${what}`, values))
+    );
+  }
   protected async view<T>(_trace: c.Trace, name: string, values: Query): Promise<T> {
     const found = this.data.views?.[decodeURIComponent(name + queryString(values))];
     if (found === undefined)
-      throw missing(name === "explain" ? "the arithmetic of this number" : `the view ${name}`);
+      throw missing(
+        name.startsWith("explain") ? "the arithmetic of this number" : `the view ${name}`,
+      );
     return found as T;
   }
 }

@@ -1,6 +1,7 @@
 /** The state that all views share: request, trace and selection. The address mirrors it. */
 
 import { ApiError, isAbort, type DataSource, type Query } from "./api";
+import type { DerivedNumber } from "./api";
 import { OfflineSource, openSource } from "./offline-source";
 import type {
   AttentionInfo,
@@ -146,7 +147,8 @@ class Explorer extends ViewState {
       row: this.row,
       theme: this.theme,
       tables: this.tables,
-      opened: this.opened?.made ? null : this.opened, // only the page knows what it computed
+      // only the page knows what it computed
+      opened: this.opened?.made || this.opened?.weight ? null : this.opened,
       reference: this.reference,
       options: this.options,
     };
@@ -213,11 +215,11 @@ class Explorer extends ViewState {
   }
 
   /** Opens the explanation of a number that the server derives from parameters. */
-  async explainDerived(what: "cosine" | "pca" | "lens", values: Query): Promise<void> {
+  async explainDerived(what: DerivedNumber, values: Query, shown: number): Promise<void> {
     const trace = this.trace;
     if (!trace) return;
     try {
-      const made = await this.data.explainDerived(trace, what, values);
+      const made = await this.data.explainDerived(trace, what, values, shown);
       if (this.trace === trace) this.explain(made);
     } catch (error) {
       this.announce((this.notice = (error as Error).message));

@@ -460,7 +460,7 @@ export const texts = {
     effects: "Effect of hiding",
     scatter: "Attention weight vs. effect",
     scatterAbout: "One point per token pair; those of the selected row are labelled.",
-    rank: (value: string) => `rank correlation ${value}`,
+    rankLabel: "rank correlation",
     noRank: "rank correlation undefined: all values are equal",
     summary: (
       next: string,
@@ -804,7 +804,7 @@ export const texts = {
     step: "block",
     added: "contribution, norm",
     cosine: "cosine with the residual",
-    share: "contribution / residual",
+    share: "contribution ÷ residual",
     after: "residual after, norm",
     log: "Logarithmic bars",
     start: "Input",

@@ -28,6 +28,8 @@ export const filmTexts = {
   loading: (ready: number, all: number) => `${ready} of ${all} frames ready`,
   snapshot: (step: number) => `step ${steps(step)}`,
   library: (name: string, delta: string) => `logits of ${name}: max |Δ| ${delta}`,
+  weightsOnly:
+    "This trace has the attention weights only; the finished model has every stage that leads to them.",
   partialTitle: "This view is not part of the film",
   partial:
     "This trace has attention weights and outputs only. Use the Attention, All heads, Alignment, Output, Tokens or Compare page, or return to the finished model.",

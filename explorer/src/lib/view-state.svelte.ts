@@ -10,6 +10,8 @@ export interface Opened {
   index: number[];
   /** the explanation of a number that the page computed itself, such as a mean */
   made?: Explanation;
+  /** a weight of the model: its table is shown instead of an explanation */
+  weight?: boolean;
 }
 
 /** A view that can be saved from the header. */
@@ -62,6 +64,10 @@ export class ViewState {
   explain(made: Explanation, deeper = false): void {
     ViewState.prototype.open.call(this, made.name, made.index, deeper);
     this.trail = [...this.trail.slice(0, -1), { name: made.name, index: made.index, made }];
+  }
+  /** Opens the table of a weight, from an explanation that reads it. */
+  openWeight(name: string, index: number[]): void {
+    this.trail = [...this.trail, { name, index, weight: true }];
   }
   /** Returns to an earlier number of the path; before the first, the drawer closes. */
   back(to = this.trail.length - 2): void {

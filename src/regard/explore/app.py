@@ -41,6 +41,7 @@ def create_app(
     _add_error_handlers(app)
     _add_model_routes(app, models)
     _add_computations(app, models, store)
+    _add_explanations(app, store)
     _add_embedding_and_output_views(app, store)
     _add_attention_and_search_views(app, store)
     _add_files(app, store, static)
@@ -99,7 +100,7 @@ def _add_computations(app: FastAPI, models: ModelStore, traces: TraceStore) -> N
         return _json(ablate_heads(traces, request))
 
 
-def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
+def _add_explanations(app: FastAPI, traces: TraceStore) -> None:
     @app.get("/api/trace/{id}/explain")
     def explain(id: str, tensor: str, index: str = "") -> Response:
         stored = traces[id]
@@ -127,6 +128,20 @@ def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
             raise invalid(f"row {row} does not exist", "out-of-range")
         return _json(lens_probability(stored.trace, tensor, row, token).as_dict())
 
+    @app.get("/api/trace/{id}/explain-lens-rank")
+    def explain_lens_rank(id: str, tensor: str, row: int, token: int) -> Response:
+        from regard.trace.derived import lens_rank
+
+        return _json(lens_rank(traces[id].trace, tensor, row, token).as_dict())
+
+    @app.get("/api/trace/{id}/weight-table")
+    def weight_table(id: str, name: str, index: str = "") -> Response:
+        from regard.explore.weight_table import weight_table
+
+        return _json(weight_table(traces[id], name, _parse_index(index)))
+
+
+def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
     @app.get("/api/trace/{id}/neighbours")
     def neighbours(id: str, side: Side, position: int, n: Count = 10) -> Response:
         from regard.explore.analysis_views import neighbours

@@ -24,6 +24,7 @@ from regard.explore.array_model import ArrayModel
 from regard.explore.export import tensor_file
 from regard.explore.messages import MAX_TOKENS, TraceRequest
 from regard.explore.model_store import ServedModel
+from regard.explore.offline_tables import lens_ranks, offline_tables
 from regard.explore.trace_json import describe, model_graph
 from regard.explore.trace_store import StoredTrace
 from regard.trace.attention_analysis import MEAN
@@ -80,6 +81,7 @@ def offline_data(stored: StoredTrace, hash: str = "") -> dict[str, Any]:
         "trace": describe(stored),
         "tensors": base64.b64encode(tensor_file(stored, ())).decode(),
         "views": dict(all_views(stored)),
+        "tables": offline_tables(stored) if stored.trace.has_model else None,
         "hash": hash,
     }
 
@@ -112,6 +114,7 @@ def all_views(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
         beam = stored.request.options.beam or DEFAULT_BEAM
         yield f"beam-tree?beam={beam}", views.beam_tree(stored, beam)
     yield "heads", views.head_statistics(stored)
+    yield from lens_ranks(trace)
 
 
 def _views_of_arrays(stored: StoredTrace) -> Iterator[tuple[str, Any]]:

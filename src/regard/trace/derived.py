@@ -24,6 +24,7 @@ from regard.trace.residual_analysis import (
     lens_state,
     logit_lens,
     pca_projection,
+    rank,
 )
 from regard.trace.trace import Explanation, Trace
 from regard.vectors import similarities
@@ -115,6 +116,45 @@ def lens_probability(trace: Trace, tensor: str, row: int, id: int) -> Explanatio
         Computation(math.exp(total - normaliser), ("product",), terms, stages),
         float(lens[tensor][id]),
         dict.fromkeys(operation.weights, "parameter"),
+    )
+
+
+NAMED = 200  # tokens that the explanation of a rank lists; the others are one line
+
+
+def lens_rank(trace: Trace, tensor: str, row: int, id: int, *, listed: int = NAMED) -> Explanation:
+    """The rank of a token in a row of the logit lens: 1 + the number of tokens before it.
+
+    Of tokens with the same probability, the one with the lower id comes first. The last `listed`
+    tokens before it have a line each.
+    """
+    lens = logit_lens(trace, row)
+    if tensor not in lens:
+        raise RegardError(f"the logit lens does not read {tensor!r:.80}; use one of its rows")
+    probabilities = lens[tensor]
+    _check_ids(len(probabilities), (id,))
+    own, ids = probabilities[id], torch.arange(len(probabilities))
+    before = ids[(probabilities > own) | ((probabilities == own) & (ids < id))]
+    before = before[probabilities[before].argsort(descending=True, stable=True)]
+    named = before[max(0, len(before) - listed) :].tolist()
+    first, terms = len(before) - len(named), []
+    if first:
+        others = constant(f"the {first:,} most probable tokens", float(first))
+        terms.append(Term((others,), (float(first),), float(first)))
+    for count, other in enumerate(named, first + 1):
+        p = constant(f"p of {_labels(trace, 'target', (other,))}", float(probabilities[other]))
+        terms.append(Term((p,), (1.0,), float(count)))
+    stages = [Stage("p of this token", float(own)), Stage("tokens before it", len(before))]
+    return Explanation(
+        f"rank in {tensor}",
+        (row, id),
+        f"step {row}, {_labels(trace, 'target', (id,))}",
+        "rank",
+        "1 + number of tokens with a higher probability (equal: a lower id)",
+        None,
+        Computation(1.0 + len(before), ("counts",), terms, stages),
+        float(rank(probabilities, id)),
+        {},
     )
 
 
