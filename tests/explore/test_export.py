@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import load
 
 from regard.explore.offline_html import escape_json, escape_script, offline_page
+from regard.trace import logit_lens
 from tests.explore.helpers import error_message, make_client
 
 SCRIPT = 'const a = "</script><!-- <script>", b = /<\\/ScRiPt/;'
@@ -170,7 +171,7 @@ def test_offline_views_equal_those_of_the_server(stored, static, client):
     kinds = [path.partition("?")[0] for path in views]
     counts = {kind: kinds.count(kind) for kind in kinds}
     cross = sum(one.kind == "cross" for one in stored.trace.attentions)
-    both = rows + columns
+    both, lens = rows + columns, len(logit_lens(stored.trace, 0))
     assert counts == {
         "embedding-space": 2,
         "neighbours": both,
@@ -180,6 +181,7 @@ def test_offline_views_equal_those_of_the_server(stored, static, client):
         "occlusion": 1,
         "beam-tree": 1,
         "heads": 1,
+        **({"explain-lens-rank": rows * lens} if lens else {}),
     }
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from regard.trace import logit_lens, record
-from regard.trace.derived import lens_rank
+from regard.trace.derived import rank_among
 from tests.explore.helpers import error_message
 
 
@@ -27,13 +27,12 @@ def test_the_rank_of_a_token_is_explained(view, family, client, described, pipel
         assert found["rows"][0]["operands"][0]["name"] == f"p of “{label}”"
 
 
-def test_equal_probabilities_are_ordered_by_id(models, ids, monkeypatch):
+def test_equal_probabilities_are_ordered_by_id(models, ids):
     trace = record(models[ids["transformer"]].pipeline, "zebra", "AH B")
     name, row = next(iter(logit_lens(trace, 0).items()))
     equal = torch.full_like(row, 1 / len(row))
-    monkeypatch.setattr("regard.trace.derived.logit_lens", lambda *_: {name: equal})
     for id in range(len(row)):
-        assert lens_rank(trace, name, 0, id).result == id + 1
-    long = lens_rank(trace, name, 0, len(row) - 1, listed=2)
+        assert rank_among(trace, name, 0, id, equal).result == id + 1
+    long = rank_among(trace, name, 0, len(row) - 1, equal, 2)
     assert [term.numbers[0] for term in long.computation.terms] == [len(row) - 3, 1, 1]
     assert long.result == len(row)

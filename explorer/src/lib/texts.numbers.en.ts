@@ -6,8 +6,9 @@ export const numberTexts = {
   ratioFormula: "‖contribution‖ / ‖residual‖",
   correlation: "rank correlation of weight and effect",
   correlationOperation: "Spearman's rank correlation",
-  correlationFormula: "Σ (a − mean) · (b − mean) / √(Σ (a − mean)² · Σ (b − mean)²), a, b ranks",
-  correlationColumns: ["rank of weight", "rank of effect", "product"],
+  correlationFormula:
+    "Σ (a − mean) · (b − mean) / √(Σ (a − mean)² · Σ (b − mean)²), a: rank of weight, b: of effect",
+  correlationColumns: ["rank a", "rank b", "product"],
   meanRank: "mean rank",
   squares: (which: string) => `Σ (${which} − mean)²`,
   allCells: (count: number) => `all ${count.toLocaleString("en-GB")} cells`,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.explore.trace_store import StoredTrace
-from regard.trace.derived import lens_rank
+from regard.trace.derived import rank_among
 from regard.trace.residual_analysis import (
     embedding_table_name,
     lens_state,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NEAREST = 10  # neighbours of each token on the page
 PREDICTED = 3  # tokens that the page names in each row of the lens
-LISTED = 20  # tokens that the explanation of a rank lists in a saved page
+LISTED = 10  # tokens that the explanation of a rank lists in a saved page
 
 
 def offline_tables(stored: StoredTrace) -> dict[str, Any]:
@@ -48,9 +48,10 @@ def offline_tables(stored: StoredTrace) -> dict[str, Any]:
 def lens_ranks(trace: Trace) -> Iterator[tuple[str, dict[str, Any]]]:
     """The explanations of the ranks that the page shows, by their addresses."""
     for row, piece in enumerate(trace.following):
-        for tensor in logit_lens(trace, row):
+        for tensor, probabilities in logit_lens(trace, row).items():
             address = f"explain-lens-rank?tensor={tensor}&row={row}&token={piece.id}"
-            yield address, lens_rank(trace, tensor, row, piece.id, listed=LISTED).as_dict()
+            found = rank_among(trace, tensor, row, piece.id, probabilities, LISTED)
+            yield address, found.as_dict()
 
 
 def _embeddings(trace: Trace, side: str, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from regard.trace.operations.operation import (
     product_sum,
 )
 from regard.trace.residual_analysis import (
+    Row,
     embedding_table_name,
     lens_state,
     logit_lens,
@@ -122,17 +123,23 @@ def lens_probability(trace: Trace, tensor: str, row: int, id: int) -> Explanatio
 NAMED = 200  # tokens that the explanation of a rank lists; the others are one line
 
 
-def lens_rank(trace: Trace, tensor: str, row: int, id: int, *, listed: int = NAMED) -> Explanation:
-    """The rank of a token in a row of the logit lens: 1 + the number of tokens before it.
+def lens_rank(trace: Trace, tensor: str, row: int, id: int) -> Explanation:
+    """The rank of a token in a row of the logit lens: 1 + the number of tokens before it."""
+    lens = logit_lens(trace, row)
+    if tensor not in lens:
+        raise RegardError(f"the logit lens does not read {tensor!r:.80}; use one of its rows")
+    _check_ids(len(lens[tensor]), (id,))
+    return rank_among(trace, tensor, row, id, lens[tensor])
+
+
+def rank_among(
+    trace: Trace, tensor: str, row: int, id: int, probabilities: Row, listed: int = NAMED
+) -> Explanation:
+    """The rank of a token among these probabilities of the logit lens.
 
     Of tokens with the same probability, the one with the lower id comes first. The last `listed`
     tokens before it have a line each.
     """
-    lens = logit_lens(trace, row)
-    if tensor not in lens:
-        raise RegardError(f"the logit lens does not read {tensor!r:.80}; use one of its rows")
-    probabilities = lens[tensor]
-    _check_ids(len(probabilities), (id,))
     own, ids = probabilities[id], torch.arange(len(probabilities))
     before = ids[(probabilities > own) | ((probabilities == own) & (ids < id))]
     before = before[probabilities[before].argsort(descending=True, stable=True)]
