@@ -138,6 +138,10 @@ def test_masked_keys_of_the_flow(visit, ids, traces):
     hidden = [key for key, score in found["masked"].items() if score == -math.inf]
     assert hidden == list(range(3, len(traces["spelling"].target)))
     assert [found["weights"][key] for key in hidden] == [0] * len(hidden)
+    texts = [
+        page.locator(f"[data-cell='{stage},5']").inner_text() for stage in ("masked", "weights")
+    ]
+    assert texts == ["−∞", "0"]
 
 
 def test_flow_of_a_bahdanau_model(visit, ids, traces, pipelines):

@@ -133,6 +133,14 @@ def test_names_follow_an_ablation(visit, ids, pipelines):
         if id != "enc.0.self.3":  # uniform: every pattern has score 0
             assert tiles[id]["pattern"] == name
     assert page.locator("[data-head='enc.0.self.3']").get_attribute("aria-checked") == "true"
+    # the effects are those of the full model, also when a link starts with an edit
+    until(page, "document.querySelectorAll('[data-effect]').length === 36")
+    full = record(pipelines["spelling"], SOURCE, search=Greedy())
+    edits = [{"kind": "ablate", "attention": "enc.1.self", "head": 3}]
+    without = record(pipelines["spelling"], SOURCE, full.answer.text, edits=edits)
+    page.locator("[data-effect='enc.1.self.3'] button").click()
+    expected = float(full["out.total"] - without["out.total"])
+    assert drawer(page)[:2] == (pytest.approx(expected, abs=1e-4),) * 2
 
 
 @pytest.fixture(scope="module")
