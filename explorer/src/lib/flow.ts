@@ -3,7 +3,6 @@
 import type { Explanation, Operand } from "./contract";
 import { explainSum, step, tensorAt } from "./explanation";
 import { texts } from "./texts";
-import { slice, type Tensor } from "./safetensors";
 import { headTexts } from "./texts.heads.en";
 
 const STAGES = ["dots", "scores", "energy", "bias", "biased", "masked", "tempered", "weights"];
@@ -129,5 +128,3 @@ export function tanhVector(query: FlowVector, key: FlowVector, label: string): F
     open: (dimension) => tanhOf(operand(query, dimension), operand(key, dimension)),
   };
 }
-
-export const matrixOf = (tensor: Tensor, lead: number[]) => ({ ...slice(tensor, lead), lead });
