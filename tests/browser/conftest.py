@@ -194,12 +194,18 @@ def visit(browser, address) -> Iterator[Callable[..., Visit]]:
     visits: list[Visit] = []
     contexts = []
 
-    def start(theme: str = "light", width: int = 1280, height: int = 900, clean: bool = True):
+    def start(
+        theme: str = "light",
+        width: int = 1280,
+        height: int = 900,
+        clean: bool = True,
+        motion: str = "reduce",
+    ):
         context = new_context(
             browser,
             viewport={"width": width, "height": height},
             color_scheme=theme,
-            reduced_motion="reduce",
+            reduced_motion=motion,
             accept_downloads=True,
         )
         context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)

@@ -9,7 +9,7 @@ from regard.trace import agreement, alignment_matrix, occlusion, record
 from tests.browser.conftest import download_export, until
 
 SOURCE = "attention"
-EFFECTS = "document.querySelectorAll('[data-head] small').length"
+EFFECTS = "document.querySelectorAll('[data-effect]').length"
 SUMMARY = "document.querySelector('[data-summary]') !== null"
 
 

@@ -182,6 +182,21 @@ def test_head_statistics_of_every_head(view, described, traces):
         assert one["distance"] == pytest.approx(np.mean(far), abs=1e-5)
 
 
+def test_patterns_of_every_head(view, described, traces):
+    trace, found = traces[described["id"]].trace, view("heads")
+    for one in found["heads"]:
+        weights = trace[one["attention"] + ".weights"][one["head"]].double().numpy()
+        rows = []
+        for query, row in enumerate(found["patterns"][one["kind"]][one["pattern"]]):
+            if row is not None:
+                first, stop, uniform = row
+                seen = query + 1 if one["kind"] == "decoder" else weights.shape[1]
+                assert uniform == pytest.approx((stop - first) / seen)
+                rows.append((weights[query, first:stop].sum() - uniform) / (1 - uniform))
+        assert one["score"] == pytest.approx(np.mean(rows), abs=1e-6)
+        assert one["named"] == (one["score"] >= 0.5)
+
+
 def test_entropy_and_distance_by_hand():
     weights = torch.tensor([[[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.25, 0.25, 0.25]]])
     assert entropy(weights).tolist() == pytest.approx([1.0])  # 0, 1 and 2 bits

@@ -61,7 +61,8 @@ def test_models_without_attention_have_no_alignment(tmp_path):
     for view in ("alignment", "occlusion"):
         response = client.get(f"/api/trace/{described['id']}/{view}")
         assert error_message(response, 422, "no-attention")
-    assert client.get(f"/api/trace/{described['id']}/heads").json() == {"heads": []}
+    heads = client.get(f"/api/trace/{described['id']}/heads").json()
+    assert heads == {"heads": [], "patterns": {}}
     ablation = client.post("/api/head-ablation", json=body).json()
     assert ablation["base"]["text"] == described["output"]["text"]
     assert ablation["heads"] == []

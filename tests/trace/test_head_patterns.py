@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.trace.film_probes import Probe, ProbeFilm, markers
-from regard.trace.head_patterns import becomes, pattern_cells, pattern_scores
+from regard.trace.head_patterns import becomes, pattern_cells, pattern_scores, strongest
 
 
 def test_cells_of_every_pattern():
@@ -45,6 +45,18 @@ def test_a_score_between_by_hand():
     weights = torch.tensor([[[0.7, 0.1, 0.1, 0.1], [0.4, 0.2, 0.2, 0.2]]])
     expected = ((0.7 - 0.25) / 0.75 + (0.4 - 0.25) / 0.75) / 2
     assert float(pattern_scores(weights, "cross")["first token"]) == pytest.approx(expected)
+
+
+def test_a_head_is_named_after_its_strongest_pattern():
+    # Two causal heads of three queries: one copies the previous token, one the first.
+    previous = [[1.0, 0, 0], [0.9, 0.1, 0], [0, 0.8, 0.2]]
+    first = [[1.0, 0, 0], [0.6, 0.4, 0], [0.7, 0.2, 0.1]]
+    found = strongest(pattern_scores(torch.tensor([previous, first]), "decoder"))
+    # rows 1 and 2 count; uniform attention gives the key 1/2 and 1/3
+    expected = [(0.9 - 1 / 2) / (1 / 2) + (0.8 - 1 / 3) / (2 / 3)]
+    expected += [(0.6 - 1 / 2) / (1 / 2) + (0.7 - 1 / 3) / (2 / 3)]
+    assert [name for name, _ in found] == ["previous token", "first token"]
+    assert [score for _, score in found] == pytest.approx([one / 2 for one in expected])
 
 
 @pytest.mark.parametrize(

@@ -107,14 +107,26 @@ export const pairsOf = (links: Link[]): string =>
 
 export const ROW = 28;
 /** The curve of a link between the middles of its tokens, in a box of this width. */
-export const curve = (link: Link, width: number): string => {
-  const [a, b] = [(link.source + 0.5) * ROW, (link.target + 0.5) * ROW];
+export const curve = (link: Link, width: number, down = 0): string => {
+  const [a, b] = [(link.source + 0.5) * ROW + down, (link.target + 0.5) * ROW + down];
   return `M0 ${a}C${width * 0.45} ${a} ${width * 0.55} ${b} ${width} ${b}`;
 };
+/** The point of a curve after a share of its way. */
+export function pointOn(link: Link, width: number, down: number, share: number): [number, number] {
+  const [a, b] = [(link.source + 0.5) * ROW + down, (link.target + 0.5) * ROW + down];
+  const rest = 1 - share;
+  const [p, q, r, s] = [rest ** 3, 3 * rest ** 2 * share, 3 * rest * share ** 2, share ** 3];
+  return [width * (0.45 * q + 0.55 * r + s), (p + q) * a + (r + s) * b];
+}
 export const thickness = (weight: number): number => 0.75 + 4.5 * weight;
 
-/** The links as a drawing, with their weights. */
-export function drawingOf(trace: Trace, links: Link[], title: string): Drawing {
+/** The links as a drawing, with their weights; those of overlaid heads in their colours. */
+export function drawingOf(
+  trace: Trace,
+  links: Link[],
+  title: string,
+  overlays: { colour: string; links: Link[] }[] = [],
+): Drawing {
   const t = texts.alignment;
   const [sources, targets] = [labelsOf(trace, "source"), labelsOf(trace, "target", true)];
   const [left, right, top] = [130, 430, 64];
@@ -137,9 +149,20 @@ export function drawingOf(trace: Trace, links: Link[], title: string): Drawing {
         [left + 8, y(link.source)],
         [right - 8, y(link.target)],
       ],
-      colour: "var(--accent)",
+      colour: overlays.length ? "var(--line-strong)" : "var(--accent)",
       width: thickness(link.weight),
     })),
+    ...overlays.flatMap(({ colour, links }, k) =>
+      links.map((link): Mark => ({
+        kind: "line",
+        points: [
+          [left + 8, y(link.source) + 3 * k],
+          [right - 8, y(link.target) + 3 * k],
+        ],
+        colour,
+        width: thickness(link.weight),
+      })),
+    ),
     ...sources.map((text, at): Mark => ({
       kind: "text",
       x: left,

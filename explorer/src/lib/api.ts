@@ -167,6 +167,7 @@ export abstract class DataSource {
     return this.view(trace, "occlusion", {}, signal);
   }
   async headStats(trace: c.Trace, signal?: Signal): Promise<c.HeadStats[]> {
-    return (await this.view<{ heads: c.HeadStats[] }>(trace, "heads", {}, signal)).heads;
+    const { heads, patterns } = await this.view<c.HeadStatistics>(trace, "heads", {}, signal);
+    return heads.map((one) => ({ ...one, rows: patterns[one.kind]?.[one.pattern] ?? [] }));
   }
 }

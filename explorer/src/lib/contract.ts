@@ -290,6 +290,21 @@ export interface HeadStats {
   distance: number | null;
   /** log-probability lost without the head; null until it is measured */
   effect: number | null;
+  /** the strongest pattern, its score, and whether the head has its name */
+  pattern: string;
+  score: number;
+  named: boolean;
+  /** the cells of the pattern */
+  rows: PatternRow[];
+}
+
+/** Keys from `first` to before `stop` and their share under uniform attention; null: not counted. */
+export type PatternRow = [first: number, stop: number, uniform: number] | null;
+
+export interface HeadStatistics {
+  heads: Omit<HeadStats, "rows">[];
+  /** the rows of each pattern by kind of attention and name */
+  patterns: Record<string, Record<string, PatternRow[]>>;
 }
 
 export interface HeadAblation {

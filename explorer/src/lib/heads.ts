@@ -1,12 +1,15 @@
 /** The All heads page: sorting, and a group of heads as a drawing. */
 
 import type { HeadStats } from "./contract";
+import type { HeadWeights } from "./derived";
 import type { Drawing, Mark } from "./drawing";
-import { short } from "./numbers";
+import { fixed, short } from "./numbers";
 import { headColour, headInk, weightsKind } from "./palette";
 import { paintPixels } from "./picture";
 import { slice, type Tensor } from "./safetensors";
+import { app } from "./state.svelte";
 import { texts } from "./texts";
+import { headTexts } from "./texts.heads.en";
 
 export const SORTS = ["layer", "entropy", "distance", "effect"] as const;
 export type Sort = (typeof SORTS)[number];
@@ -23,6 +26,14 @@ export function sorted(heads: HeadStats[], by: Sort, reversed: boolean): HeadSta
     if (x === null || y === null) return Number(x === null) - Number(y === null) || place(a, b);
     return turn * (x - y) || place(a, b);
   });
+}
+
+/** The weights of a head in the current trace; null if another trace has been made meanwhile. */
+export async function weightsOfHead(head: HeadStats): Promise<HeadWeights | null> {
+  const [trace, name] = [app.trace, `${head.attention}.weights`];
+  const tensor = trace && (await app.data.tensors(trace, [name])).get(name);
+  if (!tensor || app.trace !== trace) return null;
+  return { name, head: head.head, ...slice(tensor, [head.head]) };
 }
 
 export type Fact = "entropy" | "distance" | "effect";
@@ -48,7 +59,7 @@ export function drawingOf(
   const [size, gap, columns] = [150, 22, Math.min(4, Math.max(1, heads.length))];
   const first = slice(weights.values().next().value!);
   const tall = Math.round(size * Math.max(0.25, Math.min(1, first.rows / first.cols)));
-  const step = tall + 78;
+  const step = tall + 91;
   const marks: Mark[] = [
     { kind: "text", x: gap, y: 26, text: title, colour: "var(--ink)", size: 15, bold: true },
   ];
@@ -91,13 +102,15 @@ export function drawingOf(
       text: head.attention,
       colour: "var(--ink)",
     });
-    facts(head).forEach(([label, value], row) =>
+    const name = `${headTexts.named(head.pattern, head.named)} ${fixed(head.score)}`;
+    const lines = [name, ...facts(head).map(([label, value]) => `${label} ${value}`)];
+    lines.forEach((text, row) =>
       marks.push({
         kind: "text",
         x,
         y: y + tall + 36 + 13 * row,
-        text: `${label} ${value}`,
-        colour: "var(--soft)",
+        text,
+        colour: row ? "var(--soft)" : "var(--ink)",
         size: 11,
       }),
     );

@@ -22,6 +22,9 @@ export function short(value: Real, digits = 3): string {
   return text.replaceAll("-", "−");
 }
 
+/** Two decimals, with a minus sign: a share or a score. */
+export const fixed = (value: number): string => value.toFixed(2).replace("-", "−");
+
 /** The order of magnitude of a difference: 3e−7. */
 export const order = (value: number): string =>
   value === 0 ? "0" : value.toExponential(0).replace("-", "−");

@@ -47,6 +47,8 @@ class Explorer extends ViewState {
   trace = $state.raw<Trace | null>(null);
   status = $state<Status>("idle");
   error = $state("");
+  /** how often the user has pressed Run and seen the result */
+  runs = $state(0);
 
   /** the shared selection */
   attention = $state("");
@@ -72,6 +74,8 @@ class Explorer extends ViewState {
       null,
   );
   readonly layer = $derived(this.currentAttention?.layer ?? 0);
+  /** neither the user nor the address has selected an attention, a head or a pair */
+  readonly unselected = $derived(!this.attention && !this.head && !this.query && !this.key);
 
   /** Loads the models and the state of the address. Call once. */
   async start(): Promise<void> {
@@ -349,7 +353,7 @@ class Explorer extends ViewState {
 
   /** Selects an attention and a head; the selected tokens are clamped to it. */
   selectAttention(attention: string, head = this.head): void {
-    this.attention = attention === this.trace?.attentions[0]?.name ? "" : attention;
+    this.attention = attention;
     this.head = head;
     if (this.trace) this.clampSelection(this.trace);
   }

@@ -146,22 +146,6 @@ def cross_attentions(stored: StoredTrace) -> dict[str, int]:
     return heads
 
 
-def head_statistics(stored: StoredTrace) -> dict[str, Any]:
-    """Entropy and mean distance of every head. Its effect is measured by head ablation."""
-    heads = []
-    for one in stored.trace.attentions:
-        weights = stored.trace[f"{one.name}.weights"].double()
-        same_text = one.query == one.key
-        distances = (
-            attention_analysis.distance(weights).tolist() if same_text else [None] * one.heads
-        )
-        for head, mean_entropy in enumerate(attention_analysis.entropy(weights).tolist()):
-            place = {"attention": one.name, "kind": one.kind, "layer": one.layer, "head": head}
-            measured = {"entropy": mean_entropy, "distance": distances[head], "effect": None}
-            heads.append({**place, **measured})
-    return {"heads": heads}
-
-
 def residual_stream(stored: StoredTrace, side: str, position: int) -> dict[str, Any]:
     """The contributions to a token's residual stream, and its norm after each of them.
 

@@ -170,7 +170,7 @@ def _add_embedding_and_output_views(app: FastAPI, traces: TraceStore) -> None:
 def _add_attention_and_search_views(app: FastAPI, traces: TraceStore) -> None:
     @app.get("/api/trace/{id}/heads")
     def heads(id: str) -> Response:
-        from regard.explore.analysis_views import head_statistics
+        from regard.explore.head_views import head_statistics
 
         return _json(head_statistics(traces[id]))
 

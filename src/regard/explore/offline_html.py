@@ -22,6 +22,7 @@ from regard.errors import RegardError
 from regard.explore import STATIC, analysis_views
 from regard.explore.array_model import ArrayModel
 from regard.explore.export import tensor_file
+from regard.explore.head_views import head_statistics
 from regard.explore.messages import MAX_TOKENS, TraceRequest
 from regard.explore.model_store import ServedModel
 from regard.explore.offline_tables import lens_ranks, offline_tables
@@ -113,7 +114,7 @@ def all_views(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
             yield "occlusion", views.occlusion(stored)
         beam = stored.request.options.beam or DEFAULT_BEAM
         yield f"beam-tree?beam={beam}", views.beam_tree(stored, beam)
-    yield "heads", views.head_statistics(stored)
+    yield "heads", head_statistics(stored)
     yield from lens_ranks(trace)
 
 
@@ -126,7 +127,7 @@ def _views_of_arrays(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
     cross = [one.name for one in trace.attentions if one.kind == "cross"]
     for attention in (MEAN, *cross) if cross else ():
         yield f"alignment?attention={attention}", views.alignment(stored, attention)
-    yield "heads", views.head_statistics(stored)
+    yield "heads", head_statistics(stored)
 
 
 def escape_script(text: str) -> str:

@@ -28,7 +28,7 @@ from regard.pipeline import Pipeline
 from regard.ragged import Ragged
 from regard.teacher_forcing import attention_maps
 from regard.trace.attention_analysis import bits
-from regard.trace.head_patterns import becomes, pattern_scores
+from regard.trace.head_patterns import becomes, pattern_scores, strongest
 from regard.trace.record import program_of
 
 TOP = 20  # most probable next tokens of each step
@@ -174,8 +174,8 @@ def markers(film: ProbeFilm) -> list[dict[str, Any]]:
     found = []
     for attention, kind in film.kinds.items():
         scores = _mean_scores(film, f"{attention}.weights", kind)
-        for head in range(next(iter(scores.values())).shape[1]):
-            pattern = max(scores, key=lambda name: float(scores[name][-1, head]))
+        finished = strongest({pattern: one[-1] for pattern, one in scores.items()})
+        for head, (pattern, _) in enumerate(finished):
             at = becomes(scores[pattern][:, head].tolist())
             if at is not None:
                 event = {"kind": "head", "attention": attention, "head": head, "pattern": pattern}

@@ -6,11 +6,12 @@ else. A row counts only if the pattern leaves out some of the keys that it may a
 
 >>> scores = pattern_scores(trace["dec.1.cross.weights"], "cross")
 >>> scores["diagonal"][0]
+>>> strongest(scores)[0]
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -44,23 +45,39 @@ def pattern_cells(name: str, queries: int, keys: int) -> Cells:
     }[name]
 
 
-def pattern_scores(weights: Weights, kind: str) -> dict[str, Float[Tensor, " head"]]:
-    """The score of every pattern that an attention of this kind can have, for each head."""
-    _, queries, keys = weights.shape
+def pattern_rows(
+    name: str, kind: str, queries: int, keys: int
+) -> tuple[Cells, Float[Tensor, " query"], Bool[Tensor, " query"]]:
+    """The cells of a pattern in an attention of this kind, the share of each row that uniform
+    attention gives them, and the rows that count."""
     allowed = torch.ones(queries, keys, dtype=torch.bool)
     if kind == "decoder":
         allowed = allowed.tril()
+    cells = pattern_cells(name, queries, keys) & allowed
+    uniform = cells.sum(1).double() / allowed.sum(1)
+    return cells, uniform, (uniform > 0) & (uniform < 1)
+
+
+def pattern_scores(weights: Weights, kind: str) -> dict[str, Float[Tensor, " head"]]:
+    """The score of every pattern that an attention of this kind can have, for each head."""
     found = {}
     for name in NAMES[kind]:
-        cells = pattern_cells(name, queries, keys) & allowed
-        uniform = cells.sum(1) / allowed.sum(1)
-        rows = (uniform > 0) & (uniform < 1)
+        cells, uniform, rows = pattern_rows(name, kind, *weights.shape[1:])
         if not rows.any():
-            found[name] = torch.zeros(len(weights))
+            found[name] = torch.zeros(len(weights), dtype=torch.double)
             continue
-        share = (weights.float() * cells).sum(-1)[:, rows]
+        share = (weights.double() * cells).sum(-1)[:, rows]
         found[name] = ((share - uniform[rows]) / (1 - uniform[rows])).mean(1)
     return found
+
+
+def strongest(scores: Mapping[str, Float[Tensor, " head"]]) -> list[tuple[str, float]]:
+    """The pattern with the highest score of each head, and that score.
+
+    The head has the name of the pattern if the score is at least `THRESHOLD`."""
+    heads = len(next(iter(scores.values())))
+    best = [max(scores, key=lambda name: float(scores[name][head])) for head in range(heads)]
+    return [(name, float(scores[name][head])) for head, name in enumerate(best)]
 
 
 def becomes(scores: Sequence[float]) -> int | None:
