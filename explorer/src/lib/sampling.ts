@@ -110,7 +110,10 @@ export function sample(known: Known, settings: Settings): Sampled {
   const ends = [kept.low, kept.high].map((end) => {
     const inside = end >= known.ids.length ? running : cumulative[end]!;
     const all = end >= known.vocabulary;
-    return { low: inside + (all ? rest.low : 0), high: inside + (end > known.ids.length ? rest.high : 0) };
+    return {
+      low: inside + (all ? rest.low : 0),
+      high: inside + (end > known.ids.length ? rest.high : 0),
+    };
   });
   const total = { low: ends[0]!.low, high: Math.max(ends[0]!.high, ends[1]!.high) };
   const final = Array.from(weights, (w, k) => ({
