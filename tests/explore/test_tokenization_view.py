@@ -36,8 +36,9 @@ def fetch(client, model: str, side: str, **request):
 def replay(word) -> list[str]:
     """The labels after all merges."""
     symbols = [label for _, label in word["symbols"]]
-    for _, at in word["merges"]:
-        symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
+    for _, at, _, label in word["merges"]:
+        assert "".join(symbols[at : at + 2]) == label
+        symbols[at : at + 2] = [label]
     return symbols
 
 

@@ -101,7 +101,7 @@ def test_merges_of_a_word_by_hand():
     (word,) = segment(tokenizer, "lower").words
     assert word.symbols == list("lower")
     # l o w e r → lo w e r (rank 0) → lo w er (rank 1) → low er (rank 2, before rank 3)
-    assert [tuple(merge) for merge in word.merges] == [(0, 0), (1, 2), (2, 0)]
+    assert [tuple(merge) for merge in word.merges] == [(0, 0, "lo"), (1, 2, "er"), (2, 0, "low")]
     assert word.tokens == ["low", "er"]
     assert word.ranks == {
         ("l", "o"): 0,
@@ -117,7 +117,7 @@ def test_the_leftmost_of_equal_pairs_is_merged_first():
     tokenizer = Tokenizer(Library(models.BPE(vocab=vocab, merges=[("a", "a")])))
     (word,) = segment(tokenizer, "aaa").words
     assert word.tokens == ["aa", "a"]
-    assert [tuple(merge) for merge in word.merges] == [(0, 0)]
+    assert [tuple(merge) for merge in word.merges] == [(0, 0, "aa")]
 
 
 def test_unigram_scores_are_the_best_sum():

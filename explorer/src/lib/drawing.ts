@@ -11,6 +11,7 @@ export type Mark =
       dashed?: boolean;
       arrow?: boolean;
     }
+  | { kind: "polygon"; points: [number, number][]; fill: string; opacity?: number }
   | { kind: "circle"; x: number; y: number; r: number; fill: string; stroke?: string }
   | {
       kind: "rect";
@@ -90,6 +91,10 @@ function svgMark(mark: Mark): string {
       });
       return mark.arrow ? line + element("polygon", head) : line;
     }
+    case "polygon": {
+      const { fill, opacity = 1 } = mark;
+      return element("polygon", { points: pointList(mark.points), fill, "fill-opacity": opacity });
+    }
     case "circle": {
       const { x: cx, y: cy, r, fill, stroke = "none" } = mark;
       return element("circle", { cx, cy, r, fill, stroke });
@@ -142,6 +147,11 @@ function paintMark(pen: CanvasRenderingContext2D, mark: Mark): void {
       tracePath(pen, arrowHead(mark.points));
       pen.fill();
     }
+  } else if (mark.kind === "polygon") {
+    pen.fillStyle = mark.fill;
+    pen.globalAlpha = mark.opacity ?? 1;
+    tracePath(pen, mark.points);
+    pen.fill();
   } else if (mark.kind === "text") {
     pen.font = `${mark.bold ? "600 " : ""}${mark.size ?? 12}px ${FONT}`;
     pen.fillStyle = mark.colour;

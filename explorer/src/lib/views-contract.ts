@@ -5,8 +5,8 @@ export interface SegmentedWord {
   tokens: { id: number | null; text: string }[];
   /** BPE: the symbols before the first merge, by name and as text */
   symbols: [string, string][];
-  /** rank of the merged pair, index of its left symbol */
-  merges: [number, number][];
+  /** rank of the merged pair, index of its left symbol, the result by name and as text */
+  merges: [number, number, string, string][];
   /** every pair of neighbours that has a rank: left, right, rank */
   ranks: [string, string, number][];
   /** unigram: the log-probability of each token */

@@ -47,7 +47,7 @@ def _describe(tokenizer: Tokenizer, word: SegmentedWord) -> dict[str, Any]:
             for token in word.tokens
         ],
         "symbols": [[symbol, label(symbol)] for symbol in word.symbols],
-        "merges": [list(merge) for merge in word.merges],
+        "merges": [[*merge, label(merge.result)] for merge in word.merges],
         "ranks": [[*pair, rank] for pair, rank in word.ranks.items()],
         "scores": word.scores,
     }

@@ -17,10 +17,11 @@ BYTE_FALLBACK = "<0x{:02X}>"
 
 
 class Merge(NamedTuple):
-    """One merge of two neighbours: the rank of the pair and the index of its left symbol."""
+    """One merge of two neighbours: rank of the pair, index of its left symbol, and the result."""
 
     rank: int
     at: int
+    result: str
 
 
 class SegmentedWord(NamedTuple):
@@ -126,8 +127,8 @@ class _Splitter:
             if not known:
                 return SegmentedWord(word, symbols, start, merges, seen, [])
             rank, at = min(known)
-            merges.append(Merge(rank, at))
-            symbols[at : at + 2] = [symbols[at] + symbols[at + 1][prefix:]]
+            merges.append(Merge(rank, at, symbols[at] + symbols[at + 1][prefix:]))
+            symbols[at : at + 2] = [merges[-1].result]
 
     def _symbols(self, word: str) -> list[str]:
         """The characters of a word; one that the vocabulary lacks as its bytes, or unknown."""
