@@ -113,10 +113,6 @@ export const classTexts = {
     number: "number",
     mark: "punctuation or symbol",
   } as Record<string, string>,
-  show: (name: string, count: number) => `${name}: ${count}`,
-  about:
-    "One point per token, coloured by class. Larger points with an edge are the tokens of this " +
-    "text, with their positions. Select a class to fade the others.",
 };
 
 export const treeTexts = {
