@@ -33,6 +33,8 @@ export type Mark =
       align?: "start" | "middle" | "end";
       rotated?: boolean;
       bold?: boolean;
+      /** the colour of an outline that keeps it readable above points */
+      halo?: string;
     }
   | {
       kind: "image";
@@ -113,6 +115,9 @@ function svgMark(mark: Mark): string {
         fill: colour,
         "font-weight": bold ? 600 : undefined,
         transform: rotated ? `rotate(-90 ${x} ${y})` : undefined,
+        stroke: mark.halo,
+        "stroke-width": mark.halo ? 3 : undefined,
+        "paint-order": mark.halo ? "stroke" : undefined,
       };
       return element("text", attributes, escapeXml(mark.text));
     }
@@ -158,6 +163,11 @@ function paintMark(pen: CanvasRenderingContext2D, mark: Mark): void {
     pen.textAlign = mark.align === "middle" ? "center" : (mark.align ?? "start");
     pen.translate(mark.x, mark.y);
     if (mark.rotated) pen.rotate(-Math.PI / 2);
+    if (mark.halo) {
+      pen.strokeStyle = mark.halo;
+      pen.lineWidth = 3;
+      pen.strokeText(mark.text, 0, 0);
+    }
     pen.fillText(mark.text, 0, 0);
   } else if (mark.kind === "image") {
     pen.imageSmoothingEnabled = false;

@@ -17,46 +17,55 @@ const SAMPLES = 24;
 /** The marks of the stream in a box: one row of a given height per step. */
 export function streamMarks(steps: Step[], width: number, row: number, log: boolean): Mark[] {
   const most = Math.max(...steps.flatMap((step) => [step.norm ?? 0, step.after]));
-  const widest = width * 0.42;
-  const wide = (norm: number): number => Math.max(1.5, reach(norm, most, log) * widest);
-  const centre = width - widest / 2 - 2;
-  const lane = widest / 2 + 2;
+  const shares = steps.map((step) => ({
+    added: step.norm === null ? null : reach(step.norm, most, log),
+    after: reach(step.after, most, log),
+  }));
+  // One scale for both, so that no contribution is thicker than its row.
+  const thickest = Math.max(0.01, ...shares.map((share) => share.added ?? 0));
+  const widest = Math.min(width * 0.5, (row - 12) / thickest);
+  const centre = width * 0.55 + (width * 0.45 - widest / 2) / 2;
   const right: Point[] = [];
   const left: Point[] = [];
-  const marks: Mark[] = [];
-  steps.forEach((step, k) => {
-    const from = k ? wide(steps[k - 1]!.after) : wide(step.after);
+  const half = (k: number, s: number): number => {
+    const [from, to] = [shares[Math.max(0, k - 1)]!.after, shares[k]!.after];
+    return Math.max(1, ((from + (to - from) * ease((s - 0.3) / 0.6)) * widest) / 2);
+  };
+  steps.forEach((_, k) => {
     for (let n = 0; n <= SAMPLES; n++) {
       const s = n / SAMPLES;
-      const half = (from + (wide(step.after) - from) * ease((s - 0.35) / 0.6)) / 2;
-      right.push([centre + half, (k + s) * row]);
-      left.push([centre - half, (k + s) * row]);
+      right.push([centre + half(k, s), (k + s) * row]);
+      left.push([centre - half(k, s), (k + s) * row]);
     }
   });
-  marks.push({
-    kind: "polygon",
-    points: [...right, ...left.reverse()],
-    fill: "var(--accent)",
-    opacity: 0.3,
-  });
-  steps.forEach((step, k) => {
-    if (step.norm === null) return;
-    const thick = wide(step.norm);
-    const one: Point[] = [];
-    const other: Point[] = [];
+  const marks: Mark[] = [
+    {
+      kind: "polygon",
+      points: [...right, ...left.reverse()],
+      fill: "var(--accent)",
+      opacity: 0.32,
+    },
+  ];
+  shares.forEach(({ added }, k) => {
+    if (added === null) return;
+    const thick = Math.max(1.5, added * widest);
+    const end = centre - half(k, 0.6) + Math.min(18, half(k, 0.6));
+    const start = Math.max(0, centre - widest / 2 - Math.max(60, width * 0.2));
+    const tip = Math.min(0.45, (thick * 0.6 + 8) / (end - start));
+    const upper: Point[] = [];
+    const lower: Point[] = [];
     for (let n = 0; n <= SAMPLES; n++) {
       const s = n / SAMPLES;
-      const x = lane + (centre - lane) * ease((s - 0.12) / 0.75);
-      const half = (thick / 2) * (1 - ease((s - 0.55) / 0.45));
-      const y = (k + 0.08 + 0.84 * s) * row;
-      one.push([x + half, y]);
-      other.push([x - half, y]);
+      const y = (k + 0.5 + 0.1 * (ease(s) - 0.5)) * row;
+      const narrow = s > 1 - tip ? Math.sqrt(Math.max(0, (1 - s) / tip)) : 1;
+      upper.push([start + (end - start) * s, y - (thick / 2) * narrow]);
+      lower.push([start + (end - start) * s, y + (thick / 2) * narrow]);
     }
     marks.push({
       kind: "polygon",
-      points: [...one, ...other.reverse()],
-      fill: COLOURS[step.kind],
-      opacity: 0.9,
+      points: [...upper, ...lower.reverse()],
+      fill: COLOURS[steps[k]!.kind],
+      opacity: 0.92,
     });
   });
   return marks;
@@ -65,7 +74,7 @@ export function streamMarks(steps: Step[], width: number, row: number, log: bool
 /** The stream with its labels and numbers, for saving. */
 export function streamDrawing(steps: Step[], title: string, log: boolean): Drawing {
   const t = texts.residual;
-  const [left, wide, row, top] = [190, 380, 56, 64];
+  const [left, wide, row, top] = [190, 380, 84, 64];
   const text = (x: number, y: number, text: string, soft = false): Mark => ({
     kind: "text",
     x,

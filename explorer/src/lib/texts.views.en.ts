@@ -97,7 +97,9 @@ export const streamTexts = {
     "The width of the stream is the norm of the residual vector; each block flows in with the " +
     "norm of what it adds. Norms do not add up: a contribution at a right angle widens it less, " +
     "an opposite one narrows it.",
-  input: "input",
+  added: "contribution",
+  cosine: "cosine",
+  after: "residual",
 };
 
 export const classTexts = {

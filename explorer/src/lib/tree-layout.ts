@@ -7,9 +7,9 @@
 import type { BeamNode, BeamTree } from "./contract";
 
 const GAP = { across: 26, down: 8 };
-const NODE = { least: 84, most: 150, height: 40 };
+const NODE = { least: 78, most: 150, height: 40 };
 const HEAD = 24; // height of the step's title
-const SIDE = 52; // width of the step's title beside a row
+const SIDE = 42; // width of the step's title beside a row
 const ROW_GAP = 26;
 
 export interface BeamSpot {
@@ -55,10 +55,9 @@ export function beamLayout(
   const columnWidth = Math.floor((available + GAP.across) / steps.length) - GAP.across;
   const vertical = columnWidth < NODE.least;
   // Of a wide row, cells continue on the next line, so that nothing is wider than the page.
-  const perLine = Math.max(
-    1,
-    Math.min(most, Math.floor((available - SIDE + GAP.down) / (NODE.least + GAP.down))),
-  );
+  const fits = (size: number): number =>
+    Math.floor((available - SIDE + GAP.down) / (size + GAP.down));
+  const perLine = Math.max(1, Math.min(most, Math.max(fits(120), Math.min(5, fits(NODE.least)))));
   const width = Math.max(
     40,
     Math.min(
