@@ -4,30 +4,21 @@ import json
 
 import pytest
 
-from regard import bundle
 from regard.explore.model_store import ModelStore
-from regard.models import build
-from regard.text import train_tokenizer
-from tests.explore.helpers import CARD, SETTINGS, make_client
-
-LINES = ["the newest tower is lower than the widest river", "newer towers and slower rivers"] * 3
-SOURCE = "the newest tower is slow"
+from tests.explore.helpers import BPE_SOURCE, make_client, save_bpe_bundle
 
 
 @pytest.fixture(scope="module")
 def bpe(tmp_path_factory):
     """A client of a model whose tokens come from merges."""
-    tokenizer = train_tokenizer("bpe", LINES, size=320)
-    settings = SETTINGS["transformer"]
-    model = build(settings, len(tokenizer), len(tokenizer)).eval()
-    folder = tmp_path_factory.mktemp("bpe") / "bpe"
-    bundle.save(folder, bundle.Bundle(model, tokenizer, tokenizer, settings, {**CARD, "task": "text"}))
+    folder = save_bpe_bundle(tmp_path_factory.mktemp("bpe") / "bpe")
     models = ModelStore.open([folder])
-    return make_client(models), next(iter(models)).id, tokenizer
+    model = next(iter(models))
+    return make_client(models), model.id, model.pipeline.bundle.source
 
 
 def fetch(client, model: str, side: str, **request):
-    trace = client.post("/api/trace", json={"model": model, "source": SOURCE, **request}).json()
+    trace = client.post("/api/trace", json={"model": model, "source": BPE_SOURCE, **request}).json()
     response = client.get(f"/api/trace/{trace['id']}/tokenization", params={"side": side})
     assert response.status_code == 200, response.text
     return trace, response.json()

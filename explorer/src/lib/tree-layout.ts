@@ -93,7 +93,7 @@ export function beamLayout(
     bottom = Math.max(bottom, vertical ? top - ROW_GAP : HEAD + tall);
   });
   const used = vertical
-    ? SIDE + Math.min(most, perLine) * (width + GAP.down)
+    ? SIDE + Math.min(most, perLine) * (width + GAP.down) - GAP.down
     : steps.length * (width + GAP.across) - GAP.across;
   return {
     vertical,

@@ -66,9 +66,7 @@ class _Splitter:
         self.model = self.document["model"]
         own = None if tokenizer.is_foreign else tokenizer.kind
         self.method = str(own or self.model["type"].lower())
-        self.tokens = {
-            token["content"]: token for token in self.document.get("added_tokens") or []
-        }
+        self.tokens = {token["content"]: token for token in self.document.get("added_tokens") or []}
 
     def words(self, text: str) -> Iterator[str]:
         """The words of a text after normalisation; an added token is one of its own."""
@@ -122,7 +120,9 @@ class _Splitter:
         prefix = len(self.model.get("continuing_subword_prefix") or "")
         while True:
             pairs = list(zip(symbols, symbols[1:], strict=False))
-            known = [(self._ranks[pair], at) for at, pair in enumerate(pairs) if pair in self._ranks]
+            known = [
+                (self._ranks[pair], at) for at, pair in enumerate(pairs) if pair in self._ranks
+            ]
             seen |= {pairs[at]: rank for rank, at in known}
             if not known:
                 return SegmentedWord(word, symbols, start, merges, seen, [])
