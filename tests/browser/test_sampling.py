@@ -11,7 +11,8 @@ from regard.search import Greedy, Sampling
 from regard.trace import record
 from tests.browser.conftest import Visit, download_export, explorer, new_context, until
 from tests.browser.drawers import drawer
-from tests.explore.helpers import SOURCE as LETTERS, save_large_bundle
+from tests.explore.helpers import SOURCE as LETTERS
+from tests.explore.helpers import save_large_bundle
 
 SOURCE = "attention"
 ROW = 4

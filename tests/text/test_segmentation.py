@@ -5,7 +5,8 @@ import math
 import random
 
 import pytest
-from tokenizers import Regex, Tokenizer as Library, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Library
 
 from regard.text import train_tokenizer
 from regard.text.segmentation import segment
