@@ -45,7 +45,8 @@ def test_the_plane_comes_first_and_counts_classes(visit, ids, pipelines, side):
 def test_a_class_is_chosen_by_keyboard(visit, ids):
     page = visit().open(f"#/embedding?m={ids['spelling']}&s={SOURCE}")
     until(page, "document.querySelector('[data-class]') !== null")
-    colours = "[...document.querySelectorAll('[data-view=space] circle')].map(c => c.getAttribute('fill'))"
+    circles = "[...document.querySelectorAll('[data-view=space] circle')]"
+    colours = f"{circles}.map(circle => circle.getAttribute('fill'))"
     assert "var(--line)" not in page.evaluate(colours)
     page.locator("[data-class=vowel]").focus()
     page.keyboard.press("Enter")

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_steps_follow_the_ranks(visit, tokenizer):
     expected = [[one.replace(" ", "␣") for one in symbols]]
     numbers = []
     while True:
-        pairs = list(zip(symbols, symbols[1:], strict=False))
+        pairs = list(pairwise(symbols))
         known = [(ranks[pair], at) for at, pair in enumerate(pairs) if pair in ranks]
         if not known:
             break

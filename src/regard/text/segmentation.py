@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from regard.text.tokenizers import Tokenizer
@@ -119,7 +120,7 @@ class _Splitter:
         seen: dict[tuple[str, str], int] = {}
         prefix = len(self.model.get("continuing_subword_prefix") or "")
         while True:
-            pairs = list(zip(symbols, symbols[1:], strict=False))
+            pairs = list(pairwise(symbols))
             known = [
                 (self._ranks[pair], at) for at, pair in enumerate(pairs) if pair in self._ranks
             ]
@@ -144,7 +145,8 @@ class _Splitter:
                 symbols.append(name)
             elif model.get("byte_fallback") and all(byte in vocab for byte in spelled):
                 symbols += spelled
-            elif unknown := model.get("unk_token"):
-                if not (model.get("fuse_unk") and symbols and symbols[-1] == unknown):
-                    symbols.append(unknown)
+            elif (unknown := model.get("unk_token")) and not (
+                model.get("fuse_unk") and symbols and symbols[-1] == unknown
+            ):
+                symbols.append(unknown)
         return symbols
