@@ -1,7 +1,8 @@
 /** The arithmetic of position encodings, recomputed in float64 from their formulas. */
 
 import type { Explanation } from "./contract";
-import { computed, constant, explanation, type Term } from "./derived";
+import { computed, constant } from "./explanation";
+import { explanation, type Term } from "./terms";
 import { positionTexts as t } from "./texts.views.en";
 import type { PositionEncoding, PositionEncodings } from "./views-contract";
 
