@@ -19,9 +19,13 @@ def made():
     return beam_tree(regard.load("spelling"), SOURCE, Beam(4))
 
 
+ALL = "&o.pruned=all"
+
+
 @pytest.fixture
 def page(visit, ids):
-    return visit().open(f"#/decode?m={ids['spelling']}&s={SOURCE}&d=4")
+    """The page with every hypothesis."""
+    return visit().open(f"#/decode?m={ids['spelling']}&s={SOURCE}&d=4{ALL}")
 
 
 def selected(page) -> str:
@@ -47,9 +51,9 @@ def test_every_hypothesis_is_shown_with_its_sum(page, made):
         assert label.startswith(start)
         if node.status == "pruned":
             assert f"pruned: {node.margin:.3f} below “{text_of(made, node.pruned_by)}”" in label
-    page.get_by_label("show pruned").uncheck()
+    page.get_by_label("show all pruned").uncheck()
     until(page, f"{NODES} === {sum(node.status != 'pruned' for node in made.nodes)}")
-    until(page, "location.hash.includes('pruned=0')")
+    until(page, "!location.hash.includes('pruned')")
 
 
 def test_arrow_keys_move_through_the_tree(page, made):
@@ -98,7 +102,9 @@ def test_generation_continues_from_a_pruned_hypothesis(page, made):
 
 
 def test_other_edits_are_searched_greedily(visit, ids):
-    page = visit().open(f"#/decode?m={ids['spelling']}&s={SOURCE}&d=4&e=ablate~dec.0.cross~1~zero")
+    page = visit().open(
+        f"#/decode?m={ids['spelling']}&s={SOURCE}&d=4{ALL}&e=ablate~dec.0.cross~1~zero"
+    )
     assert page.get_by_role("heading", name="Greedy search only").is_visible()
     page.get_by_role("button", name="Remove the edits").click()
     until(page, f"{NODES} > 0")
@@ -117,7 +123,7 @@ def test_hypothesis_becomes_the_target_on_every_page(page, made):
 
 def test_saved_page_contains_the_tree(visit, ids, made, offline_page, tmp_path):
     visited = visit()
-    page = visited.open(f"#/decode?m={ids['spelling']}&s={SOURCE}")
+    page = visited.open(f"#/decode?m={ids['spelling']}&s={SOURCE}{ALL}")
     assert page.get_by_role("heading", name=re.compile("^Greedy search")).is_visible()
     page.get_by_role("button", name="Search with beam size 4").click()
     until(page, f"{NODES} === {len(made.nodes)}")

@@ -47,6 +47,37 @@ def save_bundle(folder: Path, family: str = "transformer", settings=None, card=N
     return folder
 
 
+BPE_LINES = [
+    "the newest tower is lower than the widest river",
+    "newer towers and slower rivers",
+] * 3
+BPE_SOURCE = "the newest tower is slow"
+
+
+def save_bpe_bundle(folder: Path) -> Path:
+    """A model with random weights whose tokens come from merges."""
+    torch.manual_seed(3)
+    tokenizer = train_tokenizer("bpe", BPE_LINES, size=320)
+    settings = SETTINGS["transformer"]
+    model = build(settings, len(tokenizer), len(tokenizer)).eval()
+    card = {**CARD, "task": "text", "example": BPE_SOURCE}
+    bundle.save(folder, bundle.Bundle(model, tokenizer, tokenizer, settings, card))
+    return folder
+
+
+def save_large_bundle(folder: Path, size: int = 2_500) -> Path:
+    """A model with random weights and more target tokens than the page loads at once."""
+    torch.manual_seed(5)
+    source = train_tokenizer("characters", WORDS)
+    target = train_tokenizer("words", [" ".join(f"w{k}" for k in range(size))])
+    settings = SETTINGS["transformer"]
+    model = build(settings, len(source), len(target)).eval()
+    with torch.no_grad():
+        model.output.table.mul_(8)
+    bundle.save(folder, bundle.Bundle(model, source, target, settings, CARD))
+    return folder
+
+
 def make_client(models: ModelStore, traces=None, token: str | None = None, **options) -> TestClient:
     """A client of the guarded application."""
     guarded = Guard(

@@ -2,6 +2,7 @@
 
 import type * as c from "./contract";
 import type { Tensor } from "./safetensors";
+import type { PositionEncodings, Tokenization } from "./views-contract";
 
 /** An error with one line for the user and a code for the page. */
 export class ApiError extends Error {
@@ -84,6 +85,8 @@ export abstract class DataSource {
     names?: string[],
     signal?: Signal,
   ): Promise<Blob>;
+  /** What the softmax of one step reads; null if the page has only the most probable tokens. */
+  abstract logits(trace: c.Trace, row: number, signal?: Signal): Promise<Float32Array | null>;
   /** One view of a trace, e.g. "residual-stream" with {side, position}. */
   protected abstract view<T>(
     trace: c.Trace,
@@ -148,6 +151,12 @@ export abstract class DataSource {
     signal?: Signal,
   ): Promise<c.OutputRow> {
     return this.view(trace, "output", { row, n, word: word || undefined }, signal);
+  }
+  tokenization(trace: c.Trace, side: c.Side, signal?: Signal): Promise<Tokenization> {
+    return this.view(trace, "tokenization", { side }, signal);
+  }
+  positions(trace: c.Trace, side: c.Side, signal?: Signal): Promise<PositionEncodings> {
+    return this.view(trace, "positions", { side }, signal);
   }
   alignment(trace: c.Trace, attention: string, signal?: Signal): Promise<c.Alignment> {
     return this.view(trace, "alignment", { attention }, signal);

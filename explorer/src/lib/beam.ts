@@ -6,7 +6,7 @@ import { pieceText } from "./labels";
 import { real, short } from "./numbers";
 import { texts } from "./texts";
 
-export const NODE = { width: 136, height: 40, across: 40, down: 8, top: 26 };
+const NODE = { width: 136, height: 40, across: 40, down: 8, top: 26 };
 
 export interface Spot {
   node: BeamNode;
@@ -17,11 +17,11 @@ export interface Spot {
 /** One column per step, the best hypothesis on top. */
 export function layout(
   tree: BeamTree,
-  pruned: boolean,
+  expanded: (step: number) => boolean,
 ): { spots: Spot[]; width: number; height: number; steps: number } {
   const rows: number[] = [];
   const spots = tree.nodes
-    .filter((node) => pruned || node.status !== "pruned")
+    .filter((node) => expanded(node.step) || node.status !== "pruned")
     .map((node) => {
       const row = (rows[node.step] = (rows[node.step] ?? -1) + 1);
       return {
@@ -58,15 +58,10 @@ export const forcedOf = (tree: BeamTree, number: number): { step: number; token:
     .filter((node) => childrenOf(tree, node.parent)[0]?.number !== node.number)
     .map((node) => ({ step: node.step, token: node.id }));
 
-export const linkOf = (from: Spot, to: Spot): [number, number][] => [
+const linkOf = (from: Spot, to: Spot): [number, number][] => [
   [from.x + NODE.width, from.y + NODE.height / 2],
   [to.x, to.y + NODE.height / 2],
 ];
-export function curveOf(from: Spot, to: Spot): string {
-  const [[a, b], [c, d]] = linkOf(from, to) as [[number, number], [number, number]];
-  return `M${a} ${b}C${a + NODE.across / 2} ${b} ${c - NODE.across / 2} ${d} ${c} ${d}`;
-}
-
 /** The status of a node as text. */
 export function statusOf(tree: BeamTree, node: BeamNode): string {
   const t = texts.decode;
@@ -84,8 +79,12 @@ const COLOURS: Record<BeamNode["status"], string> = {
   stopped: "var(--line-strong)",
 };
 
-export function drawingOf(tree: BeamTree, pruned: boolean, title: string): Drawing {
-  const { spots, width, height, steps } = layout(tree, pruned);
+export function drawingOf(
+  tree: BeamTree,
+  expanded: (step: number) => boolean,
+  title: string,
+): Drawing {
+  const { spots, width, height, steps } = layout(tree, expanded);
   const at = new Map(spots.map((spot) => [spot.node.number, spot]));
   const [left, top] = [16, 40];
   const marks: Mark[] = [

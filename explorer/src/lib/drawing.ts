@@ -11,6 +11,7 @@ export type Mark =
       dashed?: boolean;
       arrow?: boolean;
     }
+  | { kind: "polygon"; points: [number, number][]; fill: string; opacity?: number }
   | { kind: "circle"; x: number; y: number; r: number; fill: string; stroke?: string }
   | {
       kind: "rect";
@@ -32,6 +33,8 @@ export type Mark =
       align?: "start" | "middle" | "end";
       rotated?: boolean;
       bold?: boolean;
+      /** the colour of an outline that keeps it readable above points */
+      halo?: string;
     }
   | {
       kind: "image";
@@ -90,6 +93,10 @@ function svgMark(mark: Mark): string {
       });
       return mark.arrow ? line + element("polygon", head) : line;
     }
+    case "polygon": {
+      const { fill, opacity = 1 } = mark;
+      return element("polygon", { points: pointList(mark.points), fill, "fill-opacity": opacity });
+    }
     case "circle": {
       const { x: cx, y: cy, r, fill, stroke = "none" } = mark;
       return element("circle", { cx, cy, r, fill, stroke });
@@ -108,6 +115,9 @@ function svgMark(mark: Mark): string {
         fill: colour,
         "font-weight": bold ? 600 : undefined,
         transform: rotated ? `rotate(-90 ${x} ${y})` : undefined,
+        stroke: mark.halo,
+        "stroke-width": mark.halo ? 3 : undefined,
+        "paint-order": mark.halo ? "stroke" : undefined,
       };
       return element("text", attributes, escapeXml(mark.text));
     }
@@ -142,12 +152,22 @@ function paintMark(pen: CanvasRenderingContext2D, mark: Mark): void {
       tracePath(pen, arrowHead(mark.points));
       pen.fill();
     }
+  } else if (mark.kind === "polygon") {
+    pen.fillStyle = mark.fill;
+    pen.globalAlpha = mark.opacity ?? 1;
+    tracePath(pen, mark.points);
+    pen.fill();
   } else if (mark.kind === "text") {
     pen.font = `${mark.bold ? "600 " : ""}${mark.size ?? 12}px ${FONT}`;
     pen.fillStyle = mark.colour;
     pen.textAlign = mark.align === "middle" ? "center" : (mark.align ?? "start");
     pen.translate(mark.x, mark.y);
     if (mark.rotated) pen.rotate(-Math.PI / 2);
+    if (mark.halo) {
+      pen.strokeStyle = mark.halo;
+      pen.lineWidth = 3;
+      pen.strokeText(mark.text, 0, 0);
+    }
     pen.fillText(mark.text, 0, 0);
   } else if (mark.kind === "image") {
     pen.imageSmoothingEnabled = false;

@@ -66,6 +66,13 @@ export class OfflineSource extends DataSource {
     const all = (this.allTensors ??= parse(fromBase64(this.data.tensors)));
     return new Map(names.flatMap((name) => (all.has(name) ? [[name, all.get(name)!]] : [])));
   }
+  async logits(trace: c.Trace, row: number): Promise<Float32Array | null> {
+    const names = ["out.tempered", "out.logits"];
+    const found = await this.tensors(trace, names);
+    const tensor = names.map((name) => found.get(name)).find(Boolean);
+    const size = tensor?.shape[1] ?? 0;
+    return tensor ? tensor.data.subarray(row * size, (row + 1) * size) : null;
+  }
   async ablateHeads(): Promise<c.HeadAblation> {
     throw missing("the head ablation");
   }

@@ -208,6 +208,11 @@ export class ServerSource extends DataSource {
     );
     return new Map(found.flatMap(([name, tensor]) => (tensor ? [[name, tensor] as const] : [])));
   }
+  async logits(trace: c.Trace, row: number, signal?: AbortSignal): Promise<Float32Array | null> {
+    if (trace.partial || !trace.tensors.some((one) => one.name === "out.logits")) return null;
+    const response = await this.fetchFrom(trace, `logits?row=${row}`, signal);
+    return new Float32Array(await response.arrayBuffer());
+  }
   private cacheOf(trace: c.Trace): TensorCache {
     let cache = this.tensorCaches.get(trace.id);
     if (!cache) {

@@ -395,7 +395,7 @@ export const texts = {
         "and its state depends on the order.",
       other: "This model adds no position vector: positions bias the scores of every attention.",
     } as Record<string, string>,
-    tableTitle: "Neighbours in the embedding table",
+    tableTitle: "The embedding table on a plane",
     tableText: "Tokens that the model uses in similar ways tend to have similar embeddings.",
     neighbours: (text: string) => `Nearest to “${text}” by cosine`,
     neighboursText:
@@ -408,7 +408,8 @@ export const texts = {
       `component ${number} (${share} % of the variance)`,
     explained: (first: string, second: string, both: string) =>
       `The first two principal components explain ${first} % + ${second} % = ${both} % ` +
-      "of the variance. Filled points are the tokens of this text, with their positions.",
+      "of the variance. Colour is the class of a token; larger points with an edge are the " +
+      "tokens of this text, with their positions. Select a class to fade the others.",
     point: (text: string, id: number, x: string, y: string, positions: number[]) =>
       `“${text}”, id ${id}, at (${x}, ${y})` +
       (positions.length ? `; at position ${positions.join(", ")}` : "; not in this text"),
@@ -524,10 +525,6 @@ export const texts = {
       "Beam search extends several hypotheses in parallel and keeps the best at each step. " +
       "This page shows every hypothesis it considered and why it was expanded or pruned.",
     title: (beam: number) => (beam === 1 ? "Greedy search" : `Beam search, beam size ${beam}`),
-    about: (beam: number) =>
-      "One column per step, the most probable on top. " +
-      `The ${beam === 1 ? "best hypothesis is" : `${beam} best hypotheses are`} expanded. ` +
-      "Arrow keys move: left to the parent, right to the continuation.",
     treeLabel: (count: number) => `Tree of ${count} hypotheses`,
     nodeLabel: (step: number, text: string, total: string, status: string) =>
       `step ${step}: ${text}, sum ${total}, ${status}`,
@@ -538,7 +535,6 @@ export const texts = {
     total: "sum of log p",
     score: "score",
     status: "status",
-    showPruned: "show pruned",
     count: (nodes: number, steps: number) => `${nodes} hypotheses in ${steps} steps`,
     statuses: {
       expanded: "expanded: among the best of its step",

@@ -21,6 +21,7 @@ from regard.explore.messages import MAX_BEAM, HeadAblationRequest, TokenizeReque
 from regard.explore.model_store import ModelStore
 from regard.explore.static_files import CompressedFiles
 from regard.explore.trace_store import TraceStore
+from regard.explore.view_routes import add_view_routes
 from regard.web.access import HttpError
 from regard.web.json_messages import invalid, to_json, validation_error
 
@@ -44,6 +45,7 @@ def create_app(
     _add_explanations(app, store)
     _add_embedding_and_output_views(app, store)
     _add_attention_and_search_views(app, store)
+    add_view_routes(app, store)
     _add_files(app, store, static)
     if static.is_dir():
         app.mount("/", CompressedFiles(directory=static, html=True))

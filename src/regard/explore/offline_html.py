@@ -26,6 +26,7 @@ from regard.explore.head_views import head_statistics
 from regard.explore.messages import MAX_TOKENS, TraceRequest
 from regard.explore.model_store import ServedModel
 from regard.explore.offline_tables import lens_ranks, offline_tables
+from regard.explore.tokenization_view import tokenization
 from regard.explore.trace_json import describe, model_graph
 from regard.explore.trace_store import StoredTrace
 from regard.trace.attention_analysis import MEAN
@@ -99,6 +100,7 @@ def all_views(stored: StoredTrace) -> Iterator[tuple[str, Any]]:
         return
     for side, pieces in (("source", trace.source), ("target", trace.target)):
         yield f"embedding-space?side={side}", views.embedding_plane(stored, side)
+        yield f"tokenization?side={side}", tokenization(stored, side)
         for position in range(len(pieces)):
             where = f"side={side}&position={position}"
             yield f"neighbours?{where}&n=10", views.neighbours(stored, side, position, 10)
