@@ -90,3 +90,5 @@ def test_merges_are_in_a_saved_page(visit, offline_page, tmp_path):
     file.write_bytes(download_export(page, "HTML"))
     offline_page.goto(file.as_uri())
     until(offline_page, f"document.querySelectorAll('[data-word]').length === {count}")
+    shown = offline_page.locator("[data-word]").evaluate_all("all => all.map(w => w.dataset.word)")
+    assert "".join(shown).startswith(BPE_SOURCE)

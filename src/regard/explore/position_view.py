@@ -41,7 +41,9 @@ def position_encodings(stored: StoredTrace, side: str) -> dict[str, Any]:
     pipeline = stored.model.pipeline
     settings = pipeline.bundle.settings
     heads = max([one.heads for one in stored.trace.attentions], default=1)
-    dim = getattr(settings, "dim", None) or settings.width // heads
+    queries = [f"{one.name}.q" for one in stored.trace.attentions]
+    dims = [stored.trace[name].shape[-1] for name in queries if name in stored.trace]
+    dim = dims[0] if dims else settings.width // heads
     count = min(len(stored.trace.pieces(side)), MAX_POSITIONS)
     sizes = {"width": settings.width, "heads": heads, "dim": dim, "causal": side == "target"}
     stack = "encoder" if side == "source" else "decoder"

@@ -116,7 +116,8 @@ class _Splitter:
         if self.model.get("ignore_merges") and word in vocab:
             return SegmentedWord(word, [word], [word], [], {}, [])
         start = self._symbols(word)
-        symbols, merges = list(start), []
+        symbols = list(start)
+        merges: list[Merge] = []
         seen: dict[tuple[str, str], int] = {}
         prefix = len(self.model.get("continuing_subword_prefix") or "")
         while True:
