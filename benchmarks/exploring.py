@@ -108,7 +108,7 @@ def long_texts(site: Site, name: str) -> tuple[str, str]:
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (middle, high) if count(words[:middle], "source") <= TOKENS else (low, middle)
-    answer = regard.load(name, device="cpu").many(entry["examples"][:1])[0].text
+    answer = regard.load(name, device="cpu")(entry["examples"][0]).text
     target = answer
     while count(target, "target") < TARGET_TOKENS:
         target += f" {answer}"
