@@ -25,7 +25,7 @@ PAGES = [
 ]
 SCREENS = [("spelling", 1280), ("spelling-recurrent", 390)]
 WIDE = "document.documentElement.scrollWidth > window.innerWidth"
-MOVING = "document.getAnimations().filter((one) => one.playState === 'running').length"
+MOVING = "document.getAnimations().filter((one) => one.effect.getTiming().duration > 1).length"
 THEME = "document.documentElement.dataset.theme"
 NARROW = {"width": 320, "height": 640}
 ZOOMED = {"width": 640, "height": 450}  # CSS pixels of a window of 1280 × 900 at 200 %

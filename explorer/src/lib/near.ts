@@ -1,18 +1,14 @@
 /** Pictures near the screen are painted at once, others when the page rests: a frame of the film
- * costs what the reader sees. */
+ * costs what the reader sees. A large picture is not painted before it comes near. */
 
 const REST = 150; // milliseconds
-const far = new WeakSet<Element>();
+const seen = new WeakMap<Element, boolean>(); // whether an element is near, once it is known
 const waiting = new WeakMap<Element, () => void>();
 const observer = new IntersectionObserver(
   (changes) => {
     for (const { target, isIntersecting } of changes) {
-      if (!isIntersecting) {
-        far.add(target);
-        continue;
-      }
-      far.delete(target);
-      waiting.get(target)?.();
+      seen.set(target, isIntersecting);
+      if (isIntersecting) waiting.get(target)?.();
     }
   },
   { rootMargin: "300px" },
@@ -25,17 +21,21 @@ export function watchNear(node: Element): () => void {
 }
 
 /** Paints a watched element, now or when it comes near; returns what cancels it. */
-export function paintNear(node: Element, paint: () => void): () => void {
+export function paintNear(node: Element, paint: () => void, large = false): () => void {
+  const near = seen.get(node);
+  if (near || (near === undefined && !large)) {
+    paint();
+    return () => {};
+  }
   const run = (): void => {
     stop();
     paint();
   };
-  const timer = far.has(node) ? window.setTimeout(run, REST) : 0;
+  const timer = large ? 0 : window.setTimeout(run, REST);
   const stop = (): void => {
     clearTimeout(timer);
     waiting.delete(node);
   };
-  if (timer) waiting.set(node, run);
-  else paint();
+  waiting.set(node, run);
   return stop;
 }
