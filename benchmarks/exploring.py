@@ -1,30 +1,24 @@
-"""The explorer in a browser: size, first view, click to arithmetic, traces of 20 and 256 tokens.
+"""The explorer in a browser: size, first view, typing, clicks, long texts, a film, a large model.
 
     python benchmarks/exploring.py            # needs Chromium and the dev packages
 
-Starts `regard explore` on the included models. The ceiling of each time is an empty response of the
-same server, or the prediction without a trace.
+Starts `regard explore` on the included models, on a trained model with a film and on an imported
+model of 12 × 12 heads with 50,000 tokens. The ceiling of each time is an empty response of the same
+server, or the prediction without a trace.
 """
 
-import gzip
-import json
-import signal
 import statistics
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.request import Request, urlopen
 
+from exploring_browser import CLICK, LOADED, TYPE, Site
+from exploring_film import measure_film, measure_own_film
+from exploring_imported import measure_imported
 from harness import Check, no_options, report
-from playwright.sync_api import Page, sync_playwright
 
 import regard
-from regard.explore import STATIC
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from browser.conftest import CHROMIUM, FLAGS  # the browser of the tests
 
 WORDS = [
     "internationalization",
@@ -32,8 +26,12 @@ WORDS = [
     "electroencephalogram",
     "counterrevolutionary",
 ]  # 20 letters
-LONG = ("internationalization" * 13)[:255]
-PHONES = " ".join(["T", "AH", "N"] * 13)
+TYPED = ["t", "ta", "tab", "tabl", "table", "tablet", "tablets"]
+TOKENS = 511  # with the end of the source: 512
+TARGET_TOKENS = 40
+MOST_LETTERS = 4_000  # of a request
+SCRIPTS = 150.0  # kB, gzipped, in the first load
+VIEW, FOLLOW, CLICKED, LONG_TEXT = 0.7, 0.3, 50.0, 2.0
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -43,133 +41,116 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def request(address: str, path: str, body: dict | None = None) -> dict:
-    """The response of the server to one request."""
-    data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(address + path, data, {"content-type": "application/json"})) as answer:
-        return json.load(answer)
-
-
-def measure_traces(address: str, model: str, name: str) -> list[Check]:
+def measure_traces(site: Site, model: str, name: str) -> list[Check]:
     """Traces of new sources over HTTP: the prediction and every number."""
-    checks = []
-    request(address, "/api/trace", {"model": model, "source": "attention"})
+    site.request("/api/trace", {"model": model, "source": "attention"})
     times = [
-        seconds(lambda w=w: request(address, "/api/trace", {"model": model, "source": w}))
+        seconds(lambda w=w: site.request("/api/trace", {"model": model, "source": w}))
         for w in WORDS
     ]
     pipeline = regard.load(name, device="cpu", long="allow")
     pipeline(WORDS[0])
     alone = statistics.median(seconds(lambda w=w: pipeline(w)) for w in WORDS)
     took = statistics.median(times)
-    checks.append(Check(f"{name}: trace of 20 tokens, s", took, alone, 0.3, took < 0.3))
-    long = [
-        {"model": model, "source": LONG, "target": f"{PHONES} {extra}"}
-        for extra in ("AH", "N", "T")
-    ]
-    took = statistics.median(
-        seconds(lambda body=body: request(address, "/api/trace", body)) for body in long
-    )
-    alone = seconds(lambda: pipeline.score(LONG, PHONES))
-    checks.append(Check(f"{name}: trace of 256 tokens, s", took, alone, 5.0, took < 5))
-    return checks
+    return [Check(f"{name}: trace of 20 letters, s", took, alone, 0.3, took < 0.3)]
 
 
-def measure_views(page: Page, address: str, model: str) -> list[Check]:
-    """The page: opened cold, clicked, and with many tokens."""
-    first = []
+def measure_loading(site: Site, empty: float) -> list[Check]:
+    """The first load: bytes on the wire, and the time to the live picture."""
+    times, page = [], None
     for _ in range(5):
-        page.goto("about:blank")
-        first.append(
-            seconds(
-                lambda: (page.goto(f"{address}/#/start"), page.locator("main h1").first.wait_for())
-            )
-        )
-    empty = statistics.median(seconds(lambda: request(address, "/healthz")) for _ in range(9))
-    took = statistics.median(first)
-    checks = [Check("first view, s", took, empty, 1.0, took < 1)]
-    lab = f"{address}/#/attention?m={model}&s=attention&a=dec.1.cross"
-    took = seconds(
-        lambda: (
-            page.goto("about:blank"),
-            page.goto(lab),
-            page.locator("[data-heatmap]").first.wait_for(),
-        )
-    )
-    checks.append(Check("attention lab opened by a link, s", took, empty, 1.0, took < 1))
+        times.append(site.drawn("start", "[data-live] button"))
+    page = site.open("start")
+    page.locator("[data-live] button").first.wait_for()
+    scripts = [(sent, size) for name, sent, size in page.evaluate(LOADED) if name.endswith(".js")]
+    page.context.close()
+    sent, size = (sum(column) / 1000 for column in zip(*scripts, strict=True))
+    took = statistics.median(times)
+    return [
+        Check("JavaScript of the first load, as sent, kB", sent, size, SCRIPTS, sent <= SCRIPTS),
+        Check("compressed to, share", sent / size, None, 0.5, sent / size <= 0.5),
+        Check("first view, s", took, empty, VIEW, took <= VIEW),
+    ]
+
+
+def measure_use(site: Site, empty: float) -> list[Check]:
+    """Typing on the start page, clicks in the attention lab."""
+    page = site.open("start")
+    page.locator("[data-live] button").first.wait_for()
     page.wait_for_load_state("networkidle")
-    took = statistics.median(click_time(page, at) for at in range(15))
-    checks.append(Check("click → arithmetic, ms", took, 1e3 * empty, 50, took < 50))
-    for name, drawn in (("heads", "main canvas"), ("attention", "[data-heatmap]")):
-        link = f"{address}/#/{name}?m={model}&s={LONG}&t={PHONES.replace(' ', '+')}"
-        took = seconds(
-            lambda link=link, drawn=drawn: (
-                page.goto("about:blank"),
-                page.goto(link),
-                page.locator(drawn).first.wait_for(),
-            )
-        )
-        checks.append(Check(f"256 tokens on the page {name!r}, s", took, None, 5.0, took < 5))
+    times = [page.evaluate(TYPE, [text]) / 1000 for text in TYPED]
+    page.context.close()
+    took = statistics.median(times[1:])
+    checks = [Check("typing → view, s", took, empty, FOLLOW, took <= FOLLOW)]
+    took = site.drawn("attention", "[data-heatmap]")
+    checks.append(Check("attention lab opened by a link, s", took, empty, VIEW, took <= VIEW))
+    page = site.open("attention")
+    page.locator("[data-heatmap]").first.scroll_into_view_if_needed()
+    page.wait_for_load_state("networkidle")
+    took = statistics.median(page.evaluate(CLICK, [at]) for at in range(15))
+    page.context.close()
+    checks.append(Check("click → arithmetic, ms", took, 1e3 * empty, CLICKED, took <= CLICKED))
     return checks
 
 
-CLICK = """async ([at]) => {
-  const node = document.querySelector("[data-heatmap$=weights], [data-heatmap]");
-  const {left, top, cellWidth, cellHeight, rows, cols} = node.dataset;
-  const box = node.querySelector("canvas").getBoundingClientRect();
-  const x = box.left + +left + (at % +cols + 0.5) * +cellWidth;
-  const y = box.top + +top + (at % +rows + 0.5) * +cellHeight;
-  const before = document.querySelector("[data-drawer] .name")?.textContent;
-  const start = performance.now();
-  const click = new MouseEvent("click", {clientX: x, clientY: y, bubbles: true});
-  node.querySelector("canvas").dispatchEvent(click);
-  return await new Promise((done) => {
-    const check = () => {
-      const now = document.querySelector("[data-drawer] .name")?.textContent;
-      const busy = document.querySelector("[data-drawer]")?.getAttribute("aria-busy") === "true";
-      if (now && now !== before && !busy) done(performance.now() - start);
-      else requestAnimationFrame(check);
-    };
-    requestAnimationFrame(check);
-  });
-}"""
+def long_texts(site: Site, name: str) -> tuple[str, str]:
+    """A source of 511 tokens made of the model's examples, and a target of at least 40."""
+    entry = next(one for one in site.models if one["name"] == name)
+    spaced = " " if " " in entry["example"] else ""
+    site.model = entry["id"]
+
+    def count(text: str, side: str) -> int:
+        body = {"model": entry["id"], "text": text, "side": side}
+        return len(site.request("/api/tokenize", body)["tokens"])
+
+    words = spaced.join(entry["examples"] * 200)[:MOST_LETTERS]
+    low, high = 0, len(words)
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(words[:middle], "source") <= TOKENS else (low, middle)
+    answer = regard.load(name, device="cpu")(entry["examples"][0]).text
+    target = answer
+    while count(target, "target") < TARGET_TOKENS:
+        target += f" {answer}"
+    return words[:low], target
 
 
-def click_time(page: Page, at: int) -> float:
-    """Milliseconds from a click on a cell to its arithmetic in the drawer, by the browser's
-    clock."""
-    page.locator("[data-heatmap]").first.scroll_into_view_if_needed()
-    return float(page.evaluate(CLICK, [at]))
+def measure_long(site: Site, name: str) -> list[Check]:
+    """512 tokens on the pages with the most cells."""
+    source, target = long_texts(site, name)
+    checks = []
+    for page, drawn in (
+        ("attention", "[data-heatmap]"),
+        ("heads", "main canvas"),
+        ("alignment", "[data-heatmap], main svg"),
+    ):
+        # Another text each time: the server has no trace of it.
+        times = [site.drawn(page, drawn, s=source[k:], t=target) for k in range(1, 4)]
+        took = statistics.median(times)
+        label = f"{name}: 512 tokens on the page {page!r}, s"
+        checks.append(Check(label, took, None, LONG_TEXT, took <= LONG_TEXT))
+    return checks
 
 
 def main() -> None:
     """Measure and report."""
     no_options(__doc__)
-    packed = len(gzip.compress((STATIC / "explorer.js").read_bytes(), 9)) / 1000
-    checks = [Check("JavaScript, gzipped, kB", packed, None, 120, packed <= 120)]
-    command = [sys.executable, "-m", "regard", "explore", "--port", "0", "--no-browser"]
     start = time.perf_counter()
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout
-        address = next(
-            word for word in server.stdout.readline().split() if word.startswith("http")
-        ).rstrip("/")
-        request(address, "/healthz")
+    with Site() as site:
         took = time.perf_counter() - start
-        checks.append(Check("command → alive, s", took, None, 2.0, took < 2))
-        ids = {model["name"]: model["id"] for model in request(address, "/api/models")["models"]}
-        for name, id in ids.items():
-            checks += measure_traces(address, id, name)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            checks += measure_views(
-                browser.new_page(viewport={"width": 1280, "height": 900}), address, ids["spelling"]
-            )
-            browser.close()
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(20)
+        checks = [Check("command → alive, with the browser, s", took, None, None, True)]
+        empty = statistics.median(seconds(lambda: site.request("/healthz")) for _ in range(9))
+        names = [model["name"] for model in site.models]
+        for model in site.models:
+            checks += measure_traces(site, model["id"], model["name"])
+        checks += measure_loading(site, empty) + measure_use(site, empty)
+        for name in dict.fromkeys((names[0], "spelling")):
+            checks += measure_long(site, name)
+        checks += measure_own_film(site)
+    with tempfile.TemporaryDirectory() as folder:
+        checks += measure_film(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        checks += measure_imported(Path(folder))
     report("exploring", checks)
 
 

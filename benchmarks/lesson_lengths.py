@@ -1,7 +1,8 @@
 """Accuracy by length, for lessons 7 and 8 of the explorer: tiny models that reverse digits.
 
     python benchmarks/lesson_lengths.py --parallel 16   # all models on 16 cores; prints a table
-    python benchmarks/lesson_lengths.py --keep          # writes explorer/src/lessons/lengths.json
+    python benchmarks/lesson_lengths.py --keep          # writes lengths.json; then npm run format
+    python benchmarks/lesson_lengths.py --trial         # a minute: a few steps, one seed
 
 Lesson 7: Transformers with five position encodings, trained on at most 10 digits and tested on up
 to 20. Lesson 8: recurrent models through one vector and with Bahdanau's attention, trained and
@@ -14,7 +15,7 @@ import json
 import random
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,6 +30,7 @@ TESTED = tuple(range(2, 21))
 PER_LENGTH = 100  # new strings of each length
 PAIRS = 20_000
 SEEDS = (1, 2, 3)
+TRIAL_PAIRS, TRIAL_STEPS = 600, 12
 TRANSFORMER = {"width": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "ffn_width": 128}
 LESSONS: dict[str, dict[str, Any]] = {
     "positions": {
@@ -100,12 +102,13 @@ def position_scores(model: Any) -> list[list[float]] | None:
     return [[round(value, 3) for value in row] for row in scores.tolist()]
 
 
-def measure(name: str, kind: str, seed: int) -> Measured:
+def measure(name: str, kind: str, seed: int, trial: bool) -> Measured:
     """Train one model of a lesson with one seed and test it."""
     torch.set_num_threads(1)
     lesson = LESSONS[name]
-    sources = list(strings(lesson["trained"], PAIRS, seed))
+    sources = list(strings(lesson["trained"], TRIAL_PAIRS if trial else PAIRS, seed))
     pairs = [(one, one[::-1]) for one in sources]
+    train = {**COMMON, **lesson["train"], **({"steps": TRIAL_STEPS} if trial else {})}
     with tempfile.TemporaryDirectory() as folder:
         pipeline = regard.train(
             pairs[:-200],
@@ -115,39 +118,55 @@ def measure(name: str, kind: str, seed: int) -> Measured:
             size="tiny",
             device="cpu",
             model=lesson["models"][kind],
-            train={**COMMON, **lesson["train"], "seed": seed},
+            train={**train, "seed": seed},
             text={"source_tokenizer": "characters", "target_tokenizer": "characters"},
         )
         found = accuracies(pipeline, tests(set(sources)))
         return found, position_scores(pipeline.model)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--parallel", type=int, default=1, help="processes, one core each")
-    parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} for the explorer")
-    options = parser.parse_args()
-    jobs = [
-        (name, kind, seed) for name in LESSONS for kind in LESSONS[name]["models"] for seed in SEEDS
-    ]
-    with ProcessPoolExecutor(options.parallel, get_context("spawn")) as pool:
-        runs = dict(zip(jobs, pool.map(measure, *zip(*jobs, strict=True)), strict=True))
-    result: dict[str, Any] = {"lengths": TESTED, "per_length": PER_LENGTH, "seeds": len(SEEDS)}
+def summary(runs: dict[tuple[str, str, int], Measured], seeds: Sequence[int]) -> dict[str, Any]:
+    """What the lessons show: mean accuracies by length, and the learned scores of positions."""
+    result: dict[str, Any] = {"lengths": list(TESTED), "per_length": PER_LENGTH}
+    result["seeds"] = len(seeds)
     for name, lesson in LESSONS.items():
         rows = {
             kind: [
                 round(statistics.mean(values), 4)
-                for values in zip(*(runs[name, kind, seed][0] for seed in SEEDS), strict=True)
+                for values in zip(*(runs[name, kind, seed][0] for seed in seeds), strict=True)
             ]
             for kind in lesson["models"]
         }
         result[name] = {"trained": lesson["trained"], "accuracy": rows}
-        for kind, row in rows.items():
+    tables = {kind: table for (_, kind, seed), (_, table) in runs.items() if seed == seeds[0]}
+    result["position_scores"] = {kind: table for kind, table in tables.items() if table}
+    return result
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """The content of the file."""
+    return json.dumps(result, indent=2) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--parallel", type=int, default=1, help="processes, one core each")
+    parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} for the explorer")
+    parser.add_argument("--trial", action="store_true", help="a few steps and one seed; not kept")
+    options = parser.parse_args()
+    seeds = SEEDS[:1] if options.trial else SEEDS
+    jobs = [
+        (name, kind, seed) for name in LESSONS for kind in LESSONS[name]["models"] for seed in seeds
+    ]
+    with ProcessPoolExecutor(options.parallel, get_context("spawn")) as pool:
+        found = pool.map(measure, *zip(*jobs, strict=True), [options.trial] * len(jobs))
+        runs = dict(zip(jobs, found, strict=True))
+    result = summary(runs, seeds)
+    for name in LESSONS:
+        for kind, row in result[name]["accuracy"].items():
             print(f"{name:10} {kind:10}", *(f"{value:.2f}" for value in row))
-    learned = {kind: table for (_, kind, seed), (_, table) in runs.items() if table and seed == 1}
-    result["position_scores"] = learned
-    if options.keep:
-        KEPT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.keep and not options.trial:
+        KEPT.write_text(as_text(result), encoding="utf-8")
 
 
 if __name__ == "__main__":

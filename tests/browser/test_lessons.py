@@ -1,54 +1,13 @@
-"""All lessons: by keyboard alone, accessible in both themes, on a phone, with kept progress."""
+"""All lessons: the list, progress that stays in the browser, loaded on demand."""
 
 import json
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import until
 from tests.browser.lesson_pages import IDS, open_lesson
 
 PROGRESS = "JSON.parse(localStorage.getItem('regard.lessons') ?? '{}')"
-FITS = "document.documentElement.scrollWidth <= window.innerWidth"
-
-
-def press_until_focused(page, name: str) -> None:
-    """Press Tab until the button with this name has the focus."""
-    for _ in range(120):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.innerText?.trim()") == name:
-            return
-    raise AssertionError(f"{name!r} cannot be reached by keyboard")
-
-
-@pytest.mark.parametrize("number", IDS)
-def test_a_lesson_is_completed_by_keyboard_alone(visit, number):
-    page = open_lesson(visit(), number)
-    assert page.get_by_role("button", name="Continue").is_disabled()
-    for _ in range(120):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.type") == "radio":
-            break
-    page.keyboard.press("Space")
-    for name in ("Continue", "Skip this", "Continue", "Finish the lesson"):
-        press_until_focused(page, name)
-        page.keyboard.press("Enter")
-    until(page, f"{PROGRESS}.{IDS[number]}.finished === true")
-    visible = page.locator("[data-python] summary")
-    assert visible.is_visible()
-    assert page.locator("[data-page]").get_attribute("href").startswith("#/")
-
-
-@pytest.mark.parametrize("number", IDS)
-@pytest.mark.parametrize(("theme", "width", "step"), [("light", 1280, 2), ("dark", 390, 1)])
-def test_a_lesson_has_no_accessibility_violations(visit, number, theme, width, step):
-    page = open_lesson(visit(theme=theme, width=width), number, step=step)
-    assert page.evaluate(FITS), "the page scrolls sideways"
-    found = Axe().run(page, options={"resultTypes": ["violations"]})
-    assert found.violations_count == 0, found.generate_report()
-    if width == 390:
-        page.set_viewport_size({"width": 320, "height": 800})
-        until(page, FITS)
 
 
 def test_progress_is_kept_in_the_browser_only(visit):

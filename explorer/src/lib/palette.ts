@@ -11,10 +11,21 @@ export const MASKED = { light: palette.masked, dark: palette.masked_dark };
 const HEADS = Object.entries(palette.heads).map(([name, colour]) => ({ name, colour }));
 
 /** Weights use the scale 0…1; those of an unusual normaliser may lie outside and are signed. */
-export const weightsKind = (data: ArrayLike<number>): Kind =>
-  Array.prototype.every.call(data, (value: number) => value >= 0 && value <= 1.0001)
-    ? "weights"
-    : "signed";
+export function weightsKind(data: ArrayLike<number>): Kind {
+  let kind = kinds.get(data);
+  if (!kind) {
+    kind = "weights";
+    for (let k = 0; k < data.length; k++)
+      if (!(data[k]! >= 0 && data[k]! <= 1.0001)) {
+        kind = "signed";
+        break;
+      }
+    kinds.set(data, kind);
+  }
+  return kind;
+}
+/** Each head of a tensor asks for the kind of all of them, in every frame of a film. */
+const kinds = new WeakMap<ArrayLike<number>, Kind>();
 
 /** The kind of a tensor by its name and values. */
 export function kindOf(name: string, data: ArrayLike<number>): Kind {
@@ -32,6 +43,14 @@ export const css = ([r, g, b]: Triple): string => `rgb(${r},${g},${b})`;
 export function ramp(kind: Kind, dark: boolean): Triple[] {
   return kind === "weights" ? WEIGHTS : dark ? SIGNED.dark : SIGNED.light;
 }
+
+/** The colours of a ramp as CSS, and the ink on each of them. */
+export function rampStyles(steps: Triple[]): { fills: string[]; inks: string[] } {
+  let styles = stylesOf.get(steps);
+  if (!styles) stylesOf.set(steps, (styles = { fills: steps.map(css), inks: steps.map(inkOn) }));
+  return styles;
+}
+const stylesOf = new Map<Triple[], { fills: string[]; inks: string[] }>();
 
 /** The level of a value: weights cover 0…1, signed values −limit…limit. */
 export function level(kind: Kind, value: number, limit: number, levels: number): number {

@@ -9,6 +9,7 @@ import {
   limitOf,
   MASKED,
   ramp,
+  rampStyles,
   type Kind,
   type Triple,
 } from "./palette";
@@ -152,11 +153,10 @@ export function paint(
   background = "",
 ): Layout {
   const layout = layoutOf(m, style);
-  canvas.width = Math.max(1, Math.round(layout.width * scale));
-  canvas.height = Math.max(1, Math.round(layout.height * scale));
   const pen = canvas.getContext("2d");
   if (!pen) return layout;
-  pen.scale(scale, scale);
+  resize(canvas, pen, Math.round(layout.width * scale), Math.round(layout.height * scale));
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
   if (background) {
     pen.fillStyle = background;
     pen.fillRect(0, 0, layout.width, layout.height);
@@ -175,6 +175,22 @@ export function paint(
   return layout;
 }
 
+/** An empty canvas of a size. One that has it is cleared: a new bitmap takes longer. */
+function resize(
+  canvas: HTMLCanvasElement,
+  pen: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+): void {
+  if (canvas.width === Math.max(1, width) && canvas.height === Math.max(1, height)) {
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, canvas.width, canvas.height);
+    return;
+  }
+  canvas.width = Math.max(1, width);
+  canvas.height = Math.max(1, height);
+}
+
 /** Paints one pixel per cell, which is fast for many cells. */
 export function paintPixels(
   canvas: HTMLCanvasElement,
@@ -183,10 +199,10 @@ export function paintPixels(
   dark: boolean,
   limit?: number,
 ): void {
-  canvas.width = Math.max(1, m.cols);
-  canvas.height = Math.max(1, m.rows);
   const pen = canvas.getContext("2d");
-  if (!pen || !m.rows || !m.cols) return;
+  if (!pen) return;
+  resize(canvas, pen, m.cols, m.rows);
+  if (!m.rows || !m.cols) return;
   const steps = ramp(kind, dark);
   const most = limit ?? (kind === "weights" ? 1 : limitOf(m.data, m.offset, m.rows * m.cols));
   const word = ([r, g, b]: Triple): number => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
@@ -203,6 +219,9 @@ export function paintPixels(
   pen.putImageData(image, 0, 0);
 }
 
+/** one pixel for each cell of the matrix that is painted */
+let cells: HTMLCanvasElement | null = null;
+
 function paintCells(
   pen: CanvasRenderingContext2D,
   m: Matrix,
@@ -212,12 +231,12 @@ function paintCells(
   const { cellWidth, cellHeight } = style;
   const steps = ramp(style.kind, style.dark);
   if (layout.gap === 0) {
-    const cells = document.createElement("canvas");
+    cells ??= document.createElement("canvas");
     paintPixels(cells, m, style.kind, style.dark, style.limit);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(cells, layout.left, layout.top, m.cols * cellWidth, m.rows * cellHeight);
   } else {
-    const styles = steps.map(css);
+    const { fills, inks } = rampStyles(steps);
     pen.textAlign = "center";
     pen.font = `${Math.min(12, Math.floor(cellWidth / 3.4))}px ${FONT}`;
     for (let i = 0; i < m.rows; i++)
@@ -226,10 +245,10 @@ function paintCells(
         if (isMasked(style.kind, value)) continue;
         const [x, y] = [layout.left + j * cellWidth, layout.top + i * cellHeight];
         const at = level(style.kind, value, style.limit, steps.length);
-        pen.fillStyle = styles[at]!;
+        pen.fillStyle = fills[at]!;
         pen.fillRect(x, y, cellWidth - 1, cellHeight - 1);
         if (!layout.numbers) continue;
-        pen.fillStyle = inkOn(steps[at]!);
+        pen.fillStyle = inks[at]!;
         pen.fillText(tiny(value), x + (cellWidth - 1) / 2, y + cellHeight / 2 + 4);
       }
   }

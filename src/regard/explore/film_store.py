@@ -101,7 +101,8 @@ class SnapshotFilm(Film):
 
         with self._marking:
             if self._markers is None:
-                pipeline = self.model.loaded_pipeline
+                with self.model.exclusive() as shared:  # others add and remove hooks in their turn
+                    pipeline = film_probes.copied(shared)
                 texts = film_probes.example_texts(pipeline.bundle.card)[:PROBES]
                 if not texts:
                     self._markers = []

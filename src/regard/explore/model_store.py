@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from regard.pipeline import Pipeline
 
 HELLO = "Hello, world!"  # the example of an imported model
-QUEUE = 8  # computations per model, including the running one
+QUEUE = 32  # computations per model, including the running one: those of a class
 FAMILIES = {"transformer": "Transformer", "recurrent": "recurrent"}
 METRICS = {  # of a card: name and unit on the page
     "phone_error_rate": ("phone error rate", "%"),

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import uvicorn
+from anyio import to_thread
 
 from regard.errors import RegardError
 from regard.explore.app import create_app
@@ -49,6 +50,7 @@ from regard.web.listener import bracketed, is_local, open_socket, reachable_name
 PORT = 7341
 HEALTH = "/healthz"
 YEAR = 365 * 24 * 3600
+THREADS = 128  # requests at a time: computations that wait in a queue do not hold up the others
 LIMITS = HttpLimits(body_bytes=MAX_BODY, connections=256)
 
 
@@ -187,6 +189,7 @@ class ExplorerServer(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve, and close idle connections meanwhile."""
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         watching = asyncio.create_task(self.table.watch())
         try:
             await super().serve(sockets)

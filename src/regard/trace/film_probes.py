@@ -87,6 +87,11 @@ def with_snapshot(pipeline: Pipeline, snapshot: Snapshot) -> Pipeline:
     return Pipeline(pipeline.bundle.with_model(model), long="allow")
 
 
+def copied(pipeline: Pipeline) -> Pipeline:
+    """A pipeline with its own copy of the model."""
+    return Pipeline(pipeline.bundle.with_model(deepcopy(pipeline.model).eval()), long="allow")
+
+
 def load_snapshot(folder: str | os.PathLike[str], step: int) -> Pipeline:
     """The pipeline of a bundle as it was after a step of training: `load_snapshot("runs/x", 900)`.
 
