@@ -8,7 +8,7 @@ SHOWN = "document.querySelectorAll('[data-live] button').length"
 
 
 def test_typing_waits_for_the_running_trace(visit, ids):
-    page = visit().open("#/start")
+    page = visit().open(f"#/start?m={ids['spelling']}")
     held = []
     page.route("**/api/trace", lambda route: held.append(route))
     box = page.get_by_role("textbox").first

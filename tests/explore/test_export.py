@@ -174,6 +174,7 @@ def test_offline_views_equal_those_of_the_server(stored, static, client):
     both, lens = rows + columns, len(logit_lens(stored.trace, 0))
     assert counts == {
         "embedding-space": 2,
+        "tokenization": 2,
         "neighbours": both,
         "residual-stream": both,
         "output": rows,

@@ -101,7 +101,13 @@ def test_the_notice_names_every_bundled_work():
     notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
     data = ROOT / "src/regard/data"
     models = [folder.name for folder in sorted((data / "models").iterdir())]
-    assert models == ["spelling", "spelling-recurrent"]
+    assert models == [
+        "english-german",
+        "english-german-recurrent",
+        "english-german-recurrent.film.safetensors",
+        "spelling",
+        "spelling-recurrent",
+    ]
     for name in ("cmudict.tsv.xz", "LICENSE.cmudict", "Svelte", "clsx", *models):
         assert name in notice, name
     copyright_line = (data / "LICENSE.cmudict").read_text().splitlines()[0]

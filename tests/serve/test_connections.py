@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -23,6 +24,14 @@ def request(port: int, body: bytes = b'{"input":"ab"}', close: bool = False) -> 
 
 def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), TIMEOUT)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds: the server notes the end of a connection after its client."""
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -105,7 +114,8 @@ def test_unfinished_requests_and_idle_connections_are_closed():
         for connection in (silent, head, idle):
             with connection:
                 assert is_closed(connection)
-        assert server.app.metrics.registry.get_sample_value("regard_connections") == 0
+        registry = server.app.metrics.registry
+        until(lambda: registry.get_sample_value("regard_connections") == 0)
 
 
 def test_headers_that_trickle_in_do_not_keep_a_connection():
