@@ -118,80 +118,29 @@ export const tableOf = (steps: Step[], caption: string): Table => {
   };
 };
 
-/** The chart as a drawing. */
+/** The norms of the states as a drawing. */
 export function drawingOf(steps: Step[], title: string, log: boolean): Drawing {
   const t = texts.residual;
-  const most = Math.max(...steps.flatMap((step) => [step.norm ?? 0, step.after]));
-  const [added, cosine, after, wide, tall] = [190, 400, 560, 150, 26];
+  const most = Math.max(...steps.map((step) => step.after));
+  const [left, wide, tall] = [230, 300, 26];
   const ink = "var(--ink)";
   const soft = "var(--soft)";
   const marks: Mark[] = [
     { kind: "text", x: 16, y: 26, text: title, colour: ink, size: 14, bold: true },
-    { kind: "text", x: added, y: 50, text: t.added, colour: soft, size: 11 },
-    {
-      kind: "text",
-      x: cosine + 45,
-      y: 50,
-      text: t.cosine,
-      colour: soft,
-      size: 11,
-      align: "middle",
-    },
-    { kind: "text", x: after, y: 50, text: t.after, colour: soft, size: 11 },
+    { kind: "text", x: left, y: 50, text: t.norm, colour: soft, size: 11 },
   ];
   steps.forEach((step, k) => {
     const y = 66 + k * tall;
-    const bar = (x: number, share: number, fill: string, value: number): void =>
-      void marks.push(
-        { kind: "rect", x, y, width: share * wide, height: 12, fill, round: 2 },
-        {
-          kind: "text",
-          x: x + share * wide + 6,
-          y: y + 10,
-          text: short(value, 2),
-          colour: ink,
-          size: 11,
-        },
-      );
-    marks.push({
-      kind: "text",
-      x: 16,
-      y: y + 10,
-      text: [step.layer && t.layer(step.layer), step.label].filter(Boolean).join(" · "),
-      colour: ink,
-    });
-    if (step.norm !== null) bar(added, reach(step.norm, most, log), COLOURS[step.kind], step.norm);
-    if (step.cosine !== null) {
-      const x = cosine + 45;
-      marks.push({
-        kind: "line",
-        points: [
-          [x, y - 3],
-          [x, y + 15],
-        ],
-        colour: soft,
-      });
-      marks.push({
-        kind: "rect",
-        x: Math.min(x, x + 40 * step.cosine),
-        y,
-        width: Math.abs(40 * step.cosine),
-        height: 12,
-        fill: soft,
-      });
-      marks.push({
-        kind: "text",
-        x: x + 48,
-        y: y + 10,
-        text: short(step.cosine, 2),
-        colour: ink,
-        size: 11,
-      });
-    }
-    bar(after, reach(step.after, most, log), "var(--accent)", step.after);
+    const length = reach(step.after, most, log) * wide;
+    const value = short(step.after, 2);
+    marks.push(
+      { kind: "text", x: 16, y: y + 10, text: step.label, colour: ink },
+      { kind: "rect", x: left, y, width: length, height: 12, fill: "var(--accent)", round: 2 },
+      { kind: "text", x: left + length + 6, y: y + 10, text: value, colour: ink, size: 11 },
+    );
   });
   return {
-    width: after + wide + 60,
+    width: left + wide + 60,
     height: 76 + steps.length * tall,
     background: "var(--panel)",
     marks,

@@ -1,4 +1,4 @@
-/** The residual stream as a river: its width is the norm, and every block flows in from the left. */
+/** The residual stream as a drawing: its width is the norm, and every block flows in from the left. */
 
 import type { Drawing, Mark } from "./drawing";
 import { short } from "./numbers";

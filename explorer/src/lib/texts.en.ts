@@ -793,10 +793,6 @@ export const texts = {
     side: "Side",
     sides: { source: "Source", target: "Target" } as Record<string, string>,
     token: "Token",
-    chart: "Contributions",
-    chartText:
-      "Norms are vector lengths. Cosine of a contribution with the residual stream: " +
-      "1 same direction, 0 orthogonal, −1 opposite.",
     step: "block",
     added: "contribution, norm",
     cosine: "cosine with the residual",
