@@ -130,7 +130,7 @@ def test_every_setting_has_a_one_line_description(kind):
 
 @pytest.mark.parametrize(
     ("family", "size"),
-    [(family, size) for family in PRESETS for size in ("tiny", "small", "base", "big")],
+    [(family, size) for family in PRESETS for size in ("tiny", "mini", "small", "base", "big")],
 )
 def test_presets_build_and_grow(family, size):
     sizes = [name for name in PRESETS[family] if name != "student"]
@@ -145,7 +145,7 @@ def test_presets_build_and_grow(family, size):
             for name in sizes[: sizes.index(size) + 1]
         ]
     assert weights == sorted(weights)
-    assert sizes == ["tiny", "small", "base", "big"]
+    assert sizes == ["tiny", "mini", "small", "base", "big"]
 
 
 def test_a_student_is_base_with_two_decoder_layers():

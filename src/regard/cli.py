@@ -199,7 +199,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model on held-out pairs: error rates, BLEU, chrF, the worst errors.
 
-    Reports error rates for symbols, BLEU and chrF for running text, each with a 95 % bootstrap
+    Reports error rates for symbols, BLEU and chrF for running text, each with a 95 %
     interval (1,000 resamples), the same by source length, and the worst errors. A source with
     several targets counts once, and each target is a correct answer.
     """

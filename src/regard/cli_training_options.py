@@ -41,7 +41,10 @@ Family = Annotated[
     str, Parameter(group=groups.MODEL, help="Model family: transformer or recurrent.")
 ]
 Size = Annotated[
-    str, Parameter(group=groups.MODEL, help="Model size: auto, tiny, small, base, big or student.")
+    str,
+    Parameter(
+        group=groups.MODEL, help="Model size: auto, tiny, mini, small, base, big or student."
+    ),
 ]
 StudentSize = Annotated[
     str | None,

@@ -126,6 +126,8 @@ class TextSettings(SettingsGroup):
     """One vocabulary for both sides (default: yes if both sides are subwords of the same size)."""
     max_tokens: int = Field(512, ge=1)
     """Maximum tokens per side; longer pairs are skipped and reported."""
+    hallucination: int | None = Field(None, ge=0)
+    """Pairs with random stems added to the training data (default: by the data; 0: none)."""
     extend_vocabulary: bool = True
     """Fine-tuning: add new characters or words to the tokenizers (else they are unknown)."""
     source_language: str | None = None
@@ -139,9 +141,8 @@ class TextSettings(SettingsGroup):
 class TrainSettings(SettingsGroup):
     """Training settings. At most one of `minutes`, `steps` and `epochs` is given.
 
-    Defaults of `rdrop` and `bpe_dropout`: on a GPU without `minutes`, R-Drop with α = 1 for small
-    datasets and α = 3 for very small running text, and BPE-dropout of 0.1 for the latter. Otherwise
-    0.
+    Defaults of `rdrop` and `bpe_dropout`: if the data are small and the machine has time for it,
+    R-Drop with α = 1, for very small running text α = 3 and BPE-dropout of 0.1. Otherwise 0.
     """
 
     seed: int = Field(1, ge=0, lt=2**63)
@@ -169,9 +170,9 @@ class TrainSettings(SettingsGroup):
     label_smoothing: float = Field(0.05, ge=0, lt=1)
     """Label smoothing."""
     rdrop: float | None = Field(None, ge=0)
-    """R-Drop weight α (default: by the data on a GPU without minutes; else 0)."""
+    """R-Drop weight α (default: by the data, the machine and the minutes)."""
     bpe_dropout: float | None = Field(None, ge=0, le=1)
-    """BPE-dropout probability (default: by the data on a GPU without minutes; else 0)."""
+    """BPE-dropout probability (default: by the data, the machine and the minutes)."""
     clip_norm: float = Field(1.0, gt=0)
     """Gradient-norm clipping threshold."""
     weight_average: Literal["none", "ema", "last"] = "ema"
@@ -213,6 +214,7 @@ def _sizes(*, layers: int, **sizes: int) -> dict[str, Any]:
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "transformer": {
         "tiny": _sizes(width=64, heads=4, layers=2, ffn_width=176) | {"tie_embeddings": "none"},
+        "mini": _sizes(width=128, heads=4, layers=3, ffn_width=512),
         "small": _sizes(width=256, heads=4, layers=4, ffn_width=1024),
         "base": _sizes(width=512, heads=8, layers=6, ffn_width=2048),
         "big": _sizes(width=1024, heads=16, layers=6, ffn_width=4096),
@@ -221,6 +223,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "recurrent": {
         "tiny": {"width": 128},
+        "mini": {"width": 192},
         "small": {"width": 256},
         "base": {"width": 512, "encoder_layers": 2, "decoder_layers": 2},
         "big": {"width": 1024, "encoder_layers": 3, "decoder_layers": 3},

@@ -164,7 +164,8 @@ SETTINGS = {
     ),
     "unknown size": (
         ["--size", "huge"],
-        "unknown size 'huge'; choose from 'auto', 'base', 'big', 'small', 'student', 'tiny'",
+        "unknown size 'huge'; choose from 'auto', 'base', 'big', 'mini', 'small', 'student', "
+        "'tiny'",
     ),
     "unknown tokenizer": (
         ["--set", "text.source_tokenizer=word"],

@@ -71,14 +71,41 @@ def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(
 
 
 @pytest.mark.parametrize(
+    ("tokens", "kind", "world", "given", "size"),
+    [
+        (20_000, "characters", GPU, {}, "tiny"),  # docs/log.md, "Small data"
+        (60_000, "characters", GPU, {}, "mini"),
+        (500_000, "characters", GPU, {}, "mini"),
+        (500_000, "bpe", GPU, {}, "small"),
+        (25_000_000, "bpe", GPU, {}, "base"),
+        (2_000_000, "characters", CPU, {}, "mini"),
+        (2_000_000, "characters", CPU, {"minutes": 3}, "tiny"),
+        (2_000_000, "characters", CPU, {"minutes": 30}, "mini"),
+        (100_000_000, "bpe", CPU, {}, "tiny"),
+    ],
+)
+def test_size_by_the_data_the_machine_and_the_time(tokens, kind, world, given, size):
+    assert planned(tokens, world, kind, **given).name == f"transformer {size}"
+
+
+@pytest.mark.parametrize(
+    ("given", "dropout"), [({"minutes": 10}, 0.3), ({"minutes": 0.1}, 0.0), ({"steps": 20}, 0.1)]
+)
+def test_many_epochs_on_a_cpu_are_regularised(given, dropout):
+    assert planned(60_000, CPU, **given).model.dropout == dropout
+
+
+@pytest.mark.parametrize(
     ("tokens", "kind", "world", "epochs"),
     [
         (1_000_000, "characters", GPU, 40),
         (1_000_000, "bpe", GPU, 60),
-        (1_000_000, "bpe", CPU, 40),
+        (1_000_000, "bpe", CPU, 30),
+        (100_000, "characters", GPU, 40 * 10**0.7),
+        (1_000, "characters", GPU, 300),
         (10_000_000, "bpe", GPU, 24),
         (1_000_000_000, "bpe", GPU, 3),
-        (3_000_000, "characters", CPU, 20),
+        (3_000_000, "characters", CPU, 10),
     ],
 )
 def test_epochs_by_the_tokens_and_the_machine(tokens, kind, world, epochs):

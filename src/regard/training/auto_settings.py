@@ -22,9 +22,22 @@ from regard.training.dataset import Dataset
 from regard.training.distributed import World
 from regard.training.fine_tuning import FINE_TUNING_EPOCHS, RATE_FACTOR, fine_tuning_batch
 
-BASE_TOKENS = 20e6  # training tokens from which a base model is used
+# Training tokens up to which a size is used on a GPU, in single symbols and in running text
+# (docs/log.md, "Small data"); larger data get a base model.
+SIZE_LIMITS = {
+    "symbols": {"tiny": 30e3, "mini": 600e3, "small": 20e6},
+    "text": {"tiny": 30e3, "mini": 150e3, "small": 20e6},
+}
+CPU_LIMIT = 10e6  # tokens up to which a CPU trains a mini model about an hour; tiny ones beyond
+CPU_MINUTES = 15.0  # a tiny model is the best that a CPU trains in less time
+CPU_SPEED = {"tiny": 30e3, "mini": 9e3}  # tokens/s of two slow cores, to choose settings by
+CPU_TOKENS = 30e6  # tokens of a run on a CPU, whose length is not given
+GPU_TOKENS = 240e6  # the same on a GPU
 SMALL_DATA = 5e6  # tokens below which a run repeats its data so often that it may overfit
 VERY_SMALL_TEXT = 2e6  # tokens below which running text needs the strongest regularisation
+FEW_TOKENS = 1e6  # below which the number of epochs grows with falling amounts of data,
+MAX_EPOCHS = 300.0  # up to this one
+MANY_EPOCHS = 60.0  # in which a model without strong regularisation overfits
 
 
 @dataclass(frozen=True)
@@ -80,24 +93,23 @@ def resolve_settings(
 ) -> ResolvedSettings:
     """Choose all open settings by the size of the data and the machine."""
     train, size = requested.train, requested.size
-    tokens = int(sum(lengths.sum() for lengths in dataset.lengths))
+    data = DataFacts.of(dataset, world, train)
     decisions = []
     if requested.fine_tuning:
         size = "of the initial model"
     elif size == "auto":
-        size = _choose_size(tokens, world)
-        decisions.append(f"size {size}: {tokens:,} training tokens, on {world.device.type}")
-    model = _resolve_model(requested, dataset, size, tokens)
-    kinds = dataset.held_out.source.kind, dataset.held_out.target.kind
-    if train.bpe_dropout and "bpe" not in kinds:
+        size = data.choose_size()
+        decisions.append(f"size {size}: {data.tokens:,} training tokens, on {world.device.type}")
+    model = _resolve_model(requested, dataset, size, data)
+    if train.bpe_dropout and not data.subwords:
         raise RegardError(
             f"train.bpe_dropout = {train.bpe_dropout:g} needs a bpe tokenizer on at least one side"
         )
     peak = 7e-3 if train.optimizer == "muon" else 3e-3  # tuned at width 64; wider models need less
-    batch_tokens = _choose_batch_tokens(tokens, world)
+    batch_tokens = data.choose_batch_tokens()
     if requested.fine_tuning:
         peak *= RATE_FACTOR
-        batch_tokens = fine_tuning_batch(tokens, batch_tokens)
+        batch_tokens = fine_tuning_batch(data.tokens, batch_tokens)
     values: dict[str, Any] = {
         "batch_tokens": train.batch_tokens or batch_tokens,
         "learning_rate": train.learning_rate or peak * math.sqrt(64 / model.width),
@@ -108,19 +120,84 @@ def resolve_settings(
     train = train.model_copy(update=values)
     name = f"{requested.family} {size}"
     settings = ResolvedSettings(name, model, train, requested.text, decisions)
-    little_text = tokens < VERY_SMALL_TEXT and "bpe" in kinds
-    settings = _regularise(settings, tokens, world, little_text=little_text)
-    if requested.fine_tuning and not _has_length(train):
-        return settings.updated(epochs=FINE_TUNING_EPOCHS)
-    return _choose_epochs(settings, tokens, world, little_text=little_text)
+    settings = _regularise(settings, data)
+    if data.length_given:
+        return settings
+    return settings.updated(
+        epochs=FINE_TUNING_EPOCHS if requested.fine_tuning else data.choose_epochs()
+    )
 
 
-def _resolve_model(requested: RequestedSettings, dataset: Dataset, size: str, tokens: int) -> Any:
+@dataclass(frozen=True)
+class DataFacts:
+    """What automatic choices depend on: the amount and kind of data, the machine, the time."""
+
+    tokens: int
+    subwords: bool  # at least one side is running text
+    gpu: bool
+    minutes: float | None
+    steps: int | None
+    epochs: float | None
+
+    @classmethod
+    def of(cls, dataset: Dataset, world: World, train: TrainSettings) -> DataFacts:
+        """The facts about a dataset."""
+        kinds = dataset.held_out.source.kind, dataset.held_out.target.kind
+        tokens = int(sum(lengths.sum() for lengths in dataset.lengths))
+        length = train.minutes, train.steps, train.epochs
+        return cls(tokens, "bpe" in kinds, world.device.type == "cuda", *length)
+
+    @property
+    def length_given(self) -> bool:
+        """Whether the length of the run is given."""
+        return any(given is not None for given in (self.minutes, self.steps, self.epochs))
+
+    @property
+    def little_text(self) -> bool:
+        """Whether this is running text, and very little of it."""
+        return self.subwords and self.tokens < VERY_SMALL_TEXT
+
+    def choose_size(self) -> str:
+        """Small data cannot fill a large model, and a CPU is too slow for one."""
+        limits = SIZE_LIMITS["text" if self.subwords else "symbols"]
+        size = next((name for name, most in limits.items() if self.tokens < most), "base")
+        if self.gpu or size == "tiny":
+            return size
+        short = self.minutes is not None and self.minutes < CPU_MINUTES
+        return "tiny" if short or self.tokens > CPU_LIMIT else "mini"
+
+    def choose_batch_tokens(self) -> int:
+        """Small batches learn more from each token; large ones use a GPU fully."""
+        if not self.gpu:
+            return int(min(2_048, max(512, self.tokens // 30)))
+        return int(min(25_000, max(512, min(4_096, self.tokens // 30), self.tokens // 200)))
+
+    def choose_epochs(self) -> float:
+        """If no length is given: minutes on a large GPU, about an hour on a CPU."""
+        limit = 60.0 if self.gpu and self.little_text else 40.0
+        limit = min(MAX_EPOCHS, limit * max(1.0, (FEW_TOKENS / self.tokens) ** 0.7))
+        affordable = (GPU_TOKENS if self.gpu else CPU_TOKENS) / self.tokens
+        return min(limit, max(3.0, affordable))
+
+    def expected_epochs(self, size: str) -> float:
+        """Epochs of the run; with minutes on a CPU, by the speed of two slow cores."""
+        if self.epochs is not None:
+            return self.epochs
+        if self.steps is not None:
+            return self.steps * self.choose_batch_tokens() / self.tokens
+        if self.minutes is None or self.gpu:
+            return self.choose_epochs()
+        return 60 * self.minutes * CPU_SPEED.get(size, CPU_SPEED["mini"]) / self.tokens
+
+
+def _resolve_model(
+    requested: RequestedSettings, dataset: Dataset, size: str, data: DataFacts
+) -> Any:
     """The model settings: preset, automatic choices, then what the user gave."""
     source, target = dataset.held_out.source, dataset.held_out.target
     presets = FAMILIES[requested.family].presets
     values = {"kind": requested.family, **presets.get(size, {})}  # an initial model has them all
-    values["dropout"] = _choose_dropout(tokens, size, requested.train)
+    values["dropout"] = _choose_dropout(data, size)
     if source is target:
         values["tie_embeddings"] = "all"
     model = parse(ModelSettings, {**values, **requested.model}, "model")
@@ -134,59 +211,32 @@ def _resolve_model(requested: RequestedSettings, dataset: Dataset, size: str, to
     return model
 
 
-def _choose_size(tokens: int, world: World) -> str:
-    """Small data cannot fill a large model, and a CPU is too slow for one."""
-    if world.device.type == "cpu":
-        return "tiny"
-    return "small" if tokens < BASE_TOKENS else "base"
-
-
-def _choose_dropout(tokens: int, size: str, train: TrainSettings) -> float:
+def _choose_dropout(data: DataFacts, size: str) -> float:
     """Only long runs on little data overfit. (On 11 M tokens of inflected forms, 0.1 was much
     better than 0.2 in 6 epochs: docs/quality.md.)"""
-    if train.minutes is not None and size == "tiny":
-        return 0.0
-    return 0.1 if tokens > SMALL_DATA or size == "tiny" else 0.3
+    if data.tokens > SMALL_DATA:
+        return 0.1
+    if data.gpu or data.expected_epochs(size) >= MANY_EPOCHS:
+        return 0.3
+    return 0.0 if data.minutes is not None and size == "tiny" else 0.1
 
 
-def _choose_batch_tokens(tokens: int, world: World) -> int:
-    """Small batches learn more from each token; large ones use a GPU fully."""
-    if world.device.type == "cpu":
-        return 2_048
-    return int(min(25_000, max(4_096, tokens // 200)))
-
-
-def _regularise(
-    settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool
-) -> ResolvedSettings:
-    """R-Drop and BPE-dropout for small data, on a GPU and without a time limit.
+def _regularise(settings: ResolvedSettings, data: DataFacts) -> ResolvedSettings:
+    """R-Drop and BPE-dropout for small data, where there is time for them.
 
     R-Drop improved every small dataset (docs/quality.md) and doubles the cost of a step.
     """
     train = settings.train
-    useful = world.device.type == "cuda" and tokens < SMALL_DATA and train.minutes is None
+    useful = data.tokens < SMALL_DATA and data.minutes is None
+    if not data.gpu:  # only if it fits in about an hour
+        affordable = 2 * data.tokens * data.choose_epochs() <= 1.2 * CPU_TOKENS
+        useful = useful and affordable and not data.length_given
     if train.rdrop is None:
-        alpha = (3.0 if little_text else 1.0) if useful else 0.0
-        reason = f"R-Drop for small data on a GPU (train.rdrop = {alpha:g})"
+        alpha = (3.0 if data.little_text else 1.0) if useful else 0.0
+        reason = f"R-Drop for small data (train.rdrop = {alpha:g})"
         settings = settings.updated(reason if useful else "", rdrop=alpha)
     if train.bpe_dropout is None:
-        useful = useful and little_text
+        useful = useful and data.little_text
         reason = "BPE-dropout for very little text (train.bpe_dropout = 0.1)" if useful else ""
         settings = settings.updated(reason, bpe_dropout=0.1 if useful else 0.0)
     return settings
-
-
-def _has_length(train: TrainSettings) -> bool:
-    return any(given is not None for given in (train.minutes, train.steps, train.epochs))
-
-
-def _choose_epochs(
-    settings: ResolvedSettings, tokens: int, world: World, *, little_text: bool
-) -> ResolvedSettings:
-    """If no length is given: minutes on a large GPU, about an hour on a CPU."""
-    train = settings.train
-    if _has_length(train):
-        return settings
-    gpu = world.device.type == "cuda"
-    limit = 60.0 if gpu and little_text else 40.0
-    return settings.updated(epochs=min(limit, max(3.0, (240e6 if gpu else 60e6) / tokens)))

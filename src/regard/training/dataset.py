@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,9 @@ from regard.text import (
     tokenize_corpus,
 )
 from regard.text.bpe_dropout import merge_parts
+from regard.text.reading import Pair
 from regard.training import metrics
+from regard.training.augmentation import Augmentation, choose_augmentation
 from regard.training.baselines import Scores, most_frequent_target, score_baselines
 from regard.training.checkpoint import write_state
 from regard.training.evaluation import HeldOutSet, Lengths, length_ratio, sample_references
@@ -85,8 +87,13 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     max_tokens, decisions = data.text.max_tokens, list(chosen.decisions)
     collector = SourceCollector(data.text.split_seed)
     used = data.corpus if split is None else split.training_pairs(data.corpus)
+    watched: Iterable[Pair] = collector.watch(used)
+    augmentation = _augmentation(chosen, decisions)
+    if augmentation is not None:
+        sides = chosen.source, chosen.target
+        watched = augmentation.extend(watched, *sides, data.text.split_seed)
     pairs = tokenize_corpus(
-        collector.watch(used),
+        watched,
         chosen.source,
         chosen.target,
         data.folder / "ids",
@@ -104,7 +111,7 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     targets = [line for lines in references.values() for line in lines]
     task = metrics.choose_task(chosen.target.kind, targets)
     if first:
-        recorded = _record(chosen, stated, task, references)
+        recorded = _record(chosen, stated, task, references, augmentation)
     lengths = _lengths(pairs, max_tokens)
     max_length = int(min(max_tokens, 2 * int(lengths[1].max()) + 10))
     ratio = length_ratio(*lengths)
@@ -122,8 +129,30 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     return Dataset(pairs, held_out, decisions, data.fingerprint, max_tokens, sources, *known)
 
 
+def _augmentation(chosen: TokenizerPair, decisions: list[str]) -> Augmentation | None:
+    """The augmentation of the training pairs, chosen at the first start and recorded."""
+    data = chosen.data
+    if data.recorded is not None:
+        recorded = data.recorded.get("augmentation")
+        return None if recorded is None else Augmentation(**recorded)
+    stats = data.stats
+    assert stats is not None
+    if len(stats.sources) == stats.pairs or stats.split is not None:
+        sample = [Pair(*pair) for pair in zip(stats.sources, stats.targets, strict=True)]
+    else:
+        sample = []  # of a corpus far too large for it
+    sides = chosen.source, chosen.target
+    augmentation, reason = choose_augmentation(sample, *sides, data.text.hallucination)
+    decisions.extend([reason] if reason else [])
+    return augmentation
+
+
 def _record(
-    chosen: TokenizerPair, decisions: list[str], task: str, references: dict[str, list[str]]
+    chosen: TokenizerPair,
+    decisions: list[str],
+    task: str,
+    references: dict[str, list[str]],
+    augmentation: Augmentation | None,
 ) -> dict[str, Any]:
     """Store what a resumed run needs, including the scores of the baselines."""
     data, split = chosen.data, chosen.split
@@ -135,6 +164,8 @@ def _record(
     state |= {"threshold": None if split is None else split.threshold}
     state |= {"fingerprint": data.fingerprint, "settings": data.settings}
     state |= {"frequent_target": frequent, "baselines": baselines}
+    if augmentation is not None:
+        state["augmentation"] = asdict(augmentation)
     state["training_sources"] = TrainingSources.load(data.folder / TRAINING_SOURCES).checksum
     write_state(data.folder / STATE_FILE, {**state, "max_held_out": data.max_held_out})
     return state
