@@ -1,0 +1,91 @@
+"""The small data sets of the benchmark of defaults, as files that `regard train` reads."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from quality_files import members
+from quality_sets import cmudict, write_pairs
+
+from regard.text.tokenizers import nfc
+
+SLICES = (300, 1_000, 3_000, 10_000, 30_000, 100_000)
+References = dict[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One language or slice of a set: its files, and the references of its test sources."""
+
+    part: str
+    name: str
+    train: Path
+    dev: Path
+    test: References
+
+
+def g2p(data: Path, folder: Path) -> Iterator[Group]:
+    """Words → sounds of 15 languages (SIGMORPHON 2020, task 1), 3,600 words each."""
+    rows = members(data / "g2p-2020" / "sigmorphon2020_task1.tar.xz", "")
+    for name in sorted(name for name in rows if name.endswith("_train.tsv")):
+        language = name.removesuffix("_train.tsv")
+        files = [_write(folder / f"{language}-{part}.tsv", rows[f"{language}_{part}.tsv"])
+                 for part in ("train", "dev")]  # fmt: skip
+        lines = rows[f"{language}_test.tsv"].split("\n")
+        test = _references(line.split("\t") for line in lines if line)
+        yield Group("g2p-2020", language, *files, test)
+
+
+def inflection(data: Path, folder: Path, amount: str) -> Iterator[Group]:
+    """Lemma and features → form of 52 languages (CoNLL–SIGMORPHON 2017, task 1)."""
+    path = data / "inflection-2017" / "sigmorphon2017_task1.tar.xz"
+    rows = members(path, ("all/task1/", "answers/task1/"))
+    ending = f"-train-{amount}"
+    for name in sorted(name for name in rows if name.endswith(ending)):
+        language = name.split("/")[-1].removesuffix(ending)
+        names = {"train": name, "dev": f"all/task1/{language}-dev"}
+        test = rows.get(f"answers/task1/{language}-uncovered-test")
+        if names["dev"] not in rows or test is None:
+            continue
+        files = [_write(folder / f"{language}-{part}.tsv", rows[one])
+                 for part, one in names.items()]  # fmt: skip
+        found = (line.split("\t") for line in test.split("\n") if line)
+        references = _references((f"{lemma} {tags}", form) for lemma, form, tags in found)
+        yield Group(f"inflection-2017-{amount}", language, *files, references)
+
+
+def dictionary(data: Path, folder: Path) -> Iterator[Group]:
+    """Random slices of CMUdict, nested."""
+    parts = cmudict(data)
+    words = sorted({source for source, _ in parts.train})
+    random.Random(1).shuffle(words)
+    dev = [(one.source, target) for one in parts.dev for target in one.references]
+    test = _references((one.source, x) for one in parts.tests["test"] for x in one.references)
+    for count in SLICES:
+        used = set(words[:count])
+        write_pairs(folder / f"{count}-train.tsv", [p for p in parts.train if p[0] in used])
+        write_pairs(folder / f"{count}-dev.tsv", dev)
+        files = folder / f"{count}-train.tsv", folder / f"{count}-dev.tsv"
+        yield Group("cmudict-slices", str(count), *files, test)
+
+
+SETS = {
+    "g2p-2020": g2p,
+    "inflection-2017-low": lambda data, folder: inflection(data, folder, "low"),
+    "inflection-2017-medium": lambda data, folder: inflection(data, folder, "medium"),
+    "cmudict-slices": dictionary,
+}
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _references(rows: Iterator[list[str]] | Iterator[tuple[str, str]]) -> References:
+    found: References = {}
+    for source, target in rows:
+        found.setdefault(nfc(source), set()).add(nfc(target))
+    return found
