@@ -10,8 +10,8 @@ from regard.errors import UnknownName
 from regard.text import Tokenizer, choose_tokenizer, train_tokenizer
 from regard.text.tag_detection import detect_tags
 from regard.text.tags import TagSet
-from regard.text.tokenizer_workers import Encoder
 from regard.text.tokenizer_training import TextForm
+from regard.text.tokenizer_workers import Encoder
 from tests.text.rule_data import (
     code,
     dates,

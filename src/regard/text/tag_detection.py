@@ -18,6 +18,7 @@ from regard.text.tags import JOINERS, MARKUP, MAX_TAGS, NO_TAGS, TagSet, split_f
 
 TAG_POSITIONS = dict.fromkeys(("auto", "none", "first", "last"))
 MIN_TEXTS = 20
+MIN_ROWS = 5  # of a table with a column of tags
 MAX_TEXTS = 50_000  # examined
 MIN_COVERAGE = 0.9  # share of texts with the tag
 MAX_UNSEEN = 0.02  # probability of a new tag (Good–Turing estimate)
@@ -69,6 +70,16 @@ def detect_tags(lines: Sequence[str], requested: str = "auto") -> TagSet:
             place = "end" if candidate.side == "last" else "start"
             return TagSet((), fields, _explain(fields, place))
     return NO_TAGS
+
+
+def is_tag_column(values: Sequence[str]) -> bool:
+    """Whether a column of a table has bundles of features, such as `V;PST;3;SG`, that recur."""
+    values = [value.strip() for value in values if value.strip()]
+    joiner = _joiner(values) if len(values) >= MIN_ROWS else ""
+    if not joiner or any(" " in value or not _is_code(value, bundled=True) for value in values):
+        return False
+    found = Counter(part for value in values for part in value.split(joiner))
+    return found.total() >= 2 * len(found)
 
 
 def _detect_marks(texts: Sequence[str]) -> TagSet:
