@@ -72,8 +72,10 @@ def _rare_share(
 def _explain(found: Counter[str], composed: set[str], share: float, parts: int) -> str:
     syllables = sum(ord(character) in HANGUL for character in composed)
     what = f"{len(composed):,} composed character{'s' * (len(composed) != 1)}"
+    into = "letters and marks"
     if syllables > len(composed) / 2:
+        into = "jamo"
         what = f"{syllables:,} of {len(HANGUL):,} possible syllables"
     occur = "occurs" if len(composed) == 1 else "occur"
     seen = f"{what} {occur}, {100 * share:.1f} % of texts have a rare one"
-    return f"{seen}; {len(found):,} characters become {parts:,} letters and marks"
+    return f"{seen}; {len(found):,} characters become {parts:,} {into}"

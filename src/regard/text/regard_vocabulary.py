@@ -28,6 +28,13 @@ FIRST_BYTE = len(SPECIAL_TOKENS)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SPLITTERS = (None, "WhitespaceSplit", "Split")  # the pre-tokenizers of Regard
 NORMALISERS = ("NFC", "NFD")
+# White space other than the plain space: no-break, narrow no-break, ideographic, of some width.
+SPACES = "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+# Marks of direction, joiners, byte-order mark, soft hyphen and variation selectors.
+INVISIBLE = (
+    "\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060"
+    "\u2066\u2067\u2068\u2069\ufeff" + "".join(map(chr, range(0xFE00, 0xFE10)))
+)
 
 
 class RegardVocabulary(Vocabulary):
@@ -43,6 +50,26 @@ class RegardVocabulary(Vocabulary):
 
     def __len__(self) -> int:
         return int(self.library.get_vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text. In `characters`, a space that the vocabulary lacks is read as a plain
+        one, and an invisible character that it lacks is left out."""
+        if not text.isascii() and self._replaced:
+            text = text.translate(self._replaced)
+        return super().encode(text)
+
+    def _normalise(self, text: str) -> str:
+        return str(self.library.normalizer.normalize_str(text.translate(self._replaced)))
+
+    @cached_property
+    def _replaced(self) -> dict[int, str | None]:
+        """What stands for spaces and invisible characters that have no token."""
+        if self.kind != "characters":
+            return {}  # others spell them, or split at every white space
+        known = self.library.get_vocab()
+        plain = " " if " " in known else None
+        spaces = {ord(one): plain for one in SPACES if plain and nfc(one) not in known}
+        return spaces | {ord(one): None for one in INVISIBLE if one not in known}
 
     def token(self, id: int) -> str:
         """The name of a token in the file."""
@@ -60,8 +87,7 @@ class RegardVocabulary(Vocabulary):
 
     def pieces(self, text: str, ids: Sequence[int]) -> list[Piece]:
         """The tokens of a text with their spans in the original (not NFC) text."""
-        normalise = self.library.normalizer.normalize_str
-        normal, origin = normalise(text), source_spans(text, normalise)
+        normal, origin = self._normalise(text), source_spans(text, self._normalise)
         if self.kind == "words":
             spans = list(self.library.encode(normal, add_special_tokens=False).offsets)
         else:
