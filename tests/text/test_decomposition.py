@@ -2,6 +2,7 @@
 
 import random
 import unicodedata
+from itertools import product
 
 import pytest
 
@@ -96,8 +97,18 @@ def test_frequent_composed_characters_stay():
     assert not choose_decomposition(["各各"] * 50).decompose  # Han characters have no parts
 
 
+def test_hangul_needs_fewer_rare_syllables():
+    jamo = list(product(range(4), repeat=3))  # leading consonant, vowel, trailing consonant
+    blocks = {one: chr(0xAC00 + (one[0] * 21 + one[1]) * 28 + one[2]) for one in jamo}
+    hangul = [block for one, block in blocks.items() if sum(one) % 3 == 0]
+    rare = [block for one, block in blocks.items() if sum(one) % 3]  # 4 % of the words
+    assert choose_decomposition([*syllables(1000, hangul), *rare]).decompose
+    letters = [*syllables(1000, "abcdéíáúń"), *"ćḱńṕŕśẃýźḿǵĺẁỳòùìèàǹ"]
+    assert not choose_decomposition(letters).decompose
+
+
 def test_parts_that_are_as_rare_do_not_help():
-    plain = syllables(100, "abcdefgh")
+    plain = syllables(60, "abcdefgh")
     assert not choose_decomposition([*plain, *["ṉ"] * 3, *["ç"] * 3, *["å"] * 3]).decompose
     assert choose_decomposition([*plain, *["á"] * 3, *["é"] * 3, *["ć"] * 3]).decompose
 
