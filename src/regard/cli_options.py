@@ -52,7 +52,7 @@ class PairOptions(InputOptions):
     """How files of pairs are read; everything that is not given is detected."""
 
     source: str | None = None
-    """Source column: its name, or its number from 1."""
+    """Source column: its name, or its number from 1; 1+3 appends a column of tags."""
 
     target: str | None = None
     """Target column: its name, or its number from 1."""

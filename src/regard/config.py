@@ -120,6 +120,14 @@ class TextSettings(SettingsGroup):
     """Source tokenizer: auto, characters, bytes, words, bpe or unigram."""
     target_tokenizer: str = "auto"
     """Target tokenizer: auto, characters, bytes, words, bpe or unigram."""
+    source_decomposition: Literal["auto", "none", "nfd"] = "auto"
+    """Decompose source characters into letters, marks and jamo: auto, none or nfd (always)."""
+    target_decomposition: Literal["auto", "none", "nfd"] = "auto"
+    """Decompose target characters into letters, marks and jamo; outputs are composed again."""
+    source_tags: Literal["auto", "none", "first", "last"] = "auto"
+    """Tags of sources, one token each: detected, none, or the first or last field of each text."""
+    target_tags: Literal["auto", "none", "first", "last"] = "auto"
+    """Tags of targets, one token each: detected, none, or the first or last field of each text."""
     vocabulary_size: int | None = Field(None, ge=1)
     """Vocabulary size of bpe and unigram tokenizers (default: by the amount of text)."""
     shared_vocabulary: bool | None = None

@@ -1,4 +1,5 @@
-"""Contract of tokenizers: lossless round trips, spans, files and errors, for every kind."""
+"""Contract of tokenizers: lossless round trips, spans, files and errors, for every kind, composed
+and decomposed."""
 
 import random
 import unicodedata
@@ -8,6 +9,7 @@ import pytest
 import tokenizers
 
 from regard.text import BEGIN, END, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
+from regard.text.tokenizer_training import TextForm
 from regard.text.tokenizers import SPECIAL_TOKENS, TokenizerError, nfc
 
 LINES = [
@@ -19,6 +21,8 @@ LINES = [
     "วันนี้อากาศดีมาก เราไปเดินเล่นกัน",
     "tab\tand\nline feed, \u2028 and \N{NO-BREAK SPACE} too",
     "<0x0A> <s> </s> < unknown > ▁ Ġ",
+    "한국어 각각, Tiếng Việt Ệ, ἄνθρωπος ΐ, হো ক़, בְּרֵאשִׁית",
+    "👩🏽‍🚀 🇫🇮 👍🏽 ❤️ ‎(‏)   　 ﻿ x",
 ]
 # Parts of random texts: all are in LINES, in other orders and decompositions.
 FRAGMENTS = [
@@ -39,23 +43,42 @@ FRAGMENTS = [
     "นี้",
     "Wört",
     "▁",
+    "한",
+    "\u1112\u1161\u11ab",
+    "ệ",
+    "e\u0302\u0323",
+    "👩🏽\u200d🚀",
+    "🇫🇮",
+    "\N{NO-BREAK SPACE}",
 ]
 EXACT = [kind for kind in TOKENIZERS if kind != "words"]  # words lose repeated spaces
 
 
-def train_on_lines(kind: str) -> Tokenizer:
+FORMS = [(kind, decompose) for kind in TOKENIZERS for decompose in (False, True)]
+NAMES = [f"{kind}-{'NFD' if decompose else 'NFC'}" for kind, decompose in FORMS]
+
+
+def train_on_lines(kind: str, decompose: bool = False) -> Tokenizer:
     lines = [*LINES * 3, "".join(sorted(set("".join(nfc(fragment) for fragment in FRAGMENTS))))]
-    return train_tokenizer(kind, lines, size=600 if kind in ("bpe", "unigram") else None)
+    size = 600 if kind in ("bpe", "unigram") else None
+    return train_tokenizer(kind, lines, size=size, form=TextForm(decompose))
 
 
-@pytest.fixture(scope="module", params=list(TOKENIZERS))
+@pytest.fixture(scope="module", params=FORMS, ids=NAMES)
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return train_on_lines(request.param)
+    return train_on_lines(*request.param)
 
 
-@pytest.fixture(scope="module", params=EXACT)
+@pytest.fixture(
+    scope="module", params=[form for form in FORMS if form[0] in EXACT], ids=lambda form: str(form)
+)
 def exact(request: pytest.FixtureRequest) -> Tokenizer:
-    return train_on_lines(request.param)
+    return train_on_lines(*request.param)
+
+
+def spelled(tokenizer: Tokenizer, text: str) -> str:
+    """The text in the tokenizer's Unicode form."""
+    return unicodedata.normalize("NFD" if tokenizer.is_decomposed else "NFC", text)
 
 
 def random_texts(seed: int, count: int = 300) -> list[str]:
@@ -74,6 +97,7 @@ def test_kind_is_inferred_from_the_file(tokenizer: Tokenizer, tmp_path: Path):
     tokenizer.save(tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert again.kind == tokenizer.kind
+    assert again.is_decomposed == tokenizer.is_decomposed
     assert again.fingerprint == tokenizer.fingerprint
     assert again.encode(LINES[2]) == tokenizer.encode(LINES[2])
     assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
@@ -92,12 +116,12 @@ def test_library_reads_the_file_alone(tokenizer: Tokenizer, tmp_path: Path):
     path = str(tmp_path / "tokenizer.json")
     tokenizer.save(path)
     alone = tokenizers.Tokenizer.from_file(path)
-    assert type(alone.normalizer).__name__ == "NFC"
+    assert type(alone.normalizer).__name__ == ("NFD" if tokenizer.is_decomposed else "NFC")
     for text in [*LINES, *random_texts(7, 50)]:
         ids = alone.encode(text).ids
         assert ids == tokenizer.encode(text)
         if UNKNOWN not in ids:
-            assert alone.decode(ids) == tokenizer.decode(ids)
+            assert nfc(alone.decode(ids)) == tokenizer.decode(ids)
 
 
 def test_text_never_encodes_to_special_tokens(tokenizer: Tokenizer):
@@ -115,7 +139,7 @@ def test_pieces_cover_the_text(exact: Tokenizer):
         assert covered == set(range(len(text)))
         for piece in pieces:
             if not piece.text.startswith("<0x") and piece.id > 2:
-                assert piece.text in unicodedata.normalize("NFC", text[piece.start : piece.end])
+                assert piece.text in spelled(exact, text[piece.start : piece.end])
 
 
 def test_decoded_pieces_have_spans_in_the_text(tokenizer: Tokenizer):
@@ -126,7 +150,9 @@ def test_decoded_pieces_have_spans_in_the_text(tokenizer: Tokenizer):
         assert (pieces[0].start, pieces[0].end) == (0, 0)
         assert (pieces[-1].start, pieces[-1].end) == (len(written), len(written))
         for piece in pieces[1:-1]:
-            if tokenizer.kind != "bytes" and not piece.text.startswith("<0x"):
+            if tokenizer.is_decomposed and not piece.text.startswith("<0x"):
+                assert piece.text in spelled(tokenizer, written[piece.start : piece.end])
+            elif tokenizer.kind != "bytes" and not piece.text.startswith("<0x"):
                 assert written[piece.start : piece.end] == piece.text
 
 

@@ -32,6 +32,10 @@ def test_blanks_are_shown():
     assert token_labels([" a", "\n", "\t", ""]) == ["␣a", "↵", "⇥", "∅"]
 
 
+def test_a_combining_mark_stands_on_a_circle():
+    assert token_labels(["e", "\u0301", "\u1161"]) == ["e", "◌\u0301", "\u1161"]
+
+
 def test_a_very_long_token_is_shortened_and_unique():
     first, second = token_labels(["x" * 30 + "1", "x" * 30 + "1"])
     assert first == "x" * 9 + "…" + "x" * 8 + "1₀"

@@ -4,8 +4,9 @@ import type { Token, Trace } from "./contract";
 
 const SIGNS: Record<string, string> = { "< begin >": "▶", "< end >": "■", "< unknown >": "�" };
 
-/** The text of a token, with symbols for special tokens and blanks. */
-export const pieceText = (text: string): string => SIGNS[text] ?? text.replaceAll(" ", "␣");
+/** The text of a token, with symbols for special tokens and blanks; a mark stands on a circle. */
+export const pieceText = (text: string): string =>
+  SIGNS[text] ?? text.replaceAll(" ", "␣").replace(/^\p{M}/u, "◌$&");
 export const tokenText = (token: Token): string => pieceText(token.text);
 
 /** Labels of the axis "source" or "target"; with `both`, target rows show "input → next". */

@@ -41,6 +41,16 @@ def save_tokenizers(bundle: Bundle, folder: Path) -> None:
         tokenizer.save(folder / name)
 
 
+def compose_note(bundle: Bundle) -> str:
+    """The sentence on decomposed outputs, if there are any."""
+    if not bundle.target.is_decomposed:
+        return ""
+    return (
+        "Tokens are letters, marks and jamo: compose an output with "
+        '`unicodedata.normalize("NFC", text)`. '
+    )
+
+
 def limit_note(longest: int | None) -> str:
     """The sentence on the maximum length of a side, if there is one."""
     return "" if longest is None else f"A side may have at most {longest:,} tokens. "

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.bundle import Bundle
-from regard.hub.conversion import Conversion, limit_note, save_tokenizers, tokenizer_files
+from regard.hub.conversion import (
+    Conversion,
+    compose_note,
+    limit_note,
+    save_tokenizers,
+    tokenizer_files,
+)
 from regard.hub.ctranslate2_export import (
     adds_source_end,
     require_ctranslate2,
@@ -58,7 +64,8 @@ def convert_to_ctranslate2(
     facts |= {"longest": longest, "version": str(require_ctranslate2().__version__)}
     changed = f" int8 changes {facts['int8_changed_outputs']} of the outputs." if int8 else ""
     save_tokenizers(bundle, folder)
-    words = {"changed": changed, "limit": limit_note(longest), "source": tokenizer_files(bundle)[0]}
+    limit = limit_note(longest) + compose_note(bundle)
+    words = {"changed": changed, "limit": limit, "source": tokenizer_files(bundle)[0]}
     return Conversion(facts, CTRANSLATE2_README.format(**{**facts, **words}))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.bundle import Bundle
 from regard.errors import RegardError
-from regard.hub.conversion import Conversion, has_shared_tokenizer, limit_note
+from regard.hub.conversion import Conversion, compose_note, has_shared_tokenizer, limit_note
 from regard.hub.hf_export import write_hf
 from regard.hub.hf_model import HFModel
 from regard.hub.verification import ExportError, verify_logits
@@ -57,7 +57,8 @@ def convert_to_hf(bundle: Bundle, folder: Path, texts: Sequence[str], int8: bool
             f"{verified.largest_difference:.1e}, and no output differs."
         )
     target = SHARED_TARGET if has_shared_tokenizer(bundle) else OWN_TARGET
-    words = {"layout": layout, "check": sentence, "target": target, "limit": limit_note(longest)}
+    limit = limit_note(longest) + compose_note(bundle)
+    words = {"layout": layout, "check": sentence, "target": target, "limit": limit}
     return Conversion(facts, HF_README.format(**words))
 
 

@@ -65,6 +65,7 @@ def runner_options(bundle: Bundle, tokenizers: tuple[str, str]) -> dict[str, Any
         "banned": list(template.banned),
         "silent": silent,
         "unknown": bundle.target.token(template.unknown),
+        "compose": bundle.target.is_decomposed,
         "ratio": longest.get("ratio", RATIO),
         "extra": EXTRA,
         "max_length": 2 * longest["target"] + 10 if "target" in longest else UNLIMITED,

@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,8 @@ def main() -> None:
         limit = min(math.ceil(config["ratio"] * len(ids)) + config["extra"], config["max_length"])
         found = runner.search(ids, limit, options.beam, config["length_penalty"])[0][1]
         text = target.decode([id for id in found if id not in config["silent"]])
+        if config.get("compose"):  # tokens are letters, marks and jamo
+            text = unicodedata.normalize("NFC", text)
         print(text.replace(config["unknown"], "\N{REPLACEMENT CHARACTER}"), flush=True)
 
 

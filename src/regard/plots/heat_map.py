@@ -4,6 +4,7 @@ tokens.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -51,8 +52,11 @@ def step_labels(prefix: Sequence[str], predicted: Sequence[str]) -> list[str]:
 
 
 def visible(token: str) -> str:
-    """A token with visible white space, shortened in the middle if it is long."""
+    """A token with visible white space, shortened in the middle if it is long. A combining mark
+    stands on a dotted circle."""
     shown = token.translate(_VISIBLE) or "∅"
+    if unicodedata.combining(shown[0]):
+        shown = f"\N{DOTTED CIRCLE}{shown}"
     if len(shown) <= _LONGEST:
         return shown
     half = (_LONGEST - 1) // 2

@@ -5,12 +5,15 @@ Pages and commands show it, and repair typed texts that differ only in case.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Literal
 
-from regard.text.tokenizers import SPECIAL_TOKENS, Tokenizer
+from regard.text.tokenizers import SPECIAL_TOKENS, Tokenizer, nfc, nfd
 
 MAX_ALPHABET = 256  # characters; a larger alphabet is not listed
+JAMO = frozenset(map(chr, range(0x1100, 0x1200)))  # conjoining
 Case = Literal["lower", "upper", "any"]
 CASES: tuple[Case, ...] = ("lower", "upper", "any")
 
@@ -46,7 +49,23 @@ def vocabulary_characters(tokenizer: Tokenizer) -> set[str]:
         return set()
     labels = (tokenizer.label(id) for id in range(len(SPECIAL_TOKENS), len(tokenizer)))
     separator = {" "} if tokenizer.kind == "words" else set()
-    return separator.union(*map(set, labels))
+    found = separator.union(*map(set, labels))
+    return compose_all(found) if tokenizer.is_decomposed else found
+
+
+def compose_all(parts: set[str]) -> set[str]:
+    """The characters that decompose into some of these letters, marks and jamo; a mark or jamo
+    that only occurs within others is left out."""
+    composed = {one for one, whole in composed_characters().items() if whole <= parts}
+    within = {part for part in parts if unicodedata.combining(part) or part in JAMO}
+    return (parts - within) | composed
+
+
+@cache
+def composed_characters() -> dict[str, frozenset[str]]:
+    """All characters with a canonical decomposition, and its parts."""
+    both = ((one, nfd(one)) for one in map(chr, range(0x10000)) if not 0xD800 <= ord(one) < 0xE000)
+    return {one: frozenset(parts) for one, parts in both if nfc(parts) == one != parts}
 
 
 def vocabulary_text(tokenizer: Tokenizer, *, scan: int = 4096) -> str:

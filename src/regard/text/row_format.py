@@ -21,6 +21,7 @@ from regard.text.header_detection import (
     WORD,
     detect_header,
 )
+from regard.text.tag_detection import is_tag_column
 
 MAX_LISTED = 8  # columns named in a message
 NOT_TEXT = {"lang", "language", "id", "nr", "index", "number"}  # `source_lang` is no source
@@ -88,7 +89,7 @@ class ReadRequest:
 @dataclass(frozen=True)
 class ColumnLayout:
     """Resolved columns: source and target index from 0, column count, the first row, whether it is
-    a header, and why."""
+    a header, and why. A column of `tags` is appended to the source after a space."""
 
     source: int
     target: int
@@ -96,6 +97,19 @@ class ColumnLayout:
     header: bool
     first: tuple[str, ...] = ()
     reason: str = ""
+    tags: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The last column that is used."""
+        return max(self.source, self.target, -1 if self.tags is None else self.tags)
+
+    def source_text(self, cells: Sequence[str]) -> str:
+        """The source in the cells of a row."""
+        source = cells[self.source].strip()
+        if not source or self.tags is None:
+            return source
+        return f"{source} {cells[self.tags].strip()}"
 
     @property
     def description(self) -> str:
@@ -104,7 +118,8 @@ class ColumnLayout:
         if self.reason:
             option = "--no-header" if self.header else "--header"
             header += f" ({self.reason}; {option} if this is wrong)"
-        columns = f"source is column {self.source + 1} and target column {self.target + 1}"
+        tags = "" if self.tags is None else f" with the tags of column {self.tags + 1}"
+        columns = f"source is column {self.source + 1}{tags} and target column {self.target + 1}"
         return f"{header}; {columns} of {self.width}"
 
 
@@ -121,7 +136,8 @@ def resolve_columns(
     columns = request.columns
     if columns is None and source is not None and target is not None and named:
         return ColumnLayout(source, target, width, True, first)
-    by_name = columns is not None and any(isinstance(column, str) for column in columns)
+    parts = [part for column in columns or () for part in split_column(column, first)]
+    by_name = any(isinstance(part, str) for part in parts)
     if request.header is False and by_name:
         raise CorpusError(
             f"{name}: columns are named {columns!r} but header is False; number them from 1 instead"
@@ -130,9 +146,14 @@ def resolve_columns(
     if header is None:
         header, reason = (True, "") if by_name or named else detect_header(rows)
     if columns is None:
-        columns = _only_columns(name, rows, header=header, source_only=request.source_only)
-    source, target = (_column_index(name, format, first, width, column) for column in columns)
-    return ColumnLayout(source, target, width, header, first, reason)
+        columns = find_tagged(rows[header:], source_only=request.source_only) or _only_columns(
+            name, rows, header=header, source_only=request.source_only
+        )
+    given, tags = split_column(columns[0], first)
+    both = given, given if request.source_only else columns[1]
+    source, target = (_column_index(name, format, first, width, column) for column in both)
+    index = None if tags is None else _column_index(name, format, first, width, tags)
+    return ColumnLayout(source, target, width, header, first, reason, index)
 
 
 def _only_columns(
@@ -154,6 +175,28 @@ def _only_columns(
     if source_only:
         question, options = "which is the source? Pass for example", f"--column {texts[0] + 1}"
     raise CorpusError(f"{name} has {len(used)} columns: {listed}; {question} {options}")
+
+
+def find_tagged(
+    rows: Sequence[Sequence[str]], *, source_only: bool
+) -> tuple[str | int, str | int] | None:
+    """The columns of a table of word, form and tags, in any order after the word; the source is
+    `1+3`. With `source_only`, there may be no form."""
+    width = modal_width(rows) if rows else 0
+    columns = [[row[i] for row in rows if i < len(row)] for i in range(width)]
+    tagged = [i for i in range(1, width) if is_tag_column(columns[i])]
+    if len(tagged) != 1 or not (width == 3 or (width == 2 and source_only)):
+        return None
+    target = next((i for i in range(1, width) if i not in tagged), 0)
+    return f"1+{tagged[0] + 1}", target + 1
+
+
+def split_column(column: str | int, names: Sequence[str]) -> tuple[str | int, str | int | None]:
+    """A source column such as `lemma`, or with the column of its tags: `1+3`, `lemma+tags`."""
+    if isinstance(column, int) or column in names or column.count("+") != 1:
+        return column, None
+    source, tags = column.split("+")
+    return _parse_column(source), _parse_column(tags)
 
 
 def describe_columns(

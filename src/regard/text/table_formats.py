@@ -171,7 +171,8 @@ class WorkbookFormat(TableFormat):
     def table_rows(self, file: File) -> Iterator[TableRow]:
         """All rows as cells. A date in a used column is a problem: it was probably text."""
         rows = workbook_rows(file, self.sheet)[1] if self.kind == "sheet" else columnar_rows(file)
-        used = (("source", self.columns.source), ("target", self.columns.target))
+        tags = () if self.columns.tags is None else (("source", self.columns.tags),)
+        used = (("source", self.columns.source), *tags, ("target", self.columns.target))
         for number, cells in rows:
             raw = "\t".join(cells).encode(errors="replace")
             detail = ""
@@ -188,17 +189,17 @@ def row_from_cells(
     number: int, raw: bytes, cells: Sequence[str], columns: ColumnLayout
 ) -> ParsedRow:
     """The pair in the cells of a table row."""
-    if len(cells) <= max(columns.source, columns.target):
+    if len(cells) <= columns.last:
         if not raw.strip():
             return bad_row(number, raw, "empty line", "the line is empty")
-        side = "source" if columns.source >= columns.target else "target"
-        index = max(columns.source, columns.target)
+        index = columns.last
+        side = "target" if columns.target == index else "source"
         detail = f"{_count_columns(len(cells))} only, but the {side} is column {index + 1}"
         return bad_row(number, raw, "missing column", detail)
     if len(cells) > columns.width:
         detail = f"{_count_columns(len(cells))} where the file has {columns.width}"
         return bad_row(number, raw, "extra column", f"{detail}; is a delimiter inside the text?")
-    row = make_row(number, raw, cells[columns.source], cells[columns.target])
+    row = make_row(number, raw, columns.source_text(cells), cells[columns.target])
     if row.problem and not any(cell.strip() for cell in cells):
         return bad_row(number, raw, "empty line", "the line is empty")
     return row

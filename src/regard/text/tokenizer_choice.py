@@ -10,7 +10,8 @@ from functools import cached_property
 from itertools import chain
 
 from regard.errors import choose
-from regard.text.tokenizer_training import TOKENIZERS, strip_tags
+from regard.text.tags import NO_TAGS, TagSet
+from regard.text.tokenizer_training import TOKENIZERS
 from regard.text.tokenizers import BYTE_TOKENS, SPECIAL_TOKENS, TokenizerError, nfc
 
 # (words of text, vocabulary size): small sizes as found best for low-resource translation (Ding et
@@ -39,15 +40,19 @@ class TokenizerChoice:
     reason: str
 
 
-def choose_tokenizer(lines: Iterable[str], *, total: int | None = None) -> TokenizerChoice:
-    """The tokenizer for these lines: a whole side, or a sample of a side of `total` lines."""
+def choose_tokenizer(
+    lines: Iterable[str], *, total: int | None = None, tags: TagSet = NO_TAGS
+) -> TokenizerChoice:
+    """The tokenizer for these lines: a whole side, or a sample of a side of `total` lines. Markup
+    and `tags` do not count as text."""
     lines = [nfc(line) for line in lines]
-    side = SideStats([strip_tags(line) for line in lines], total)
+    side = SideStats([tags.strip(line) for line in lines], total)
     if not side.characters:
         side = SideStats(lines, total)  # nothing but tags
     if not side.characters:
         raise TokenizerError("no text to choose a tokenizer from; give lines that are not empty")
-    return _choose_words(side) or _choose_characters(side) or _choose_subwords(side)
+    words = _choose_words(side, tagged=bool(tags.fields))
+    return words or _choose_characters(side) or _choose_subwords(side)
 
 
 def default_vocabulary_size(
@@ -102,8 +107,9 @@ class SideStats:
         return f"{len(self.lines):,} of {self.total:,} lines"
 
 
-def _choose_words(side: SideStats) -> TokenizerChoice | None:
-    """For a closed set of space-separated symbols: phones, tags, actions, spelled-out letters."""
+def _choose_words(side: SideStats, *, tagged: bool) -> TokenizerChoice | None:
+    """For a closed set of space-separated symbols: phones, tags, actions, spelled-out letters.
+    Texts with tags are words to inflect or to translate, even if only some hundreds occur."""
     distinct, used = len(side.symbols), side.symbols.total()
     if side.symbols_per_line < 1.5 or distinct < 2:
         return None
@@ -111,7 +117,7 @@ def _choose_words(side: SideStats) -> TokenizerChoice | None:
     numbers = sum(
         count for symbol, count in side.symbols.items() if symbol.isdecimal() and len(symbol) > 1
     )
-    closed = distinct <= 2_000 and side.unseen <= 0.01
+    closed = distinct <= 2_000 and side.unseen <= 0.01 and not tagged
     short = distinct <= 500 and side.unseen <= 0.1 and mean_length <= 2.5
     spelled = mean_length <= 1.2 and distinct <= 20_000
     if numbers > 0.05 * used or not (closed or short or spelled):

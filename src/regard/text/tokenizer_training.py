@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Library
 
 from regard.errors import choose
 from regard.text.corpus_stats import subsample
+from regard.text.tags import NO_TAGS, TagCounter, TagSet, add_tags
 from regard.text.tokenizers import (
     BYTE_TOKENS,
     SPECIAL_TOKENS,
@@ -20,6 +21,7 @@ from regard.text.tokenizers import (
     Tokenizer,
     TokenizerError,
     nfc,
+    nfd,
 )
 
 MAX_SYMBOLS = 65_000  # default size of `characters` and `words`: ids fit in 16 bits
@@ -28,13 +30,38 @@ MAX_TOKEN_CHARACTERS = 24
 MIN_TOKENS = {"characters": 1, "bytes": 256, "words": 1, "bpe": 257, "unigram": 257}
 # Letters keep the space before them, punctuation forms words, and digits stand alone: any number is
 # spelled with ten tokens, and no text can produce the name of a byte token.
-# A tag is one token: <2mod>, </b>, <lang:sv>. A byte token's name is not a tag.
-TAG = re.compile(r"</?(?!0x[0-9A-F]{2}>)[A-Za-z0-9][\w:.=-]{0,40}/?>")
-MAX_TAGS = 1_000
 WORD_PATTERN = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
 
-def train_tokenizer(kind: str, lines: Iterable[str], *, size: int | None = None) -> Tokenizer:
+@dataclass(frozen=True)
+class TextForm:
+    """How texts are written as tokens: characters composed (NFC) or decomposed (NFD), and the tags
+    that are one token each, beside markup such as <2mod>."""
+
+    decompose: bool = False
+    tags: TagSet = NO_TAGS
+
+    def normalise(self, text: str) -> str:
+        """The text in its Unicode form."""
+        return nfd(text) if self.decompose else nfc(text)
+
+    @property
+    def normaliser(self) -> Any:
+        """The same as a part of the library."""
+        return normalizers.NFD() if self.decompose else normalizers.NFC()
+
+    def count_tags(self, markup: Sequence[str]) -> int:
+        """The number of tokens that are tags."""
+        return len({*markup, *self.tags.marks, *self.tags.fields})
+
+
+def train_tokenizer(
+    kind: str,
+    lines: Iterable[str],
+    *,
+    size: int | None = None,
+    form: TextForm | None = None,
+) -> Tokenizer:
     """Train a tokenizer of a kind in TOKENIZERS with at most `size` ids, in one pass."""
     train = choose(TOKENIZERS, kind, "tokenizer")
     if isinstance(lines, str):
@@ -44,7 +71,7 @@ def train_tokenizer(kind: str, lines: Iterable[str], *, size: int | None = None)
     minimum = len(SPECIAL_TOKENS) + MIN_TOKENS[kind]
     if size is not None and size < minimum:
         raise TokenizerError(f"a {kind} tokenizer needs a size of at least {minimum}; got {size}")
-    return Tokenizer(train(lines, size))
+    return Tokenizer(train(lines, size, form or TextForm()))
 
 
 def extend_tokenizer(tokenizer: Tokenizer, symbols: Iterable[str]) -> Tokenizer:
@@ -58,68 +85,43 @@ def extend_tokenizer(tokenizer: Tokenizer, symbols: Iterable[str]) -> Tokenizer:
     return Tokenizer(Library.from_str(json.dumps(document)))
 
 
-class TagCounter:
-    """Lines split at their tags, which are counted meanwhile."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.counts: Counter[str] = Counter()
-        self._lines = lines
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._lines:
-            if "<" not in line:
-                yield line
-                continue
-            self.counts.update(TAG.findall(nfc(line)))
-            yield from filter(None, TAG.split(nfc(line)))
-
-    def tags(self) -> list[str]:
-        """The most frequent tags."""
-        counts = self.counts
-        return sorted(counts, key=lambda tag: (-counts[tag], tag))[:MAX_TAGS]
-
-
-def strip_tags(line: str) -> str:
-    """The line without its tags."""
-    return TAG.sub("", line).strip() if "<" in line else line
-
-
-def train_characters(lines: Iterable[str], size: int | None) -> Library:
+def train_characters(lines: Iterable[str], size: int | None, form: TextForm) -> Library:
     """Each character is a token."""
-    texts = TagCounter(lines)
-    counts = _count(map(nfc, texts))
-    tags = texts.tags()
-    counts.update("".join(texts.counts))  # an unknown tag is spelled
-    most = max((size or MAX_SYMBOLS) - len(tags), len(SPECIAL_TOKENS) + 1)
+    texts = TagCounter(lines, form.tags)
+    counts = _count(map(form.normalise, texts))
+    markup = texts.markup()
+    for tag in (*texts.counts, *form.tags.marks, *form.tags.fields):
+        counts.update(form.normalise(tag))  # an unknown tag is spelled
+    most = max((size or MAX_SYMBOLS) - form.count_tags(markup), len(SPECIAL_TOKENS) + 1)
     characters = _most_frequent(counts, most, "characters")
-    library = _untrained(characters, byte_fallback=False, decoder=decoders.Fuse())
-    return _add_tags(library, tags)
+    library = _untrained(characters, form, byte_fallback=False, decoder=decoders.Fuse())
+    return add_tags(library, markup, form.tags)
 
 
-def train_bytes(lines: Iterable[str], size: int | None) -> Library:
+def train_bytes(lines: Iterable[str], size: int | None, form: TextForm) -> Library:
     """Each UTF-8 byte is a token; only tags are learned, and nothing is unknown."""
-    texts = TagCounter(lines)
+    texts = TagCounter(lines, form.tags)
     for _ in texts:
         pass
-    return _add_tags(_untrained(BYTE_TOKENS), texts.tags())
+    return add_tags(_untrained(BYTE_TOKENS, form), texts.markup(), form.tags)
 
 
-def train_words(lines: Iterable[str], size: int | None) -> Library:
+def train_words(lines: Iterable[str], size: int | None, form: TextForm) -> Library:
     """Each symbol between white space is a token, as in "HH AH0 L OW1"."""
-    words = _most_frequent(_count(nfc(line).split() for line in lines), size, "words")
+    words = _most_frequent(_count(form.normalise(line).split() for line in lines), size, "words")
     library = Library(models.WordLevel(_vocabulary(words), unk_token=SPECIAL_TOKENS[UNKNOWN]))
-    library.normalizer = normalizers.NFC()
+    library.normalizer = form.normaliser
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return library
 
 
-def train_bpe(lines: Iterable[str], size: int | None) -> Library:
+def train_bpe(lines: Iterable[str], size: int | None, form: TextForm) -> Library:
     """Byte-pair encoding of characters (Sennrich et al. 2016) with byte fallback."""
-    texts = TagCounter(lines)
+    texts = TagCounter(lines, form.tags)
     sample = _sample_text(texts, "bpe")
-    tags = texts.tags()
-    size = max((size or DEFAULT_SUBWORDS) - len(tags), len(SPECIAL_TOKENS) + MIN_TOKENS["bpe"])
-    library = _untrained(BYTE_TOKENS, split_words=True)
+    markup = texts.markup()
+    size = _trained_size("bpe", size, form.count_tags(markup))
+    library = _untrained(BYTE_TOKENS, form, split_words=True)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=[*SPECIAL_TOKENS, *BYTE_TOKENS],
@@ -131,28 +133,28 @@ def train_bpe(lines: Iterable[str], size: int | None) -> Library:
     library.train_from_iterator(sample, trainer)
     document = json.loads(library.to_str())
     document["added_tokens"] = []  # else the text "<0x0A>" would be read as a line feed
-    return _add_tags(Library.from_str(json.dumps(document)), tags)
+    return add_tags(Library.from_str(json.dumps(document)), markup, form.tags)
 
 
-def train_unigram(lines: Iterable[str], size: int | None) -> Library:
+def train_unigram(lines: Iterable[str], size: int | None, form: TextForm) -> Library:
     """Unigram language model of subwords (Kudo 2018) with byte fallback.
 
     Unlike the other kinds it is not exactly reproducible: the library's order of summation varies.
     """
-    texts = TagCounter(lines)
+    texts = TagCounter(lines, form.tags)
     text = _sample_text(texts, "unigram")
-    tags = texts.tags()
-    size = max((size or DEFAULT_SUBWORDS) - len(tags), len(SPECIAL_TOKENS) + MIN_TOKENS["unigram"])
+    markup = texts.markup()
+    size = _trained_size("unigram", size, form.count_tags(markup))
     # The library adds a token for every character, so the rarest ones are removed from the text.
-    rare = _count(map(nfc, text)).most_common()[_max_characters(size) :]
+    rare = _count(map(form.normalise, text)).most_common()[_max_characters(size) :]
     removed = str.maketrans({character: None for character, _ in rare})
-    library = _untrained(BYTE_TOKENS, split_words=True)
+    library = _untrained(BYTE_TOKENS, form, split_words=True)
     library.model = models.Unigram()
     trainer = trainers.UnigramTrainer(
         vocab_size=size - len(BYTE_TOKENS), unk_token=SPECIAL_TOKENS[0], show_progress=False
     )
     trainer.special_tokens = [*SPECIAL_TOKENS]
-    frequent = (nfc(line).translate(removed) for line in text) if rare else text
+    frequent = (form.normalise(line).translate(removed) for line in text) if rare else text
     library.train_from_iterator(frequent, trainer)
     document = json.loads(library.to_str())
     document["added_tokens"] = []
@@ -160,10 +162,10 @@ def train_unigram(lines: Iterable[str], size: int | None) -> Library:
     subwords = sorted(learned, key=lambda entry: (-entry[1], entry[0]))
     fixed = [[name, subwords[-1][1]] for name in (*SPECIAL_TOKENS, *BYTE_TOKENS)]
     document["model"].update(vocab=fixed + subwords, byte_fallback=True)
-    return _add_tags(Library.from_str(json.dumps(document)), tags)
+    return add_tags(Library.from_str(json.dumps(document)), markup, form.tags)
 
 
-TOKENIZERS: dict[str, Callable[[Iterable[str], int | None], Library]] = {
+TOKENIZERS: dict[str, Callable[[Iterable[str], int | None, TextForm], Library]] = {
     "characters": train_characters,
     "bytes": train_bytes,
     "words": train_words,
@@ -174,6 +176,7 @@ TOKENIZERS: dict[str, Callable[[Iterable[str], int | None], Library]] = {
 
 def _untrained(
     tokens: Iterable[str],
+    form: TextForm,
     *,
     byte_fallback: bool = True,
     split_words: bool = False,
@@ -188,27 +191,12 @@ def _untrained(
         fuse_unk=False,
     )
     library = Library(model)
-    library.normalizer = normalizers.NFC()
+    library.normalizer = form.normaliser
     library.decoder = decoder or decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     if split_words:
         spaces = pre_tokenizers.Split(" ", "merged_with_next")
         words = pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")
         library.pre_tokenizer = pre_tokenizers.Sequence([spaces, words])
-    return library
-
-
-def _add_tags(library: Library, tags: Sequence[str]) -> Library:
-    """Make each tag one token, wherever it occurs in a text."""
-    if not tags:
-        return library
-    document = json.loads(library.to_str())
-    vocabulary = document["model"]["vocab"]
-    if isinstance(vocabulary, list):  # of a unigram model: tokens with log-probabilities
-        vocabulary += [[tag, vocabulary[-1][1]] for tag in tags]
-    else:
-        vocabulary |= {tag: len(vocabulary) + i for i, tag in enumerate(tags)}
-    library = Library.from_str(json.dumps(document))
-    library.add_tokens([AddedToken(tag, normalized=True, special=False) for tag in tags])
     return library
 
 
@@ -239,6 +227,11 @@ def _sample_text(lines: Iterable[str], kind: str) -> list[str]:
     if not text:
         raise TokenizerError(f"no text to train {kind} on; give lines that are not empty")
     return text
+
+
+def _trained_size(kind: str, size: int | None, tags: int) -> int:
+    """The number of tokens to train: those that tags leave."""
+    return max((size or DEFAULT_SUBWORDS) - tags, len(SPECIAL_TOKENS) + MIN_TOKENS[kind])
 
 
 def _max_characters(size: int) -> int:

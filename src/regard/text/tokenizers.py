@@ -29,6 +29,7 @@ from regard.text.regard_vocabulary import (
     RegardVocabulary,
     is_regard_vocabulary,
     nfc,
+    nfd,
     source_spans,
 )
 from regard.text.tokenizer_limits import MAX_BYTES, check_document, check_ids, check_patterns
@@ -46,6 +47,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerError",
     "nfc",
+    "nfd",
     "source_spans",
 ]
 
@@ -78,6 +80,11 @@ class Tokenizer:
     def is_foreign(self) -> bool:
         """Whether the file is that of another project."""
         return self.kind == ForeignVocabulary.kind
+
+    @property
+    def is_decomposed(self) -> bool:
+        """Whether its tokens are letters, marks and jamo (NFD) instead of composed characters."""
+        return isinstance(self.vocabulary, RegardVocabulary) and self.vocabulary.decomposed
 
     def with_size(self, size: int) -> Tokenizer:
         """The same tokenizer for a model with `size` ids; that of another project may have fewer or

@@ -22,7 +22,7 @@ from regard.text import Tokenizer
 from regard.text.foreign_templates import load_foreign
 from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenizer_training import extend_tokenizer
-from regard.text.tokenizers import nfc
+from regard.text.tokenizers import nfc, nfd
 
 # Phone error rate on names, for dictionary models of 19.0 and 21.2 % tuned on 2,000 names: factor
 # 0.04 gives 15.3 and 16.9, 0.12 gives 14.8 and 16.3, 0.4 gives 14.5 and 15.6 (10 epochs; 40 epochs
@@ -128,8 +128,9 @@ def adapt_tokenizer(
         return tokenizer, f"{side} tokenizer: of the {role}, {len(tokenizer):,} ids"
     if tokenizer.kind not in ("characters", "words"):
         return tokenizer, f"{side} tokenizer: {tokenizer.kind} of the {role}, spells any text"
+    normalise = nfd if tokenizer.is_decomposed else nfc
     split = str.split if tokenizer.kind == "words" else list
-    counts = Counter(symbol for line in lines for symbol in split(nfc(line)))
+    counts = Counter(symbol for line in lines for symbol in split(normalise(line)))
     vocabulary = tokenizer.library.get_vocab()
     new = sorted((s for s in counts if s not in vocabulary), key=lambda s: (-counts[s], s))
     used, unknown = counts.total(), sum(counts[symbol] for symbol in new)

@@ -129,7 +129,8 @@ def _check_unchanged(recorded: dict[str, Any], data: RawData) -> None:
         raise RegardError(
             f"the data changed since this run began: {names}; use the old data, or another --out"
         )
-    was, now = recorded["settings"], data.settings
+    defaults = {f"text.{name}": value for name, value in TextSettings().model_dump().items()}
+    was, now = {**defaults, **recorded["settings"]}, data.settings  # newer settings have defaults
     differences = "; ".join(
         f"{name} was {was.get(name)!r} and is {now.get(name)!r}"
         for name in {**now, **was}

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.config import TextSettings
 from regard.errors import RegardError
 from regard.text import (
     HeldOutSplit,
     Tokenizer,
-    choose_tokenizer,
-    default_vocabulary_size,
     train_tokenizer,
 )
 from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenizers import TokenizerError
 from regard.training.fine_tuning import adapt_tokenizer
 from regard.training.raw_data import SIDES, RawData
+from regard.training.tokenizer_plan import align_decompositions, choose_side
 
 MAX_CHARACTERS = 20_000  # of a line, when tokenizers are trained: longer lines take minutes
 
@@ -85,56 +83,43 @@ def _train_tokenizers(data: RawData, decisions: list[str]) -> bool:
     """Choose, train and save the tokenizers; returns whether both sides share one."""
     assert data.stats is not None
     stats, text = data.stats, data.text
-    folder = data.folder
     sides = {"source": _shorten(stats.sources), "target": _shorten(stats.targets)}
     everything = [line for lines in sides.values() for line in lines]
     if text.shared_vocabulary:  # one choice, from the lines of both sides
         requested = text.source_tokenizer
         requested = requested if requested != "auto" else text.target_tokenizer
-        choice, reason = _choose_one(requested, text, everything, 2 * stats.pairs)
-        decisions.append(f"tokenizer of both sides: {reason}")
-        choices = [choice] * 2
+        plans = [choose_side("source", requested, text, everything, 2 * stats.pairs)] * 2
+        decisions += plans[0].describe("both sides")
     else:
-        choices = []
-        for side, lines in sides.items():
-            requested = getattr(text, f"{side}_tokenizer")
-            choice, reason = _choose_one(requested, text, lines, stats.pairs)
-            decisions.append(f"{side} tokenizer: {reason}")
-            choices.append(choice)
-    subwords = [kind in ("bpe", "unigram") for kind, _ in choices]
-    if text.vocabulary_size and not any(subwords):
-        kinds = " and ".join(dict.fromkeys(kind for kind, _ in choices))
+        plans = [
+            choose_side(side, getattr(text, f"{side}_tokenizer"), text, lines, stats.pairs)
+            for side, lines in sides.items()
+        ]
+        plans = align_decompositions(plans, text)
+        for side, plan in zip(SIDES, plans, strict=True):
+            decisions += plan.describe(side)
+    if text.vocabulary_size and not any(plan.is_subword for plan in plans):
+        kinds = " and ".join(dict.fromkeys(plan.kind for plan in plans))
         raise RegardError(
             f"text.vocabulary_size = {text.vocabulary_size} applies to bpe and unigram tokenizers, "
             f"and both sides are {kinds}; remove it"
         )
     shared = text.shared_vocabulary
     if shared is None:
-        shared = subwords[0] and choices[0] == choices[1]
+        source, target = plans
+        same = (source.kind, source.size, source.form) == (target.kind, target.size, target.form)
+        shared = source.is_subword and same
     if shared:
         decisions.append("one vocabulary for both sides")
-        tokenizer = train_tokenizer(choices[0][0], everything, size=choices[0][1])
+        plan = plans[0]
+        tokenizer = train_tokenizer(plan.kind, everything, size=plan.size, form=plan.form)
         for side in SIDES:
-            tokenizer.save(_tokenizer_file(folder, side))
+            tokenizer.save(_tokenizer_file(data.folder, side))
         return True
-    for side, (kind, size) in zip(SIDES, choices, strict=True):
-        train_tokenizer(kind, sides[side], size=size).save(_tokenizer_file(folder, side))
+    for side, plan in zip(SIDES, plans, strict=True):
+        tokenizer = train_tokenizer(plan.kind, sides[side], size=plan.size, form=plan.form)
+        tokenizer.save(_tokenizer_file(data.folder, side))
     return False
-
-
-def _choose_one(
-    requested: str, text: TextSettings, lines: list[str], total: int
-) -> tuple[tuple[str, int | None], str]:
-    """The kind and vocabulary size of one tokenizer, and the reason."""
-    if requested == "auto":
-        choice = choose_tokenizer(lines, total=total)
-        kind, size, reason = choice.kind, choice.size, choice.reason
-    else:
-        kind, reason = requested, f"{requested}: as requested"
-        size = default_vocabulary_size(requested, lines, total=total)
-    if kind in ("bpe", "unigram") and text.vocabulary_size:
-        size = text.vocabulary_size
-    return (kind, size), reason
 
 
 def _shorten(lines: list[str]) -> list[str]:
