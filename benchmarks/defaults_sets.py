@@ -29,10 +29,11 @@ def g2p(data: Path, folder: Path) -> Iterator[Group]:
     """Words → sounds of 15 languages (SIGMORPHON 2020, task 1), 3,600 words each."""
     rows = members(data / "g2p-2020" / "sigmorphon2020_task1.tar.xz", "")
     for name in sorted(name for name in rows if name.endswith("_train.tsv")):
-        language = name.removesuffix("_train.tsv")
-        files = [_write(folder / f"{language}-{part}.tsv", rows[f"{language}_{part}.tsv"])
+        stem = name.removesuffix("_train.tsv")
+        language = stem.split("/")[-1]
+        files = [_write(folder / f"{language}-{part}.tsv", rows[f"{stem}_{part}.tsv"])
                  for part in ("train", "dev")]  # fmt: skip
-        lines = rows[f"{language}_test.tsv"].split("\n")
+        lines = rows[f"{stem}_test.tsv"].split("\n")
         test = _references(line.split("\t") for line in lines if line)
         yield Group("g2p-2020", language, *files, test)
 

@@ -11,6 +11,7 @@ from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError
 from regard.text import Batches, Corpus
 from regard.training import trainer
+from regard.training.augmentation import Augmentation
 from regard.training.auto_settings import RequestedSettings, resolve_settings
 from regard.training.dataset import Dataset, tokenize
 from regard.training.display import LineDisplay
@@ -38,6 +39,7 @@ def sized(tokens: int, kind: str = "characters") -> Mock:
         spec=Dataset,
         lengths=(lengths, lengths),
         held_out=SimpleNamespace(source=source, target=target),
+        augmentation=None,
     )
 
 
@@ -86,6 +88,12 @@ def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(
 )
 def test_size_by_the_data_the_machine_and_the_time(tokens, kind, world, given, size):
     assert planned(tokens, world, kind, **given).name == f"transformer {size}"
+
+
+def test_augmented_data_need_no_more_epochs_than_others():
+    data = sized(100_000)
+    data.augmentation = Augmentation(4_000, 2)
+    assert resolve_settings(RequestedSettings(), data, GPU).train.epochs == 60
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,7 @@ class DataFacts:
     minutes: float | None
     steps: int | None
     epochs: float | None
+    augmented: bool = False  # the same pairs in many forms
 
     @classmethod
     def of(cls, dataset: Dataset, world: World, train: TrainSettings) -> DataFacts:
@@ -145,7 +146,8 @@ class DataFacts:
         kinds = dataset.held_out.source.kind, dataset.held_out.target.kind
         tokens = int(sum(lengths.sum() for lengths in dataset.lengths))
         length = train.minutes, train.steps, train.epochs
-        return cls(tokens, "bpe" in kinds, world.device.type == "cuda", *length)
+        augmented = dataset.augmentation is not None
+        return cls(tokens, "bpe" in kinds, world.device.type == "cuda", *length, augmented)
 
     @property
     def length_given(self) -> bool:
@@ -174,8 +176,9 @@ class DataFacts:
 
     def choose_epochs(self) -> float:
         """If no length is given: minutes on a large GPU, about an hour on a CPU."""
-        limit = 60.0 if self.gpu and self.little_text else 40.0
-        limit = min(MAX_EPOCHS, limit * max(1.0, (FEW_TOKENS / self.tokens) ** 0.7))
+        limit = 60.0 if self.augmented or (self.gpu and self.little_text) else 40.0
+        if not self.augmented:
+            limit = min(MAX_EPOCHS, limit * max(1.0, (FEW_TOKENS / self.tokens) ** 0.7))
         affordable = (GPU_TOKENS if self.gpu else CPU_TOKENS) / self.tokens
         return min(limit, max(3.0, affordable))
 

@@ -49,6 +49,7 @@ class Dataset:
     training_sources: TrainingSources
     frequent_target: str
     baselines: Scores
+    augmentation: Augmentation | None = None
 
     @cached_property
     def lengths(self) -> tuple[Lengths, Lengths]:
@@ -126,7 +127,8 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     )
     sources = _load_sources(chosen, recorded, report)
     known = recorded["frequent_target"], recorded["baselines"]
-    return Dataset(pairs, held_out, decisions, data.fingerprint, max_tokens, sources, *known)
+    facts = data.fingerprint, max_tokens, sources
+    return Dataset(pairs, held_out, decisions, *facts, *known, augmentation)
 
 
 def _augmentation(chosen: TokenizerPair, decisions: list[str]) -> Augmentation | None:
