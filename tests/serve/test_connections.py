@@ -34,6 +34,11 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def open_connections(server) -> float:
+    """The connections that the server has counted."""
+    return server.app.metrics.registry.get_sample_value("regard_connections")
+
+
 def is_closed(connection: socket.socket) -> bool:
     """Wait until the server closes the connection; what it sent before is discarded."""
     connection.settimeout(TIMEOUT)
@@ -144,24 +149,19 @@ def test_a_client_that_does_not_read_is_disconnected():
         body = json.dumps({"input": big}).encode()
         slow.sendall(request(server.port, body))
         assert service.started.wait(TIMEOUT)
-        deadline = time.monotonic() + TIMEOUT
-        while server.app.metrics.registry.get_sample_value("regard_connections"):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: not open_connections(server))
         assert post(server.port, "/v1/generate", {"input": "ab"})[0] == 200
 
 
 def test_connections_are_bounded():
     with running(limits=HttpLimits(connections=3, idle_seconds=20)) as server:
         held = [connect(server.port) for _ in range(3)]
-        while server.app.metrics.registry.get_sample_value("regard_connections") < 3:
-            time.sleep(0.01)
+        until(lambda: open_connections(server) >= 3)
         status, headers, body = split(exchange(server.port, b""))
         assert (status, headers["retry-after"]) == (429, "1")
         assert json.loads(body)["error"]["message"] == ("all 3 connections are in use; retry later")
         held.pop().close()
-        while server.app.metrics.registry.get_sample_value("regard_connections") > 2:
-            time.sleep(0.01)
+        until(lambda: open_connections(server) <= 2)
         assert get(server.port, "/v2/health/live")[0] == 200
         for connection in held:
             connection.close()
@@ -170,8 +170,7 @@ def test_connections_are_bounded():
 def test_a_refused_client_that_sends_reads_its_refusal():
     limits = HttpLimits(connections=1, idle_seconds=20)
     with running(limits=limits) as server, connect(server.port):
-        while server.app.metrics.registry.get_sample_value("regard_connections") < 1:
-            time.sleep(0.01)
+        until(lambda: open_connections(server) >= 1)
         assert statuses_of_large_requests(server.port) == {429}
 
 
@@ -184,8 +183,7 @@ def test_refused_clients_are_closed_in_the_end(monkeypatch):
     monkeypatch.setattr("regard.web.connections.LINGER", 0.3)
     limits = HttpLimits(connections=1, idle_seconds=20)
     with running(limits=limits) as server, connect(server.port):
-        while server.app.metrics.registry.get_sample_value("regard_connections") < 1:
-            time.sleep(0.01)
+        until(lambda: open_connections(server) >= 1)
         with connect(server.port) as refused:
             assert is_closed(refused)  # its input ends at once
             deadline = time.monotonic() + TIMEOUT

@@ -41,7 +41,7 @@ async def ended(act):
 
 
 def run(worker):
-    worker.run(batch(), worker._loop.time(), grace=60.0)
+    worker.run(batch(), asyncio.get_running_loop().time(), grace=60.0)
 
 
 async def reads_its_batch(worker, peer):
@@ -62,7 +62,9 @@ async def is_seen_dead_just_before_the_batch(worker, peer):
     noted = worker.eof_received
 
     def then_run():
-        worker._loop.call_soon(run, worker)  # after the transport is closed, before it says so
+        asyncio.get_running_loop().call_soon(
+            run, worker
+        )  # after the transport is closed, before it says so
         return noted()
 
     worker.eof_received = then_run
