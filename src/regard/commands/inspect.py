@@ -125,4 +125,5 @@ def _part_name(name: str) -> str:
 
 
 def _tokenizer_facts(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {"kind": tokenizer.kind, "size": len(tokenizer)}
+    facts = {"kind": tokenizer.kind, "size": len(tokenizer)}
+    return {**facts, "decomposed": True} if tokenizer.is_decomposed else facts
