@@ -70,7 +70,8 @@ def format_facts(facts: dict[str, Any]) -> str:
     lines.append(f"engine on a CPU: {facts['engine']}")
     for side in ("source", "target"):
         one = tokenizers[side]
-        lines.append(f"{side} tokenizer: {one['kind']}, {one['size']:,} symbols")
+        form = ", decomposed" if one.get("decomposed") else ""
+        lines.append(f"{side} tokenizer: {one['kind']}, {one['size']:,} symbols{form}")
     if tokenizers["shared"]:
         lines.append("both sides share one tokenizer")
     rows = [[part, f"{n:,}", f"{100 * n / total:.1f} %"] for part, n in parameters.items()]
