@@ -4,6 +4,8 @@ import pytest
 
 from regard.text import train_tokenizer
 from regard.text.input_alphabet import case_of, describe_input, vocabulary_text
+from regard.text.tags import TagSet
+from regard.text.tokenizer_training import TextForm
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,8 @@ def test_vocabulary_has_a_readable_text():
     text = vocabulary_text(train_tokenizer("characters", ["abandon"]))
     assert sorted(text) == sorted(set("abandon"))
     assert vocabulary_text(train_tokenizer("characters", ["12"])) in ("1", "2")
+
+
+def test_a_tag_is_no_readable_text():
+    form = TextForm(tags=TagSet((), (" SG",)))
+    assert "SG" not in vocabulary_text(train_tokenizer("characters", ["ab SG"], form=form))

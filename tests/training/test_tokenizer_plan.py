@@ -81,6 +81,18 @@ def test_word_form_and_features(tmp_path):
     assert ";PST" not in [piece.text for piece in plain.pieces("na V;PST;3")]
 
 
+@pytest.mark.parametrize("kind", ["bpe", "characters"])
+def test_a_shared_vocabulary_has_the_tags_of_both_sides(tmp_path, kind):
+    pairs = [(f"2{code} {word}", word) for word in names(150) for code in ("de", "fr")]
+    kinds = {"source_tokenizer": kind, "target_tokenizer": kind}
+    shared = {"shared_vocabulary": True} if kind == "characters" else {"vocabulary_size": 300}
+    made = prepared(tmp_path, pairs, text=TextSettings(**kinds, **shared))
+    assert "one vocabulary for both sides" in made.decisions
+    assert made.held_out.source is made.held_out.target
+    pieces = [piece.text for piece in made.held_out.source.pieces("2fr na")]
+    assert pieces[0] == "2fr"
+
+
 def test_a_run_of_an_older_version_resumes(tmp_path):
     prepared(tmp_path)
     path = tmp_path / "data" / STATE_FILE

@@ -70,7 +70,8 @@ def format_facts(facts: dict[str, Any]) -> str:
     lines.append(f"engine on a CPU: {facts['engine']}")
     for side in ("source", "target"):
         one = tokenizers[side]
-        lines.append(f"{side} tokenizer: {one['kind']}, {one['size']:,} symbols")
+        form = ", decomposed" if one.get("decomposed") else ""
+        lines.append(f"{side} tokenizer: {one['kind']}, {one['size']:,} symbols{form}")
     if tokenizers["shared"]:
         lines.append("both sides share one tokenizer")
     rows = [[part, f"{n:,}", f"{100 * n / total:.1f} %"] for part, n in parameters.items()]
@@ -125,4 +126,5 @@ def _part_name(name: str) -> str:
 
 
 def _tokenizer_facts(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {"kind": tokenizer.kind, "size": len(tokenizer)}
+    facts = {"kind": tokenizer.kind, "size": len(tokenizer)}
+    return {**facts, "decomposed": True} if tokenizer.is_decomposed else facts

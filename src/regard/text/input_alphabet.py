@@ -72,6 +72,8 @@ def vocabulary_text(tokenizer: Tokenizer, *, scan: int = 4096) -> str:
     """A readable text without unknown tokens: the longest word among the first tokens, or some
     characters of a vocabulary that has no words."""
     labels = [tokenizer.label(id).strip() for id in range(min(len(tokenizer), scan))]
+    if tokenizer.kind == "characters":
+        labels = [one for one in labels if len(one) == 1]  # others are tags
     words = [one for one in labels if one.isalpha() and _is_known(tokenizer, one)]
     longest = max(words, key=len, default="")
     if len(longest) > 1:

@@ -48,12 +48,25 @@ class TagSet:
 
     def remove(self, line: str) -> str:
         """The line without marks and fields; all other spaces stay."""
-        for mark in self.marks:
-            line = line.replace(mark, "")
+        if self.marks:
+            line = self._mark_pattern.sub("", line)
         if not self.fields:
             return line
         parts = split_fields(line, self.joiners)
         return "".join(part for part in parts if part not in self._known)
+
+    def __or__(self, other: TagSet) -> TagSet:
+        """The tags of both."""
+        marks, fields = (
+            tuple(dict.fromkeys(both))
+            for both in ((*self.marks, *other.marks), (*self.fields, *other.fields))
+        )
+        reasons = dict.fromkeys(filter(None, (self.reason, other.reason)))
+        return TagSet(marks, fields, "; ".join(reasons))
+
+    @cached_property
+    def _mark_pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self.marks)))
 
     @cached_property
     def _known(self) -> frozenset[str]:

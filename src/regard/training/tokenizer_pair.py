@@ -15,7 +15,12 @@ from regard.text.template import DEFAULT_TEMPLATE, Template
 from regard.text.tokenizers import TokenizerError
 from regard.training.fine_tuning import adapt_tokenizer
 from regard.training.raw_data import SIDES, RawData
-from regard.training.tokenizer_plan import align_decompositions, choose_side
+from regard.training.tokenizer_plan import (
+    align_decompositions,
+    choose_shared,
+    choose_side,
+    merge_plans,
+)
 
 MAX_CHARACTERS = 20_000  # of a line, when tokenizers are trained: longer lines take minutes
 
@@ -84,17 +89,11 @@ def _train_tokenizers(data: RawData, decisions: list[str]) -> bool:
     assert data.stats is not None
     stats, text = data.stats, data.text
     sides = {"source": _shorten(stats.sources), "target": _shorten(stats.targets)}
-    everything = [line for lines in sides.values() for line in lines]
-    if text.shared_vocabulary:  # one choice, from the lines of both sides
-        requested = text.source_tokenizer
-        requested = requested if requested != "auto" else text.target_tokenizer
-        plans = [choose_side("source", requested, text, everything, 2 * stats.pairs)] * 2
+    if text.shared_vocabulary:
+        plans = [choose_shared(text, sides, 2 * stats.pairs)] * 2
         decisions += plans[0].describe("both sides")
     else:
-        plans = [
-            choose_side(side, getattr(text, f"{side}_tokenizer"), text, lines, stats.pairs)
-            for side, lines in sides.items()
-        ]
+        plans = [choose_side(side, text, lines, stats.pairs) for side, lines in sides.items()]
         plans = align_decompositions(plans, text)
         for side, plan in zip(SIDES, plans, strict=True):
             decisions += plan.describe(side)
@@ -104,15 +103,13 @@ def _train_tokenizers(data: RawData, decisions: list[str]) -> bool:
             f"text.vocabulary_size = {text.vocabulary_size} applies to bpe and unigram tokenizers, "
             f"and both sides are {kinds}; remove it"
         )
-    shared = text.shared_vocabulary
-    if shared is None:
-        source, target = plans
-        same = (source.kind, source.size, source.form) == (target.kind, target.size, target.form)
-        shared = source.is_subword and same
-    if shared:
+    shared = plans[0] if text.shared_vocabulary else None
+    if text.shared_vocabulary is None:
+        shared = merge_plans(plans)
+    if shared is not None:
         decisions.append("one vocabulary for both sides")
-        plan = plans[0]
-        tokenizer = train_tokenizer(plan.kind, everything, size=plan.size, form=plan.form)
+        everything = [line for lines in sides.values() for line in lines]
+        tokenizer = train_tokenizer(shared.kind, everything, size=shared.size, form=shared.form)
         for side in SIDES:
             tokenizer.save(_tokenizer_file(data.folder, side))
         return True

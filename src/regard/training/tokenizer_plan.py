@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from regard.config import TextSettings
 from regard.text import choose_tokenizer, default_vocabulary_size
 from regard.text.decomposition import Decomposition, choose_decomposition
 from regard.text.tag_detection import detect_tags
+from regard.text.tags import NO_TAGS, TagSet
 from regard.text.tokenizer_training import TextForm
 
 SUBWORDS = ("bpe", "unigram")
@@ -40,12 +41,40 @@ class TokenizerPlan:
         return found
 
 
-def choose_side(
-    side: str, requested: str, text: TextSettings, lines: Sequence[str], total: int
+def choose_shared(
+    text: TextSettings, sides: Mapping[str, Sequence[str]], total: int
 ) -> TokenizerPlan:
-    """Decide the tokenizer of one side, whose setting is `requested`, from its training lines."""
-    wanted = getattr(text, f"{side}_tags")
-    tags = detect_tags(lines, wanted)
+    """Decide one tokenizer for both sides, from the lines of both."""
+    requested = text.source_tokenizer
+    requested = requested if requested != "auto" else text.target_tokenizer
+    tags = NO_TAGS
+    for side, lines in sides.items():
+        tags |= detect_tags(lines, getattr(text, f"{side}_tags"))
+    everything = [line for lines in sides.values() for line in lines]
+    return _choose("source", requested, text, everything, total, tags)
+
+
+def choose_side(side: str, text: TextSettings, lines: Sequence[str], total: int) -> TokenizerPlan:
+    """Decide the tokenizer of one side from its training lines."""
+    tags = detect_tags(lines, getattr(text, f"{side}_tags"))
+    return _choose(side, getattr(text, f"{side}_tokenizer"), text, lines, total, tags)
+
+
+def merge_plans(plans: Sequence[TokenizerPlan]) -> TokenizerPlan | None:
+    """One plan for both sides if they are subwords of the same size, with the tags of both."""
+    source, target = plans
+    if not source.is_subword or (source.kind, source.size) != (target.kind, target.size):
+        return None
+    if source.form.decompose != target.form.decompose:
+        return None
+    tags = source.form.tags | target.form.tags
+    return replace(source, form=replace(source.form, tags=tags))
+
+
+def _choose(
+    side: str, requested: str, text: TextSettings, lines: Sequence[str], total: int, tags: TagSet
+) -> TokenizerPlan:
+    """Decide the tokenizer for lines with these tags; the kind is `requested`."""
     if requested == "auto":
         choice = choose_tokenizer(lines, total=total, tags=tags)
         kind, size, reason = choice.kind, choice.size, choice.reason
@@ -57,7 +86,7 @@ def choose_side(
     decomposition = choose_decomposition(
         lines, getattr(text, f"{side}_decomposition"), kind=kind, tags=tags
     )
-    form = TextForm(decomposition.decompose, tags if kind != "words" else TextForm().tags)
+    form = TextForm(decomposition.decompose, tags if kind != "words" else NO_TAGS)
     return TokenizerPlan(kind, size, form, reason, decomposition)
 
 
