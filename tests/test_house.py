@@ -31,7 +31,10 @@ LAYERS = [
     },
     {"client_protocol"},
     {"client"},
-    {"config", "device", "registry", "decoding_options", "ragged", "int8", "strict_json"},
+    {
+        *("config", "device", "registry", "decoding_options", "ragged", "int8", "strict_json"),
+        "calibration",
+    },
     {"gpu_driver"},
     {"kernels"},
     {"text", "positions", "attention"},

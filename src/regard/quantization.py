@@ -65,7 +65,8 @@ def _compare(exact: Pipeline, quantised: Pipeline, references: References) -> di
     }
     outputs = []
     for name, pipeline in (("float32", exact), ("int8", quantised)):
-        outputs.append(predict_all(pipeline, references, None, lambda count: None)[0])
+        answers = predict_all(pipeline, references, None, lambda count: None)
+        outputs.append([answer.text for answer in answers])
         values = metrics.measure(task, outputs[-1], expected)
         facts[name] = {key: value for key, value in values.items() if isinstance(value, float)}
         assert pipeline.bundle.weights is not None

@@ -13,6 +13,8 @@ GLOSSARY = {
     "95 % interval": "The range in which the true value lies, with 95 % confidence. The more "
     "held-out inputs, the narrower it is.",
     "baseline": "A trivial program that needs no training. A useful model must beat it.",
+    "confidence": "The probability that an output is entirely correct. Of 100 outputs with a "
+    "confidence of 80 %, about 80 should be correct.",
     "loss": "How surprised the model was by the correct answers in training: the lower, the better "
     "it predicts them. It falls quickly at first, then slowly.",
     "step": "One update of the model, computed from one batch of pairs.",

@@ -9,6 +9,7 @@ from regard.bundle import locate
 from regard.disk import write_atomically
 from regard.reports.charts import alignment_chart, bar_chart, escape, line_chart
 from regard.reports.collect import MISSING, ReportData, collect
+from regard.reports.confidence import confidence_section
 from regard.reports.glossary import GLOSSARY, explain_quality, explain_training
 from regard.reports.markup import document, section, table
 from regard.terminal import format_duration
@@ -38,6 +39,7 @@ def build_page(data: ReportData) -> str:
         _examples(data),
         _mistakes(data),
         _error_analysis(data),
+        confidence_section(data.card),
         _training(data),
         _facts(data),
         _settings(data),
