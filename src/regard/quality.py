@@ -85,6 +85,17 @@ def evaluate_pipeline(
     start = time.perf_counter()
     answers = predict_all(pipeline, references, decoding, advance)
     seconds = time.perf_counter() - start
+    return report_answers(pipeline, references, answers, seconds, fingerprint)
+
+
+def report_answers(
+    pipeline: Pipeline,
+    references: References,
+    answers: Sequence[Answer],
+    seconds: float,
+    fingerprint: Mapping[str, str] | None = None,
+) -> EvaluationReport:
+    """The report on the best answer to each source, found in this time."""
     predictions = [answer.text for answer in answers]
     measured = measure_predictions(pipeline, references, predictions)
     measured["notes"] = [*_training_files(pipeline, fingerprint or {}), *measured["notes"]]

@@ -25,6 +25,13 @@ GLOSSARY = {
 }
 
 
+def data_warnings(card: Mapping[str, Any]) -> list[str]:
+    """The warnings about the data among the decisions of a run, as sentences without full stop."""
+    mark = "warning: "
+    found = [line for line in card.get("decisions", []) if line.startswith(mark)]
+    return [f"Careful: {line.removeprefix(mark)}" for line in found]
+
+
 def explain_quality(card: Mapping[str, Any]) -> list[str]:
     """The quality in plain sentences."""
     values, lines = card.get("metrics", {}), []
