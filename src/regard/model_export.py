@@ -52,10 +52,10 @@ def export(
     """
     convert = choose(CONVERTERS, to, "export format")
     home = find_model(folder)
-    if "members" in (raw := bundle.read(home).raw_settings):
+    if bundle.read(home).raw_settings.get("kind") == "ensemble":
         raise RegardError(
-            f"export takes one model, not an ensemble of {len(raw['members'])}; export one of its "
-            "seeds, or distil it into one model with regard train --seeds N --distill"
+            f"{str(folder)!r} is an ensemble, and export takes one model; export one of its seeds, "
+            "or distil it into one model with regard train --seeds N --distill"
         )
     place = Path(out) if out is not None else _default_folder(home, to)
     if place.exists():

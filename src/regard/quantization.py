@@ -40,7 +40,7 @@ def quantize(
     """
     home = find_model(folder)
     pipeline = load(home, device="cpu", long="allow")
-    if "members" in pipeline.bundle.raw_settings:
+    if pipeline.bundle.raw_settings.get("kind") == "ensemble":
         raise RegardError(
             f"{str(folder)!r} is an ensemble, and int8 runs single models only; quantise one of "
             "its seeds, or distil it into one model with regard train --seeds N --distill"

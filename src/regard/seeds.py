@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from regard import bundle
-from regard.api import PathLike, train
 from regard.answer import Answer
+from regard.api import PathLike, train
 from regard.disk import write_atomically
 from regard.distillation import distill as distill_models
 from regard.errors import RegardError

@@ -282,17 +282,19 @@ def test_training_sources_are_checked(originals, tmp_path):
 
 
 def test_ensembles_list_a_few_members(originals, tmp_path):
-    member = json.loads((originals["rotary"] / CONFIG).read_text())["model"]
+    member = json.loads(originals["rotary"][CONFIG])["model"]
     odd = (3, [], [3], [member], [member] * 65, [member, {**member, "width": "wide"}])
     for number, members in enumerate(odd):
-        home = hostile.make(
-            tmp_path / str(number), originals["rotary"], model(kind="ensemble", members=members)
-        )
-        with pytest.raises(RegardError) as caught:
-            regard.load(home)
-        one_line(caught.value)
-    wrong = model(kind="ensemble", members=[member, member])  # whose weights are not there
-    with pytest.raises(BundleError, match="is missing|belongs to another model"):
+        settings = {"kind": "ensemble", "members": members}
+        change = hostile.put(CONFIG, "model", value=settings)
+        home = hostile.make(tmp_path / str(number), originals["rotary"], change)
+        for use in (regard.load, lambda home: ModelStore.open([home])):
+            with pytest.raises(RegardError) as caught:
+                use(home)
+            one_line(caught.value)
+    settings = {"kind": "ensemble", "members": [member, member]}  # whose weights are not there
+    wrong = hostile.put(CONFIG, "model", value=settings)
+    with pytest.raises(BundleError, match=r"is missing|belongs to another model"):
         load(hostile.make(tmp_path / "wrong", originals["rotary"], wrong))
 
 

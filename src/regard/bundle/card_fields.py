@@ -101,7 +101,9 @@ FIELDS: dict[str, FieldType] = {
     **dict.fromkeys(("metrics", "data", "versions"), TABLE),
     "settings": TABLES,
     "calibration": FieldType("an object, with weights that are numbers", is_calibration),
-    **dict.fromkeys(("import", "ensemble", "distillation", "quantization", "tested", "export"), TABLE),
+    **dict.fromkeys(
+        ("import", "ensemble", "distillation", "quantization", "tested", "export"), TABLE
+    ),
 }
 
 

@@ -27,7 +27,9 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
     kind = str(settings.get("kind", "transformer"))
     article = f"a {kind} encoder–decoder" if kind == "recurrent" else "a Transformer"
     if kind == "ensemble":
-        article = f"an ensemble of {len(settings['members'])} models, whose probabilities it averages,"
+        article = (
+            f"an ensemble of {len(settings['members'])} models, whose probabilities it averages,"
+        )
     size = f" with {card['parameters']:,} parameters" if "parameters" in card else ""
     made = "trained with Regard"
     if "import" in card:

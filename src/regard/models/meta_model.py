@@ -78,7 +78,7 @@ def repeat_layers(named: Mapping[str, T], settings: Any) -> dict[str, T]:
 
 def _repeat_members(named: Mapping[str, T], settings: EnsembleSettings) -> dict[str, T]:
     """The same for each member of an ensemble, whose names start with `members.0.` and so on."""
-    repeated = {}
+    repeated: dict[str, T] = {}
     for index, member in enumerate(settings.members):
         prefix = f"members.{index}."
         own = {n.removeprefix(prefix): v for n, v in named.items() if n.startswith(prefix)}

@@ -19,7 +19,7 @@ def consistency_warnings(
     All targets of a held-out source count as right. A held-out file in which sources have one
     target each, unlike the training data, therefore limits the accuracy that can be reached: the
     best model gives the most frequent target. `held_out` are its sources with their targets; None
-    if the held-out set is split from the training data, where all targets of a source stay together.
+    if the held-out set is split from the training data: all targets of a source stay together.
     """
     share, ceiling = checks.consistency()
     if checks.pairs < MIN_SOURCES or share < MIN_SHARE:
@@ -36,8 +36,8 @@ def consistency_warnings(
     if share <= MANY:
         return []
     return [
-        f"{several}; each counts as right on the held-out set, but the model cannot learn which one "
-        "is meant (regard clean --drop-conflicts keeps the most frequent)"
+        f"{several}; each counts as right on the held-out set, but the model cannot learn which "
+        "one is meant (regard clean --drop-conflicts keeps the most frequent)"
     ]
 
 

@@ -93,7 +93,9 @@ def fit_calibration(outcomes: Sequence[Outcome]) -> CalibrationFit:
     predicted = {name: _cross_validate(method, terms, right) for name, method in METHODS.items()}
     name = _simplest({name: _log_loss(p, right) for name, p in predicted.items()})
     chosen = fit_method(METHODS[name], terms, right)
-    errors = measure_calibration(predicted["none"].tolist(), predicted[name].tolist(), right.tolist())
+    errors = measure_calibration(
+        predicted["none"].tolist(), predicted[name].tolist(), right.tolist()
+    )
     return CalibrationFit(name, count, correct, chosen, errors)
 
 

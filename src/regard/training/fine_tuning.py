@@ -77,7 +77,7 @@ class InitialModel:
     @classmethod
     def load(cls, folder: Path) -> InitialModel:
         """Load a bundle; raises for an ensemble."""
-        if "members" in bundle.read(folder).raw_settings:
+        if bundle.read(folder).raw_settings.get("kind") == "ensemble":
             raise RegardError(f"{str(folder)!r} is an ensemble; fine-tune one of its seeds")
         return cls(bundle.load(folder), str(folder), _fingerprint(folder))
 
