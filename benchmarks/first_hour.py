@@ -91,7 +91,6 @@ def measure(data: Path, out: Path, minutes: float, device: str) -> list[Check]:
         words["train"],
         out / "words",
         3,
-        ensemble=True,
         held_out=words["dev"],
         minutes=minutes,
         device=device,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from regard.calibration import Calibration
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,6 +19,7 @@ class Answer:
     `score` is the value that search ranked it by. `error` says why a source was rejected; its
     output is empty then, with log-probability −∞. `alignment` (output tokens and the end × source
     tokens and the end) and `weights` (of every attention, by name) are filled on request.
+    `calibration` is that of the model, if it has one.
     """
 
     source: str
@@ -28,11 +32,22 @@ class Answer:
     alignment: Tensor | None = None  # (answer, source)
     weights: dict[str, Tensor] | None = None  # each (head, query, key)
     error: str | None = None
+    calibration: Calibration | None = field(default=None, repr=False)
 
     @property
     def logp(self) -> float:
         """log p(answer | source), including the end token."""
         return sum(self.logps) if self.error is None else float("-inf")
+
+    @property
+    def confidence(self) -> float:
+        """The probability that the output is right: that it equals a reference.
+
+        Without a calibration it is p(answer | source), the model's own probability of it.
+        """
+        if self.calibration is None or not self.logps:
+            return math.exp(min(0.0, self.logp))
+        return self.calibration.confidence(self.logp, len(self.logps))
 
     def __str__(self) -> str:
         return self.text

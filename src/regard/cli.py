@@ -68,7 +68,7 @@ def train(
     extend: training.Extend = False,
     restart: training.RestartRun = False,
     seeds: training.Seeds = None,
-    ensemble: training.WriteEnsemble = False,
+    distill: training.DistillSeeds = False,
     help_settings: training.HelpSettings = False,
 ) -> None:
     """Train a model on pairs of text, from a file to a model and a report.
@@ -86,9 +86,9 @@ def train(
     import_files(import_ or [])
     given = {"minutes": minutes, "steps": steps, "epochs": epochs, "freeze": freeze}
     text, groups = options.language_codes(languages), read_settings(config, set_ or [])
-    cli_runs.check_held_out(held_out, held_out_targets)
+    cli_runs.check_options(held_out, held_out_targets, seeds, distill=distill)
     corpus: Callable[..., Corpus] = partial(Corpus, **options.reading_arguments(reading))
-    start = api.train if seeds is None else cli_runs.seeds_trainer(seeds, ensemble)
+    start = api.train if seeds is None else cli_runs.seeds_trainer(seeds, distill)
     start(
         corpus(list(files), targets),
         out or Path("runs") / run_name(files[0]),

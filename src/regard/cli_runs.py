@@ -111,10 +111,21 @@ def print_settings() -> None:
     print(format_settings())
 
 
-def check_held_out(sources: Sequence[Path] | None, targets: Sequence[Path] | None) -> None:
-    """Raise if there are held-out targets without sources."""
+def check_options(
+    sources: Sequence[Path] | None,
+    targets: Sequence[Path] | None,
+    seeds: int | None,
+    *,
+    distill: bool,
+) -> None:
+    """Raise if there are held-out targets without sources, or --distill without --seeds."""
     if targets and not sources:
         raise RegardError("--held-out-targets needs --held-out, the files of held-out sources")
+    if distill and seeds is None:
+        raise RegardError(
+            "--distill needs --seeds N, the models to learn from; `regard distill` learns from an "
+            "existing one"
+        )
 
 
 def add_settings(
@@ -125,14 +136,14 @@ def add_settings(
     return {group: {**values, **added.get(group, {})} for group, values in groups.items()}
 
 
-def seeds_trainer(seeds: int, ensemble: bool) -> Callable[..., None]:
+def seeds_trainer(seeds: int, distill: bool) -> Callable[..., None]:
     """A function like `regard.train` that trains several seeds and prints mean ± spread."""
 
     def train(pairs: Any, out: Path, **options: Any) -> None:
         from regard.commands.seeds_table import format_seeds
         from regard.seeds import train_seeds
 
-        print(format_seeds(train_seeds(pairs, out, seeds, ensemble=ensemble, **options)))
+        print(format_seeds(train_seeds(pairs, out, seeds, distill=distill, **options)))
 
     return train
 

@@ -105,15 +105,16 @@ Freeze = Annotated[
 Seeds = Annotated[
     int | None,
     Parameter(
-        group=groups.RUN, help="Train with this many seeds; prints mean ± standard deviation."
+        group=groups.RUN,
+        help="Train this many models; the bundle is their ensemble. Prints mean ± spread.",
     ),
 ]
-WriteEnsemble = Annotated[
+DistillSeeds = Annotated[
     bool,
     Parameter(
         group=groups.RUN,
-        name="--ensemble",
-        help="With --seeds: also write the models as an ensemble.",
+        name="--distill",
+        help="With --seeds: the bundle is one model that learns from their ensemble.",
     ),
 ]
 HelpSettings = Annotated[

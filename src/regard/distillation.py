@@ -20,7 +20,8 @@ from regard.api import PathLike, group_settings, train
 from regard.config import TextSettings, parse
 from regard.decoding_options import SearchOptions
 from regard.errors import RegardError
-from regard.loading import bundle_folders, fingerprint, load
+from regard.loading import fingerprint, load
+from regard.model_location import find_model
 from regard.pipeline import Pipeline
 from regard.quality import EvaluationReport, evaluate_pipeline
 from regard.reports import write_report
@@ -84,7 +85,7 @@ def distill(
     corpus = as_corpus(pairs, **columns)
     given = None if held_out is None else as_corpus(held_out, **columns)
     several = [teacher] if isinstance(teacher, str | os.PathLike) else list(teacher)
-    folders = [folder for one in several for folder in bundle_folders(one)]
+    folders = [find_model(one) for one in several]
     search = decoding if isinstance(decoding, SearchOptions) else SearchOptions.of(**decoding or {})
     groups, options = _split_options(settings)
     text = parse(TextSettings, groups["text"], "text")
@@ -262,6 +263,7 @@ def _split_options(settings: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any
 def _student_settings(teacher: Path, size: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """The model settings of a student: widths and parts of its teacher, unless a size is given."""
     settings = bundle.read(teacher).settings.model_dump()
+    settings = settings["members"][0] if settings["kind"] == "ensemble" else settings
     if size is not None or settings["kind"] != "transformer" or "kind" in given:
         return dict(given)
     taken = {name: value for name, value in settings.items() if name not in STUDENT_DECIDES}

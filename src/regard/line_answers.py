@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from regard.answer import Answer, empty_answer, rejected_answer
 from regard.bundle.bundle import Bundle
+from regard.calibration import Calibration
 from regard.search.hypothesis import Hypothesis
 from regard.source_encoder import SourceEncoder, SourceTooLong
 
@@ -19,6 +20,7 @@ class LineAnswers:
     def __init__(self, bundle: Bundle, encode: SourceEncoder) -> None:
         self._source, self._target = bundle.source, bundle.target
         self._encode = encode
+        self._calibration = Calibration.of_card(bundle.card)
 
     def of_lines(self, lines: Sequence[str], search: SearchLines) -> Iterator[list[Answer]]:
         """The answers to each line, best first and without duplicate texts. Empty and rejected
@@ -43,7 +45,8 @@ class LineAnswers:
         is_known = self._source.unknown not in ids
         unknown = [] if is_known else self._source.unknown_symbols(source.strip())
         text = self._target.decode(found.ids)
-        return Answer(source, text, found.ids, tokens, found.logps, found.score, unknown)
+        parts = found.ids, tokens, found.logps, found.score, unknown
+        return Answer(source, text, *parts, calibration=self._calibration)
 
     def _distinct(self, line: EncodedLine, hypotheses: Sequence[Hypothesis]) -> list[Answer]:
         answers: dict[str, Answer] = {}

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from regard.bundle.bundle import Bundle, read
 from regard.bundle.location import locate
-from regard.bundle.manifest import MANIFEST, read_json
+from regard.bundle.manifest import MANIFEST
 from regard.errors import RegardError, choose
+from regard.model_limits import MAX_MEMBERS
 from regard.model_location import find_model
 from regard.pipeline import Pipeline
 from regard.registry import import_files
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 PathLike = str | os.PathLike[str]
-ENSEMBLE = "ensemble.json"
-MAX_MEMBERS = 64
+NOT_OF_AN_ENSEMBLE = {"calibration", "precision", "quantization"}  # facts of a member's card
 DEVICES = {"auto": 0, "cpu": 0, "cuda": 0}
 
 
@@ -52,7 +52,7 @@ def load(
     """
     import_files(imports)
     given = [folder] if isinstance(folder, str | os.PathLike) else folder
-    folders = [member for one in given for member in bundle_folders(one)]
+    folders = [find_model(one) for one in given]
     languages = source_language, target_language
     bundles = [read(one, str(device)).with_languages(*languages) for one in folders]
     how: dict[str, Any] = {"long": long, "precision": precision, "engine": engine}
@@ -81,23 +81,6 @@ def fingerprint(folder: Path) -> str:
     return hashlib.sha256((locate(folder) / MANIFEST).read_bytes()).hexdigest()
 
 
-def bundle_folders(folder: PathLike) -> list[Path]:
-    """The bundles in a folder: a bundle or an included model itself, the bundle of a run, or the
-    members of an ensemble (ensemble.json)."""
-    path = find_model(folder)
-    if (path / ENSEMBLE).is_file() and not (path / MANIFEST).exists():
-        members = read_json(path / ENSEMBLE).get("members")
-        if not isinstance(members, list) or not all(isinstance(one, str) for one in members):
-            members = []
-        if not 1 <= len(members) <= MAX_MEMBERS:
-            raise RegardError(
-                f"{str(path / ENSEMBLE)!r} lists no members, or over {MAX_MEMBERS}; write it "
-                "again with `regard train --seeds N --ensemble`"
-            )
-        return [path / member for member in members]
-    return [path]
-
-
 def _ensemble(bundles: Sequence[Bundle]) -> Bundle:
     """One bundle whose model is the ensemble of all; its card is the first one's."""
     kinds = len({(one.source.fingerprint, one.target.fingerprint) for one in bundles})
@@ -110,6 +93,18 @@ def _ensemble(bundles: Sequence[Bundle]) -> Bundle:
         raise RegardError("an ensemble needs models with the same special tokens (templates)")
     if len(bundles) == 1:
         return bundles[0]
+    from regard.ensemble_settings import EnsembleSettings
     from regard.models import Ensemble
 
-    return bundles[0].with_model(Ensemble([one.model for one in bundles]))
+    models, settings = [], []
+    for one in bundles:  # the members of an ensemble count like the others
+        models += list(one.model) if isinstance(one.model, Ensemble) else [one.model]
+        own = one.settings
+        settings += list(own.members) if isinstance(own, EnsembleSettings) else [own]
+    if len(models) > MAX_MEMBERS:
+        raise RegardError(f"an ensemble has at most {MAX_MEMBERS} members; got {len(models)}")
+    first = bundles[0]
+    card = {name: fact for name, fact in first.card.items() if name not in NOT_OF_AN_ENSEMBLE}
+    parts = first.source, first.target, EnsembleSettings(members=tuple(settings)), card
+    known = first.training_sources
+    return Bundle(Ensemble(models), *parts, known, template=first.template)

@@ -20,7 +20,7 @@ from regard.hub.conversion import Converter
 from regard.hub.ctranslate2_conversion import convert_to_ctranslate2
 from regard.hub.hf_conversion import convert_to_hf
 from regard.hub.onnx_conversion import convert_to_onnx
-from regard.loading import bundle_folders
+from regard.model_location import find_model
 from regard.pretrained import MODELS
 from regard.reports.collect import read_outputs
 from regard.training.pairs import as_corpus
@@ -51,10 +51,12 @@ def export(
     changes is recorded.
     """
     convert = choose(CONVERTERS, to, "export format")
-    folders = bundle_folders(folder)
-    if len(folders) != 1:
-        raise RegardError(f"export takes one bundle, not an ensemble of {len(folders)}")
-    home = folders[0]
+    home = find_model(folder)
+    if bundle.read(home).raw_settings.get("kind") == "ensemble":
+        raise RegardError(
+            f"{str(folder)!r} is an ensemble, and export takes one model; export one of its seeds, "
+            "or distil it into one model with regard train --seeds N --distill"
+        )
     place = Path(out) if out is not None else _default_folder(home, to)
     if place.exists():
         raise RegardError(f"{str(place)!r} exists; remove it, or choose another --out")

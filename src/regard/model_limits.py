@@ -19,3 +19,4 @@ MAX_FACTOR = 1e6  # of stretched positions, scaled scores and embeddings
 MAX_TENSORS = 1 << 15
 MAX_RANK = 8
 MAX_VOCABULARY = 1 << 22
+MAX_MEMBERS = 64  # of an ensemble

@@ -3,6 +3,7 @@ errors by length and the worst mistakes."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.answer import Answer
 from regard.decoding_options import SearchOptions
 from regard.pipeline import Pipeline
 from regard.training import metrics
@@ -20,6 +22,7 @@ from regard.training.baselines import (
     training_pairs,
 )
 from regard.training.bootstrap import intervals
+from regard.training.calibration_error import measure_calibration
 
 WORST = 10  # errors shown
 BUCKETS = 6  # of source length
@@ -44,6 +47,7 @@ class EvaluationReport:
     `metrics`: {"value", "low", "high"} by name, with the 95 % interval. `baselines`: the same
     metrics of trivial answers. `seen`: the number and metrics of the "seen" and "unseen" sources
     (in training or not); empty if the bundle does not know. `legend`: what each metric means.
+    `calibration`: the `method` of the model's card, and `CalibrationErrors` of the confidences.
     """
 
     bundle: str
@@ -59,6 +63,7 @@ class EvaluationReport:
     legend: list[str]
     by_length: list[dict[str, Any]]
     worst: list[Mistake]
+    calibration: dict[str, Any]
     seconds: float
     per_second: float
     predictions: dict[str, str] = field(default_factory=dict, repr=False)
@@ -78,15 +83,28 @@ def evaluate_pipeline(
 ) -> EvaluationReport:
     """Predict every source and compare with its references. `fingerprint`: of the pairs' files."""
     start = time.perf_counter()
-    predictions, unknown = predict_all(pipeline, references, decoding, advance)
+    answers = predict_all(pipeline, references, decoding, advance)
     seconds = time.perf_counter() - start
+    return report_answers(pipeline, references, answers, seconds, fingerprint)
+
+
+def report_answers(
+    pipeline: Pipeline,
+    references: References,
+    answers: Sequence[Answer],
+    seconds: float,
+    fingerprint: Mapping[str, str] | None = None,
+) -> EvaluationReport:
+    """The report on the best answer to each source, found in this time."""
+    predictions = [answer.text for answer in answers]
     measured = measure_predictions(pipeline, references, predictions)
     measured["notes"] = [*_training_files(pipeline, fingerprint or {}), *measured["notes"]]
     return EvaluationReport(
         bundle="" if pipeline.bundle.folder is None else str(pipeline.bundle.folder),
         pairs=sum(map(len, references.values())),
         sources=len(references),
-        unknown=unknown,
+        unknown=sum(bool(answer.unknown) for answer in answers),
+        calibration=measure_confidence(pipeline, references, answers),
         seconds=seconds,
         per_second=len(predictions) / max(1e-9, seconds),
         predictions=dict(zip(references, predictions, strict=True)),
@@ -99,14 +117,24 @@ def predict_all(
     sources: Iterable[str],
     decoding: SearchOptions | None,
     advance: Callable[[int], None],
-) -> tuple[list[str], int]:
-    """The best output for each source, and the number of sources with unknown symbols."""
-    predictions, unknown = [], 0
+) -> list[Answer]:
+    """The best answer to each source."""
+    best = []
     for answers in pipeline.answers(sources, decoding, first=FIRST_WINDOW):
-        predictions.append(answers[0].text)
-        unknown += bool(answers[0].unknown)
+        best.append(answers[0])
         advance(1)
-    return predictions, unknown
+    return best
+
+
+def measure_confidence(
+    pipeline: Pipeline, references: References, answers: Sequence[Answer]
+) -> dict[str, Any]:
+    """How well confidence predicts that an output equals a reference, and how it was calibrated."""
+    right = [answer.text in some for answer, some in zip(answers, references.values(), strict=True)]
+    own = [math.exp(min(0.0, answer.logp)) for answer in answers]
+    found = measure_calibration(own, [answer.confidence for answer in answers], right)
+    calibrated = pipeline.bundle.card.get("calibration", {})
+    return {"method": calibrated.get("method", "none"), **found.to_json()}
 
 
 def task_of(pipeline: Pipeline, references: References) -> str:

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from regard import bundle
 from regard.api import PathLike
 from regard.errors import RegardError
-from regard.loading import bundle_folders, load
+from regard.loading import load
+from regard.model_location import find_model
 from regard.pipeline import Pipeline
 from regard.pretrained import MODELS
 from regard.quality import References, predict_all, task_of
@@ -38,8 +38,13 @@ def quantize(
     after, on `held_out` (pairs as in `regard.train`) or the held-out set of the bundle's run. The
     default of `out` is the name of the bundle with -int8.
     """
-    (home,) = _single(bundle_folders(folder))
+    home = find_model(folder)
     pipeline = load(home, device="cpu", long="allow")
+    if pipeline.bundle.raw_settings.get("kind") == "ensemble":
+        raise RegardError(
+            f"{str(folder)!r} is an ensemble, and int8 runs single models only; quantise one of "
+            "its seeds, or distil it into one model with regard train --seeds N --distill"
+        )
     if pipeline.bundle.card.get("precision") == "int8":
         raise RegardError(f"{str(folder)!r} is an int8 bundle already; give the float32 bundle")
     references = _references(home, held_out, source=source, target=target)
@@ -65,7 +70,8 @@ def _compare(exact: Pipeline, quantised: Pipeline, references: References) -> di
     }
     outputs = []
     for name, pipeline in (("float32", exact), ("int8", quantised)):
-        outputs.append(predict_all(pipeline, references, None, lambda count: None)[0])
+        answers = predict_all(pipeline, references, None, lambda count: None)
+        outputs.append([answer.text for answer in answers])
         values = metrics.measure(task, outputs[-1], expected)
         facts[name] = {key: value for key, value in values.items() if isinstance(value, float)}
         assert pipeline.bundle.weights is not None
@@ -90,9 +96,3 @@ def _references(home: Path, held_out: Any, **columns: Any) -> References:
 def _default_folder(home: Path) -> Path:
     name = f"{home.name.removesuffix('.zip')}-int8"
     return Path(name) if home.parent == MODELS else home.with_name(name)
-
-
-def _single(folders: Sequence[Path]) -> Sequence[Path]:
-    if len(folders) != 1:
-        raise RegardError(f"quantize takes one bundle, not an ensemble of {len(folders)}")
-    return folders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.bundle.bundle import Bundle
@@ -36,7 +36,7 @@ class Searcher:
         longest = bundle.card.get("longest", {})
         self.bundle = bundle
         most = None if "target" not in longest else 2 * longest["target"] + 10
-        positions = learned_positions(bundle.raw_settings.get("position"))
+        positions = learned_positions(bundle.raw_settings)
         if positions is not None:  # the tokens that start an output take the first ones
             positions -= len(bundle.template.start)
             most = positions if most is None else min(most, positions)
@@ -52,7 +52,7 @@ class Searcher:
     @property
     def source_positions(self) -> int | None:
         """The tokens of a source for which the model has positions, if these are limited."""
-        positions = learned_positions(self.bundle.raw_settings.get("position"))
+        positions = learned_positions(self.bundle.raw_settings)
         return None if positions is None else positions - self.bundle.template.source_tokens
 
     def with_bundle(self, bundle: Bundle) -> Searcher:
@@ -142,8 +142,12 @@ def no_output(line: str) -> RegardError:
     )
 
 
-def learned_positions(setting: Any) -> int | None:
-    """The number of positions of `model.position`, if they are learned."""
-    kind, options = split_part(setting)
+def learned_positions(settings: Mapping[str, Any]) -> int | None:
+    """The number of positions of `model.position`, if they are learned; of an ensemble, the
+    smallest."""
+    if isinstance(members := settings.get("members"), list | tuple):
+        found = [learned_positions(one) for one in members if isinstance(one, Mapping)]
+        return min((one for one in found if one is not None), default=None)
+    kind, options = split_part(settings.get("position"))
     most = options.get("max_length", LEARNED_POSITIONS) if kind == "learned" else None
     return most if isinstance(most, int) else None  # an engine reports what is wrong with it

@@ -1,5 +1,6 @@
 """Hostile bundles with right checksums end in one short line, in Python and in both engines."""
 
+import json
 import os
 import random
 import subprocess
@@ -280,12 +281,21 @@ def test_training_sources_are_checked(originals, tmp_path):
         assert read(home).training_sources
 
 
-def test_ensembles_list_a_few_members(tmp_path):
-    for text in ("[" * 10**5, '{"members": 3}', '{"members": []}', '{"members": [3]}', "{}"):
-        (tmp_path / "ensemble.json").write_text(text)
-        with pytest.raises(RegardError) as caught:
-            regard.load(tmp_path)
-        one_line(caught.value)
+def test_ensembles_list_a_few_members(originals, tmp_path):
+    member = json.loads(originals["rotary"][CONFIG])["model"]
+    odd = (3, [], [3], [member], [member] * 65, [member, {**member, "width": "wide"}])
+    for number, members in enumerate(odd):
+        settings = {"kind": "ensemble", "members": members}
+        change = hostile.put(CONFIG, "model", value=settings)
+        home = hostile.make(tmp_path / str(number), originals["rotary"], change)
+        for use in (regard.load, lambda home: ModelStore.open([home])):
+            with pytest.raises(RegardError) as caught:
+                use(home)
+            one_line(caught.value)
+    settings = {"kind": "ensemble", "members": [member, member]}  # whose weights are not there
+    wrong = hostile.put(CONFIG, "model", value=settings)
+    with pytest.raises(BundleError, match=r"is missing|belongs to another model"):
+        load(hostile.make(tmp_path / "wrong", originals["rotary"], wrong))
 
 
 def test_explore_validates_before_it_starts(originals, tmp_path, capsys):

@@ -61,9 +61,11 @@ def test_a_small_held_out_set_is_a_warning(tmp_path, capsys):
     one = ("--steps", "1", "--set", "train.evaluations=1", "--held-out", held_out)
     _, err = regard(capsys, *arguments(data, tmp_path / "run", *one))
     assert (
-        "warning: the held-out set has only 25 sources; a sequence accuracy is uncertain by up to "
-        "±20 points. Give more pairs, or a larger --held-out\n"
+        "warning: the held-out set has only 25 sources: a sequence error rate is known to ± 20 "
+        "points (95 %, at worst); give more pairs, or a larger --held-out\n"
     ) in err
+    page = (tmp_path / "run/report.html").read_text()
+    assert '<p class="warning">Careful: the held-out set has only 25 sources' in page
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,8 @@ def test_every_wanted_column_is_written(bundle, tmp_path, capsys):
            "--json")  # fmt: skip
     found, model = pyarrow.parquet.read_table(out), load(bundle)
     assert found.schema.names == [
-        *("line", "source", "output", "score", "alignment", "tokens", "logps", "logp", "unknown")
+        *("line", "source", "output", "score", "alignment", "tokens", "logps", "logp"),
+        *("confidence", "unknown"),
     ]
     rows, expected = found.to_pylist(), [one for w in WORDS[:2] for one in model.best(w, n=2)]
     assert [row["line"] for row in rows] == [1, 1, 2, 2]
@@ -85,6 +86,7 @@ def test_every_wanted_column_is_written(bundle, tmp_path, capsys):
         assert (row["output"], row["tokens"]) == (answer.text, answer.tokens)
         assert row["logps"] == pytest.approx(answer.logps, abs=1e-6)
         assert row["logp"] == pytest.approx(sum(row["logps"]), abs=1e-5)
+        assert row["confidence"] == pytest.approx(answer.confidence, abs=1e-6)
         assert len(row["alignment"].split()) == len(answer.tokens)
 
 

@@ -39,7 +39,7 @@ def test_differing_settings():
 
 
 def test_seeds_compare_and_ensemble(tmp_path, data, capsys):
-    more = ("--steps", "3", "--set", "train.evaluations=1", "--seeds", "2", "--ensemble")
+    more = ("--steps", "3", "--set", "train.evaluations=1", "--seeds", "2")
     out, _ = command(capsys, *arguments(data, tmp_path / "run", *more))
     lines = out.splitlines()
     assert lines[0].split() == [
@@ -58,7 +58,7 @@ def test_seeds_compare_and_ensemble(tmp_path, data, capsys):
     mean, _, std = rows["mean ± spread"].split()[3:6]
     assert float(mean) == pytest.approx(np.mean(rates), abs=0.01)
     assert float(std) == pytest.approx(np.std(rates, ddof=1), abs=0.01)
-    ensemble = regard.load(tmp_path / "run/ensemble")
+    ensemble = regard.load(tmp_path / "run")
     members = [regard.load(tmp_path / f"run/seed-{seed}") for seed in (1, 2)]
     score = ensemble.score("ab", "ba").logps[0]
     each = [np.exp(member.score("ab", "ba").logps[0]) for member in members]

@@ -160,7 +160,7 @@ def test_json_fields(bundle, model, capsys):
     assert (empty["text"], empty["tokens"], empty["logp"], empty["alternatives"]) == ("", [], 0, [])
     assert strange["unknown"] == ["#"]
     plain = json.loads(regard(capsys, "predict", bundle, "abcd", "--json")[0])
-    assert set(plain) == {"source", "text", "tokens", "logps", "logp", "score"}
+    assert set(plain) == {"source", "text", "tokens", "logps", "logp", "score", "confidence"}
 
 
 def test_decoding_options_take_effect(bundle, model, capsys):

@@ -56,8 +56,8 @@ def test_report_of_a_run_is_one_complete_page(bundle, capsys):
     assert page.addresses == []
     assert not re.search(r"https?://|@import|url\(", source)
     assert page.ids == [
-        *("baselines", "examples", "mistakes", "errors", "training", "data", "settings", "use"),
-        "glossary",
+        *("baselines", "examples", "mistakes", "errors", "confidence", "training", "data"),
+        *("settings", "use", "glossary"),
     ]
     text = " ".join(page.text)
     card = json.loads((bundle / "card.json").read_text())
@@ -82,4 +82,4 @@ def test_report_of_a_bundle_alone(bundle, tmp_path, capsys):
     out, _ = regard(capsys, "report", tmp_path / "shared", "--output", tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text())
     assert out == f"{tmp_path / 'page.html'}\n"
-    assert page.ids == ["baselines", "data", "settings", "use", "glossary"]
+    assert page.ids == ["baselines", "confidence", "data", "settings", "use", "glossary"]

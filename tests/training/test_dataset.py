@@ -65,9 +65,8 @@ def test_a_given_held_out_file_is_used_as_it_is(tmp_path):
 def test_overlap_with_the_training_data_is_reported(tmp_path):
     (tmp_path / "one").mkdir()
     held = [(PAIRS[3][0], "another answer"), ("never seen", "x"), *[PAIRS[5]] * 2]
-    printed = (
-        "2 of 3 held-out sources also occur in the training data; they partly measure memorisation"
-    )
+    printed = "warning: 2 of 3 held-out sources also occur in the training data; they partly "
+    printed += "measure memorisation"
     assert printed in prepared(tmp_path / "one", held=held).decisions
     assert printed in prepared(tmp_path / "one", held=held).decisions  # on resume, too
     assert "also occur in the training data" not in " ".join(

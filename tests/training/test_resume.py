@@ -108,7 +108,7 @@ def test_the_log_has_every_evaluation_and_interruption(tmp_path, data):
     run(again, Quiet())
     told = [(event["event"], event.get("step")) for event in events(tmp_path / "run/log.jsonl")]
     assert [step for name, step in told if name == "evaluated"] == [4, 8]
-    others = ("evaluated", "continued", "snapshot")
+    others = ("evaluated", "continued", "snapshot", "calibrated")
     assert [event for event in told if event[0] not in others] == [
         ("started", 0),
         ("resumed", 4),

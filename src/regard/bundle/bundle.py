@@ -39,9 +39,10 @@ from regard.text.tokenizers import Tokenizer
 if TYPE_CHECKING:
     from regard.bundle.training_sources import TrainingSources
     from regard.config import RecurrentSettings, TransformerSettings
+    from regard.ensemble_settings import EnsembleSettings
     from regard.models import Model
 
-    FamilySettings = RecurrentSettings | TransformerSettings
+    FamilySettings = RecurrentSettings | TransformerSettings | EnsembleSettings
 
 VERSION = 2  # version 1 has no template: its ids are those of the default one
 _BUILDING = Lock()  # one model is built at a time
@@ -140,10 +141,10 @@ class Bundle:
         """The settings of the model, validated on first use."""
         if not isinstance(self._settings, Mapping):
             return self._settings
-        from regard.config import ModelSettings, parse
+        from regard.ensemble_settings import parse_model
 
         try:
-            self._settings = parsed = parse(ModelSettings, dict(self._settings), "model")
+            self._settings = parsed = parse_model(dict(self._settings))
         except (RegardError, TypeError) as error:
             assert self.folder
             raise invalid_file(self.folder / CONFIG, str(error)) from None

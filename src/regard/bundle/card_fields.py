@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from regard.calibration import is_calibration
 from regard.errors import RegardError
 
 MAX_TEXT = 1 << 16  # characters
@@ -99,7 +100,10 @@ FIELDS: dict[str, FieldType] = {
     **dict.fromkeys(("decisions", "command"), TEXTS),
     **dict.fromkeys(("metrics", "data", "versions"), TABLE),
     "settings": TABLES,
-    **dict.fromkeys(("import", "distillation", "quantization", "tested", "export"), TABLE),
+    "calibration": FieldType("an object, with weights that are numbers", is_calibration),
+    **dict.fromkeys(
+        ("import", "ensemble", "distillation", "quantization", "tested", "export"), TABLE
+    ),
 }
 
 

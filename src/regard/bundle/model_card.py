@@ -26,6 +26,10 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
     """The README.md of a bundle, in Markdown."""
     kind = str(settings.get("kind", "transformer"))
     article = f"a {kind} encoder–decoder" if kind == "recurrent" else "a Transformer"
+    if kind == "ensemble":
+        article = (
+            f"an ensemble of {len(settings['members'])} models, whose probabilities it averages,"
+        )
     size = f" with {card['parameters']:,} parameters" if "parameters" in card else ""
     made = "trained with Regard"
     if "import" in card:
@@ -44,7 +48,7 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
         "": about,
         "How to use it": _use(card),
         "Data": _data(card),
-        "Quality": _quality(card) + _import(card) + _distillation(card) + _quantization(card),
+        "Quality": "".join(part(card) for part in PARTS),
         "Limits": _limits(card),
         "Files": FILES.rstrip(),
     }
@@ -168,6 +172,24 @@ def _quantization(card: Mapping[str, Any]) -> str:
     return f"\n\n{intro}\n\n" + "\n".join(lines)
 
 
+def _calibration(card: Mapping[str, Any]) -> str:
+    """What the confidence of an output means."""
+    meaning = "The confidence of an output is the probability that it equals a reference"
+    found = card.get("calibration")
+    if found is None:
+        return ""
+    if "errors" not in found:
+        why = f" ({_escape(str(found['reason']))})" if "reason" in found else ""
+        return f"\n\n{meaning}. It is the model's own probability and was not calibrated{why}."
+    errors = found["errors"]
+    return (
+        f"\n\n{meaning}. It was calibrated on {found['outputs']:,} held-out outputs (method: "
+        f"{_escape(str(found['method']))}). Its expected calibration error is "
+        f"{errors['after']:.1f} points; that of the model's own probability is "
+        f"{errors['before']:.1f}."
+    )
+
+
 def _samples(samples: Sequence[Sequence[str]]) -> str:
     rows = [sample for sample in samples if len(sample) == 3][:5]
     if not rows:
@@ -175,6 +197,9 @@ def _samples(samples: Sequence[Sequence[str]]) -> str:
     lines = ["| source | output | expected |", "| --- | --- | --- |"]
     lines += ["| " + " | ".join(_escape(str(cell)) for cell in row) + " |" for row in rows]
     return "\n\nExamples:\n\n" + "\n".join(lines)
+
+
+PARTS = (_quality, _calibration, _import, _distillation, _quantization)
 
 
 def _limits(card: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ def _columnar(suffix: str, form: OutputFormat, n_best: int, path: Path | None) -
     check_columnar(str(path))
     columns = ["line"] * (n_best > 1) + ["source", "output", "score"]
     columns += ["alignment"] * form.alignments
-    columns += ["tokens", "logps", "logp", "unknown"] * form.json
+    columns += ["tokens", "logps", "logp", "confidence", "unknown"] * form.json
     write = partial(_write_records, columns=columns, form=form, n_best=n_best)
     return AnswerFormat("", write, n_best > 1, FileConversion(suffix, tuple(columns)))
 
@@ -147,6 +147,7 @@ def _write_records(
             "tokens": answer.tokens,
             "logps": [json_number(logp) for logp in answer.logps],
             "logp": json_number(answer.logp),
+            "confidence": json_number(answer.confidence),
             "unknown": answer.unknown,
         }
         row = {name: values[name] for name in columns}

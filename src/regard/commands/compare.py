@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.bundle import locate
 from regard.commands.formats import format_table
+from regard.ensemble_settings import plain_settings
 from regard.errors import RegardError
 from regard.loading import load_pipeline
 from regard.model_location import find_model
@@ -107,7 +108,7 @@ def differing_settings(settings: Sequence[dict[str, Any]]) -> dict[str, list[str
 
 
 def _settings(pipeline: Pipeline) -> dict[str, Any]:
-    groups = {"model": pipeline.bundle.settings.model_dump()}
+    groups = {"model": plain_settings(pipeline.bundle.settings)}
     groups |= pipeline.bundle.card.get("settings", {})
     return {f"{group}.{name}": v for group, values in groups.items() for name, v in values.items()}
 

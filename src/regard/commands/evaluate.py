@@ -27,6 +27,11 @@ from regard.text.columnar import check_columnar, write_columns
 from regard.training import metrics
 from regard.training.baselines import LABELS
 
+CONFIDENCE = """\
+  confidence: the probability that an output equals a reference
+  error: the expected calibration error, the mean distance of confidence and accuracy in these bins
+  own probability: exp(log p) of the output; perfect: what exact confidences would show by chance"""
+
 
 def evaluate(
     folder: Path,
@@ -106,11 +111,34 @@ def format_report(report: EvaluationReport) -> str:
         lines += ["\nSeen and unseen sources", format_table(["", "sources", *labels], rows)]
     lines += ["\nBy source length in tokens"]
     lines += [format_table(["tokens", "sources", *labels], length_rows)]
+    lines += _calibration_lines(report.calibration)
     if report.worst:
         head = ["source", "prediction", "reference", "edits"]
         rows = [[one.source, one.prediction, one.reference, f"{one.edits}"] for one in report.worst]
         lines += ["\nWorst errors", format_table(head, rows, left=3)]
     return "\n".join(lines)
+
+
+def _calibration_lines(found: dict[str, Any]) -> list[str]:
+    """The calibration error and the reliability table."""
+    heads = ["confidence, %", "outputs", "mean confidence", "accuracy"]
+    rows = [
+        [
+            f"{one['lowest']:.1f} – {one['highest']:.1f}",
+            f"{one['outputs']:,}",
+            f"{one['confidence']:.1f}",
+            f"{one['accuracy']:.1f}",
+        ]
+        for one in found["bins"]
+    ]
+    calibrated = "not calibrated" if found["method"] == "none" else f"method: {found['method']}"
+    return [
+        f"\nConfidence ({calibrated}): error {found['after']:.2f}; own probability "
+        f"{found['before']:.2f}; perfect {found['floor']:.2f}",
+        format_table(heads, rows),
+        "",
+        CONFIDENCE,
+    ]
 
 
 def _format_range(part: dict[str, Any]) -> str:

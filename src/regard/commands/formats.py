@@ -111,6 +111,7 @@ def _json_fields(answer: Answer, form: OutputFormat) -> dict[str, Any]:
         "logps": [json_number(logp) for logp in answer.logps],
         "logp": json_number(answer.logp),
         "score": json_number(answer.score),
+        "confidence": json_number(answer.confidence),
     }
     if form.alignments:
         rows = [] if answer.alignment is None else answer.alignment.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -51,7 +52,7 @@ def describe_choice(pipeline: Pipeline) -> str:
 
 def count_parameters(bundle: Bundle) -> dict[str, int]:
     """The number of parameters of each part; a shared one counts at its first occurrence."""
-    if bundle.weights is None:  # an ensemble
+    if bundle.weights is None:  # in memory
         sizes = {name: weight.numel() for name, weight in bundle.model.named_parameters()}
     else:
         sizes = {name: tensor.size for name, tensor in read_tensors(bundle.weights).items()}
@@ -65,8 +66,7 @@ def format_facts(facts: dict[str, Any]) -> str:
     """The facts about a bundle as plain text."""
     parameters, tokenizers = facts["parameters"], facts["tokenizers"]
     total = sum(parameters.values())
-    settings = ", ".join(f"{name} {value}" for name, value in facts["model"].items())
-    lines = [facts["bundle"], "", *_format_card(facts["card"]), "", f"model: {settings}"]
+    lines = [facts["bundle"], "", *_format_card(facts["card"]), "", *_format_model(facts["model"])]
     lines.append(f"engine on a CPU: {facts['engine']}")
     for side in ("source", "target"):
         one = tokenizers[side]
@@ -80,6 +80,14 @@ def format_facts(facts: dict[str, Any]) -> str:
     lines += ["", format_table(["parameters", "count", "share"], rows)]
     lines += ["", format_table(["file", "bytes"], files)]
     return "\n".join(lines)
+
+
+def _format_model(settings: dict[str, Any]) -> list[str]:
+    """The settings of a model in one line, or in one for each member of an ensemble."""
+    if "members" in settings:
+        members = enumerate(settings["members"], 1)
+        return [f"member {i}: {line}" for i, one in members for line in _format_model(one)]
+    return ["model: " + ", ".join(f"{name} {value}" for name, value in settings.items())]
 
 
 def _format_card(card: dict[str, Any]) -> list[str]:
@@ -116,7 +124,7 @@ def _format_card(card: dict[str, Any]) -> list[str]:
 
 def _part_name(name: str) -> str:
     """The part that a parameter belongs to; the same parts of all layers are counted together."""
-    first, *words = name.split(".")
+    first, *words = re.sub(r"^members\.\d+\.", "", name).split(".")
     if first in ("source", "target"):
         return f"{first} embedding"
     if "norm" in name:

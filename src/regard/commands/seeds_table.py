@@ -18,11 +18,15 @@ def format_seeds(result: SeedsResult) -> str:
     for pipeline, row in zip(result.pipelines, rows, strict=True):
         row[0] = f"seed {pipeline.bundle.card['settings']['train']['seed']}"
     rows.append(["mean ± spread", *(f"{mean:.2f} ± {std:.2f}" for mean, std in summary.values())])
-    if result.ensemble_report is not None:
-        report = result.ensemble_report
-        rows.append(
-            ["ensemble", *(f"{report[n]:.2f}" if n in report.metrics else "" for n in names)]
-        )
+    rows += [
+        [title, *(f"{found[n]:.2f}" if n in found else "" for n in names)]
+        for title, found in result.joint.items()
+    ]
     table = format_table(["", *(metrics.label(name) for name in names)], rows)
     legend = [f"  {line}" for line in metrics.legend(names)]
-    return "\n".join([table, "", *legend, "  spread: standard deviation over the seeds"])
+    legend.append("  spread: standard deviation over the seeds")
+    if result.joint:
+        legend.append("  seeds with greedy search, the others with the default beam search")
+    if result.bundle is not None:
+        legend.append(f"  bundle: {result.bundle}")
+    return "\n".join([table, "", *legend])

@@ -58,6 +58,7 @@ def sweep(file: Path, *, device: str, command: Sequence[str]) -> None:
                 plan.data,
                 plan.out / f"trial-{number}",
                 plan.seeds,
+                ensemble=False,
                 held_out=plan.held_out,
                 device=device,
                 command=command,

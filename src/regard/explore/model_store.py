@@ -48,6 +48,11 @@ class ServedModel:
         self.folder = folder
         self.included = included
         bundle = read(folder)  # verifies every file
+        if bundle.raw_settings.get("kind") == "ensemble":
+            raise RegardError(
+                f"{str(folder)!r} is an ensemble, and the explorer shows one model; open one of "
+                "its seeds, such as RUN/seed-1"
+            )
         self.card, self.settings = bundle.card, dict(bundle.raw_settings)
         self.examples = _examples(bundle)
         self.input = _input(bundle)

@@ -39,7 +39,7 @@ def position_encodings(stored: StoredTrace, side: str) -> dict[str, Any]:
     """Values and scores of every encoding for the positions of one side of a trace."""
     check_model(stored)
     pipeline = stored.model.pipeline
-    settings = pipeline.bundle.settings
+    settings: Any = pipeline.bundle.settings  # of a family: the explorer opens no ensembles
     heads = max([one.heads for one in stored.trace.attentions], default=1)
     queries = [f"{one.name}.q" for one in stored.trace.attentions]
     dims = [stored.trace[name].shape[-1] for name in queries if name in stored.trace]

@@ -19,8 +19,10 @@ from regard.attention import Attention, Mask, MultiHead, causal, everything
 from regard.attention.normalisers import Normaliser, Softmax
 from regard.attention.scores import ScaledDot, Score
 from regard.config import PRESETS, RecurrentSettings, SettingsGroup, TransformerSettings
+from regard.ensemble_settings import EnsembleSettings
 from regard.errors import choose
 from regard.models.contract import Model
+from regard.models.ensemble import Ensemble
 from regard.models.layers import (
     ACTIVATIONS,
     GATED,
@@ -52,6 +54,8 @@ FAMILIES: dict[str, Family] = {
 
 def build(settings: Any, source: int, target: int) -> Model:
     """The model that `settings` describe, for vocabularies of these sizes."""
+    if isinstance(settings, EnsembleSettings):
+        return Ensemble([build(one, source, target) for one in settings.members])
     family = choose(FAMILIES, settings.kind, "model family")
     model: Any = family.model
     return model(settings, source, target)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from regard.config import TransformerSettings
+from regard.ensemble_settings import EnsembleSettings
 from regard.models.contract import Model
 from regard.models.families import build
 
@@ -48,14 +49,23 @@ class _Shapes(TorchFunctionMode):
 
 def build_shallow(settings: Any, source: int, target: int) -> Model:
     """The same with at most two layers of a Transformer: the others are like the second one."""
+    return build_on_meta(_shallow(settings), source, target)
+
+
+def _shallow(settings: Any) -> Any:
+    if isinstance(settings, EnsembleSettings):
+        members = tuple(_shallow(one) for one in settings.members)
+        return settings.model_copy(update={"members": members})
     if isinstance(settings, TransformerSettings):
         layers = {name: min(2, getattr(settings, name)) for name in _LAYERS.values()}
-        settings = settings.model_copy(update=layers)
-    return build_on_meta(settings, source, target)
+        return settings.model_copy(update=layers)
+    return settings
 
 
 def repeat_layers(named: Mapping[str, T], settings: Any) -> dict[str, T]:
     """Entries by parameter name, those of the second layer repeated for all layers after it."""
+    if isinstance(settings, EnsembleSettings):
+        return _repeat_members(named, settings)
     repeated = dict(named)
     if isinstance(settings, TransformerSettings):
         for name, value in named.items():
@@ -63,6 +73,16 @@ def repeat_layers(named: Mapping[str, T], settings: Any) -> dict[str, T]:
             if stack in _LAYERS:
                 count = getattr(settings, _LAYERS[stack])
                 repeated |= {f"{stack}.{layer}.{rest}": value for layer in range(2, count)}
+    return repeated
+
+
+def _repeat_members(named: Mapping[str, T], settings: EnsembleSettings) -> dict[str, T]:
+    """The same for each member of an ensemble, whose names start with `members.0.` and so on."""
+    repeated: dict[str, T] = {}
+    for index, member in enumerate(settings.members):
+        prefix = f"members.{index}."
+        own = {n.removeprefix(prefix): v for n, v in named.items() if n.startswith(prefix)}
+        repeated |= {prefix + n: value for n, value in repeat_layers(own, member).items()}
     return repeated
 
 

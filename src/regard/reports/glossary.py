@@ -13,6 +13,8 @@ GLOSSARY = {
     "95 % interval": "The range in which the true value lies, with 95 % confidence. The more "
     "held-out inputs, the narrower it is.",
     "baseline": "A trivial program that needs no training. A useful model must beat it.",
+    "confidence": "The probability that an output is entirely correct. Of 100 outputs with a "
+    "confidence of 80 %, about 80 should be correct.",
     "loss": "How surprised the model was by the correct answers in training: the lower, the better "
     "it predicts them. It falls quickly at first, then slowly.",
     "step": "One update of the model, computed from one batch of pairs.",
@@ -21,6 +23,13 @@ GLOSSARY = {
     "parameters": "The numbers inside the model that training adjusts.",
     "attention": "How strongly the model used each piece of the input for a piece of the output.",
 }
+
+
+def data_warnings(card: Mapping[str, Any]) -> list[str]:
+    """The warnings about the data among the decisions of a run, as sentences without full stop."""
+    mark = "warning: "
+    found = [line for line in card.get("decisions", []) if line.startswith(mark)]
+    return [f"Careful: {line.removeprefix(mark)}" for line in found]
 
 
 def explain_quality(card: Mapping[str, Any]) -> list[str]:

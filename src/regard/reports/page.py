@@ -7,9 +7,16 @@ from typing import Any
 
 from regard.bundle import locate
 from regard.disk import write_atomically
+from regard.ensemble_settings import plain_settings
 from regard.reports.charts import alignment_chart, bar_chart, escape, line_chart
 from regard.reports.collect import MISSING, ReportData, collect
-from regard.reports.glossary import GLOSSARY, explain_quality, explain_training
+from regard.reports.confidence import confidence_section
+from regard.reports.glossary import (
+    GLOSSARY,
+    data_warnings,
+    explain_quality,
+    explain_training,
+)
 from regard.reports.markup import document, section, table
 from regard.terminal import format_duration
 from regard.training import metrics
@@ -38,6 +45,7 @@ def build_page(data: ReportData) -> str:
         _examples(data),
         _mistakes(data),
         _error_analysis(data),
+        confidence_section(data.card),
         _training(data),
         _facts(data),
         _settings(data),
@@ -67,6 +75,7 @@ def _summary(data: ReportData) -> str:
         for name, value, note in tiles
     )
     verdict = "".join(f"<p>{escape(line)}</p>" for line in explain_quality(card))
+    verdict += "".join(f'<p class="warning">{escape(one)}.</p>' for one in data_warnings(card))
     return f'<h1>{escape(data.name)}</h1>{verdict}<div class="tiles">{boxes}</div>'
 
 
@@ -191,7 +200,8 @@ def _facts(data: ReportData) -> str:
 
 
 def _settings(data: ReportData) -> str:
-    groups = {"model": data.pipeline.bundle.settings.model_dump(), **data.card.get("settings", {})}
+    model = plain_settings(data.pipeline.bundle.settings)
+    groups = {"model": model, **data.card.get("settings", {})}
     rows = [
         [escape(f"{group}.{name}"), escape("default" if value is None else value)]
         for group, values in groups.items()

@@ -16,7 +16,6 @@ import select
 import signal
 import socket
 import sys
-from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
@@ -51,7 +50,8 @@ class ModelLoader:
 
     def _load(self, folder: str, int8: bool, engine: str, device: str) -> dict[str, Any]:
         """Load the model and answer one text, so that a model that cannot answer is never used."""
-        from regard.loading import bundle_folders, fingerprint, load
+        from regard.loading import fingerprint, load
+        from regard.model_location import find_model
 
         precision = "int8" if int8 else None
         how: dict[str, Any] = {"device": device, "precision": precision, "engine": engine}
@@ -63,9 +63,8 @@ class ModelLoader:
         gc.freeze()  # spares the collector, and keeps the pages shared after a fork
         used = pipeline.engine
         where = "cpu" if used == "native" else pipeline.device.type
-        prints = [fingerprint(Path(one)) for one in bundle_folders(folder)]
         return {
-            "fingerprint": "+".join(prints),
+            "fingerprint": fingerprint(find_model(folder)),
             "engine": used,
             "device": where,
             "card": {name: card[name] for name in FACTS if name in card},

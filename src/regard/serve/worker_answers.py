@@ -80,7 +80,7 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
         "logps": [round(value, 6) if finite else _number(value) for value in answer.logps],
         "logp": _number(logp),
         "score": _number(answer.score),
-        "confidence": _number(math.exp(logp)),
+        "confidence": _number(answer.confidence),
         "unknown": answer.unknown,
     }
 

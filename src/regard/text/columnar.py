@@ -29,6 +29,7 @@ TYPES = {
     "tokens": "list<string>",
     "logps": "list<float64>",
     "logp": "float64",
+    "confidence": "float64",
     "unknown": "list<string>",
     "target": "string",
     "reference": "string",

@@ -78,6 +78,9 @@ class PairChecks:
         self._targets: dict[int, int] = {}  # the first target of each source, as hashes
         self._seen: set[int] = set()
         self._conflicts: set[int] = set()
+        self._lines: dict[int, int] = {}  # of each source that occurs several times
+        self._repeats: dict[int, int] = {}  # of each pair that occurs several times
+        self._most: dict[int, int] = {}  # the repeats of each source's most frequent target
         self._sample: SystematicSample[Pair] = SystematicSample(len, max_items=MAX_SAMPLE)
         self._words: tuple[set[str], set[str]] = (set(), set())
 
@@ -104,7 +107,11 @@ class PairChecks:
     def _compare(self, pair: Pair) -> None:
         """Count duplicates and conflicts."""
         both, source = hash(pair), hash(pair.source)
+        if source in self._targets:
+            self._lines[source] = self._lines.get(source, 1) + 1
         if both in self._seen:
+            self._repeats[both] = self._repeats.get(both, 1) + 1
+            self._most[source] = max(self._most.get(source, 1), self._repeats[both])
             self._note("duplicate", pair)
             return
         self._seen.add(both)
@@ -157,6 +164,13 @@ class PairChecks:
             coverage[side] = sum(word in self._words[i] for word in words) / max(1, len(words))
         return coverage
 
+    def consistency(self) -> tuple[float, float]:
+        """The share of sources with several targets; and the ceiling: the share of sources that
+        are right at most if one target is drawn for each, as frequent as here."""
+        sources = max(1, len(self._targets))
+        lost = sum(1 - self._most.get(one, 1) / self._lines[one] for one in self._conflicts)
+        return len(self._conflicts) / sources, 1 - lost / sources
+
     def warnings(self) -> list[str]:
         """The serious findings, each in a line with an example and the fix."""
         found = self.report()
@@ -164,7 +178,6 @@ class PairChecks:
         for kind, share, fix in (
             ("broken characters", 0.0, "name the --encoding, or drop them with regard clean"),
             ("duplicate", 0.05, "regard clean drops them"),
-            ("conflict", 0.2, "the model cannot learn which one is meant"),
             ("identical", 0.5, "a model that copies is right that often"),
             ("script", 0.001, "regard clean --drop-scripts drops them"),
             ("markup", 0.01, "regard clean --drop-markup drops them"),

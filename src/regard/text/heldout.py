@@ -98,7 +98,8 @@ class Overlap:
         if not self.found:
             return []
         counts = f"{len(self.found):,} of {len(self.sources):,} held-out sources"
-        return [f"{counts} also occur in the training data; they partly measure memorisation"]
+        what = "also occur in the training data; they partly measure memorisation"
+        return [f"warning: {counts} {what}"]
 
 
 def hash_source(source: str, seed: int) -> int:

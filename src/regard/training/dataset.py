@@ -212,9 +212,9 @@ def _select_references(
         decisions.append(f"{skipped:,} {what} are skipped (text.max_tokens)")
     if len(used) < SMALL_HELD_OUT:
         decisions.append(
-            f"warning: the held-out set has only {len(used):,} sources; a sequence accuracy is "
-            f"uncertain by up to ±{98 / math.sqrt(len(used)):.0f} points. Give more pairs, or a "
-            "larger --held-out"
+            f"warning: the held-out set has only {len(used):,} sources: a sequence error rate is "
+            f"known to ± {98 / math.sqrt(len(used)):.0f} points (95 %, at worst); give more pairs, "
+            "or a larger --held-out"
         )
     return used
 

@@ -76,7 +76,9 @@ class InitialModel:
 
     @classmethod
     def load(cls, folder: Path) -> InitialModel:
-        """Load a bundle."""
+        """Load a bundle; raises for an ensemble."""
+        if bundle.read(folder).raw_settings.get("kind") == "ensemble":
+            raise RegardError(f"{str(folder)!r} is an ensemble; fine-tune one of its seeds")
         return cls(bundle.load(folder), str(folder), _fingerprint(folder))
 
     @property

@@ -10,8 +10,16 @@ from typing import Any
 from regard.bundle.manifest import TRAINING_SOURCES
 from regard.config import TextSettings
 from regard.errors import RegardError, choose
-from regard.text import TOKENIZERS, CorpusStats, Overlap, PairChecks, collect_stats
+from regard.text import (
+    TOKENIZERS,
+    CorpusStats,
+    Overlap,
+    PairChecks,
+    collect_stats,
+    group_references,
+)
 from regard.text.corpus_tokenization import ID_FILES
+from regard.text.target_consistency import consistency_warnings
 from regard.training.checkpoint import read_state
 from regard.training.fine_tuning import INITIAL_MODEL, GivenTokenizers
 from regard.training.pairs import PairSource
@@ -85,13 +93,15 @@ def read(
     shutil.rmtree(folder / "ids", ignore_errors=True)  # of an interrupted preparation
     folder.mkdir(parents=True, exist_ok=True)
     reader = corpus.read(folder / "bad-lines.txt" if corpus.bad_lines == "skip" else None)
-    overlap = Overlap(() if held_out is None else (pair.source for pair in held_out))
+    known = None if held_out is None else group_references(held_out)
+    overlap = Overlap(known or ())
     checks = PairChecks()
     watched = overlap.watch(checks.watch(reader))
     stats = collect_stats(watched, seed=text.split_seed, hold_out=held_out is None)
     data.decisions.extend(corpus.decisions)
     data.decisions.extend([reader.summary()] if reader.problems else [])
-    data.decisions.extend([*overlap.warnings(), *checks.warnings()])
+    data.decisions.extend([*overlap.warnings(), *consistency_warnings(checks, known)])
+    data.decisions.extend(checks.warnings())
     return replace(data, stats=stats)
 
 

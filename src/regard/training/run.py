@@ -21,6 +21,7 @@ from regard.errors import RegardError
 from regard.text.corpus import Corpus
 from regard.text.files import DiskFile
 from regard.training.auto_settings import RequestedSettings, check_settings
+from regard.training.calibrate import calibrate
 from regard.training.callbacks import Callback
 from regard.training.dataset import tokenize
 from regard.training.display import Display, open_display
@@ -101,6 +102,7 @@ def run(job: Job, display: Display | None = None) -> dict[str, Any]:
         path = job.out / "settings.json"
         settings = plan(dataset, job.settings, processes, path, extend=job.extend)
         result = train(settings, dataset, context)
+        calibrate(dataset, context)
         return report(result, context)
 
 
