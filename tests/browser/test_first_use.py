@@ -1,6 +1,7 @@
 """What a first-time user stumbled over, on the pages of the explorer."""
 
 import pytest
+
 from tests.browser.conftest import download_export, until
 
 WARNINGS = "document.querySelector('[data-warnings]').innerText"
