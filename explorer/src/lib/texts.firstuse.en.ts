@@ -26,8 +26,8 @@ export const firstUse = {
     `Not in the model’s vocabulary and read byte by byte: ${listed(symbols)}. ` +
     "Its output for them means little.",
   spelled: (words: string[], lower: boolean) =>
-    `Read letter by letter, because the vocabulary has no longer part of it: ${listed(words)}.` +
+    `Read letter by letter, because no part of it is in the vocabulary: ${listed(words)}.` +
     (lower ? " Lower-case letters may work better." : ""),
   lengths: (reference: number, current: number) =>
-    `No difference: the outputs have ${reference} and ${current} tokens.`,
+    `No difference is drawn: the outputs have ${reference} and ${current} tokens.`,
 };
