@@ -267,10 +267,7 @@ JsonLines = Annotated[
 ]
 Bundles = Annotated[
     Path,
-    Parameter(
-        help="Folders of `regard train`, .zip of `regard pack`, hf:FOLDER or names of included "
-        "models (default: all included models)."
-    ),
+    Parameter(help="Folders of `regard train`, hf:FOLDER or included models (default: these)."),
 ]
 Port = Annotated[
     int | None,
