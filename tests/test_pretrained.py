@@ -8,7 +8,7 @@ import pytest
 import regard
 from regard.bundle.film_files import find_film
 from regard.errors import RegardError
-from regard.explore.model_store import ServedModel
+from regard.explore.model_store import ModelStore, ServedModel
 from regard.pretrained import MODELS, resolve_model
 from regard.text import Corpus, group_references
 from regard.training import cmudict as demo
@@ -119,5 +119,19 @@ def test_existing_folder_takes_precedence(tmp_path, monkeypatch):
     assert str(resolve_model("spelling")) == "spelling"
     assert str(resolve_model("../models")) == "../models"
     assert str(resolve_model("data")) == "data"
-    with pytest.raises(RegardError, match=r"^no bundle at 'speling'; pass a folder"):
-        regard.load("speling", device="cpu")
+
+
+def test_misspelt_name_of_a_model_is_corrected(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fix = "pass a folder written by `regard train`, or an included model"
+    for open_model in (
+        lambda name: regard.load(name, device="cpu"),
+        lambda name: ModelStore.open([Path(name)]),
+    ):
+        with pytest.raises(RegardError) as error:
+            open_model("speling")
+        assert str(error.value) == f"no bundle at 'speling'; {fix}: did you mean 'spelling'?"
+        with pytest.raises(RegardError, match=r"choose from 'english-german', .*'spelling-rec"):
+            open_model("zzz")
+        with pytest.raises(RegardError, match=r"^no bundle at 'a/speling'; [^,]*$"):
+            open_model("a/speling")

@@ -16,7 +16,7 @@ from regard import cli_groups as groups
 from regard.commands.options import CleaningRules, OutputFormat
 from regard.decoding_options import DecodingOptions, SearchOptions
 
-BUNDLE = "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER, spelling, spelling-recurrent."
+BUNDLE = "Folder of `regard train`, .zip of `regard pack`, hf:FOLDER or an included model's name."
 Bundle = Annotated[Path, Parameter(help=BUNDLE)]
 Archive = Annotated[Path, Parameter(help="File to write; it must be named .zip.")]
 Pairs = Annotated[
@@ -266,7 +266,8 @@ JsonLines = Annotated[
     Parameter(group=groups.FORMAT, help="Write JSON lines with the log-probability of each token."),
 ]
 Bundles = Annotated[
-    Path, Parameter(help="Folders written by `regard train` (default: the included models).")
+    Path,
+    Parameter(help="Folders of `regard train`, hf:FOLDER or included models (default: these)."),
 ]
 Port = Annotated[
     int | None,

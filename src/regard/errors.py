@@ -64,10 +64,18 @@ def choose(registry: Mapping[str, T], name: str, kind: str) -> T:
     return registry[name]
 
 
-def no_bundle(folder: object, reason: str | None = None) -> str:
-    """The message for a path without a valid bundle: the reason if the path exists."""
-    what = f"no bundle at {str(folder)!r}" if reason is None else f"{str(folder)!r} is {reason}"
-    return f"{what}; pass a folder written by `regard train`"
+def no_bundle(folder: object, reason: str | None = None, included: Iterable[str] = ()) -> str:
+    """The message for a path without a valid bundle: the reason if the path exists.
+
+    A plain name may be a misspelt name of one of the `included` models.
+    """
+    name = str(folder)
+    what = f"no bundle at {name!r}" if reason is None else f"{name!r} is {reason}"
+    fix = f"{what}; pass a folder written by `regard train`"
+    included = tuple(included)
+    if not included or "/" in name or "\\" in name:
+        return fix
+    return f"{fix}, or an included model: {suggestion(name, included)}"
 
 
 def read_fix(error: OSError, otherwise: str) -> str:

@@ -8,6 +8,11 @@ from pathlib import Path
 MODELS = Path(__file__).parent / "data/models"
 
 
+def included_models() -> list[str]:
+    """The names of the included models."""
+    return sorted(path.parent.name for path in MODELS.glob("*/manifest.json"))
+
+
 def resolve_model(folder: str | os.PathLike[str]) -> Path:
     """The path of a bundle: the folder or its `bundle` if it is the folder of a run; if it does not
     exist, the pretrained model of that name."""

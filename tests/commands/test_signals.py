@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import sys
 import time
 
 import pytest
 
+from regard.__main__ import main
 from tests.commands.small import arguments, start, written
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
@@ -42,3 +44,19 @@ def test_data_preparation_exits_with_the_code_of_the_signal(tmp_path, number):
         process.send_signal(number)
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (128 + number, "", "")
+
+
+class Interrupting:
+    """An import hook: Ctrl-C is pressed while the command line is imported."""
+
+    def find_spec(self, name: str, *rest: object) -> None:
+        if name == "regard.cli":
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_modules_load_ends_quietly(monkeypatch):
+    monkeypatch.delitem(sys.modules, "regard.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 128 + signal.SIGINT

@@ -86,6 +86,15 @@ def test_remote_requests_need_the_token(models):
     assert client.get("/api/models", headers=other, params={"token": "a secret"}).status_code == 200
 
 
+def test_a_person_without_the_token_reads_a_sentence(models):
+    client = make_client(models, token="a secret")
+    response = client.get("/", headers={"accept": "text/html,*/*;q=0.8"})
+    assert response.status_code == 403
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.text.endswith("open the address that the server printed\n")
+    assert "a secret" not in response.text
+
+
 def test_token_moves_from_the_address_to_a_cookie(models):
     client = make_client(models, token="secret")
     response = client.get("/?token=secret", follow_redirects=False)

@@ -13,6 +13,7 @@ from benchmarks.bundle_mutations import read_files, write_bundle
 from regard.errors import RegardError
 from regard.explore import model_store
 from regard.explore.model_store import QUEUE, ModelStore, ServedModel
+from regard.pretrained import resolve_model
 from tests.explore.helpers import error_message, make_client, save_bundle
 
 
@@ -197,3 +198,10 @@ def test_included_models_have_quality_and_an_example():
         described = make_client(models).post("/api/trace", json=body).json()
         assert described["output"]["text"] == outputs[model.name]
         assert described["check"]["max_delta"] < 1e-4
+
+
+def test_a_model_opened_by_name_is_an_included_one(tmp_path):
+    folder = resolve_model("spelling")
+    shutil.copytree(folder, tmp_path / "copy")
+    models = ModelStore.open([folder, tmp_path / "copy"])
+    assert [model.included for model in models] == [True, False]

@@ -7,6 +7,12 @@ import { app } from "../lib/state.svelte";
 export const modelNamed = (name: string): Model | null =>
   app.models.find((one) => one.included && one.name === name) ?? null;
 
+/** The address of a page of the explorer with an included model and a text. */
+export function addressWith(name: string, page: string, source: string, rest = ""): string {
+  const model = modelNamed(name);
+  return `#/${page}?${model ? `m=${model.id}&` : ""}s=${source}${rest}`;
+}
+
 /** Traces a text with edits; the output is generated greedily unless a target is given. */
 export function traced(
   model: Model,

@@ -44,7 +44,8 @@ export function facts(head: HeadStats): [string, string, Fact][] {
   const rows: [string, string, Fact][] = [
     [t.sorts.entropy, `${short(head.entropy, 2)} ${t.bits}`, "entropy"],
   ];
-  if (head.distance !== null) rows.push([t.sorts.distance, short(head.distance, 2), "distance"]);
+  if (head.distance !== null)
+    rows.push([t.sorts.distance, `${short(head.distance, 2)} ${t.tokens}`, "distance"]);
   if (head.effect !== null) rows.push([t.effect, short(head.effect, 2), "effect"]);
   return rows;
 }

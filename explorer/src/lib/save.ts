@@ -35,4 +35,5 @@ export const fileName = (...parts: string[]): string =>
   parts
     .join("-")
     .replaceAll(/[^\p{L}\p{N}.@_-]+/gu, "-")
-    .slice(0, 80);
+    .slice(0, 80)
+    .replace(/[.-]+$/, "");

@@ -251,8 +251,9 @@ export const texts = {
   },
   overview: {
     lead: (parameters: string, source: number, target: number) =>
-      `${parameters} parameters, ${source} source tokens, ${target} target tokens. ` +
-      "Each thumbnail is a tensor computed for this text; select a block to inspect it.",
+      `${parameters} parameters, vocabularies of ${source} source and ${target} target tokens. ` +
+      "Each thumbnail is a tensor computed for this text, the number of a block its parameters; " +
+      "select a block to inspect it.",
     diagram: "Architecture",
     diagramLabel:
       "Blocks of the model in order of computation. " +
@@ -718,6 +719,7 @@ export const texts = {
     },
     reversed: "Reversed",
     bits: "bits",
+    tokens: "tokens",
     explain: {
       layer: "By layer and head. Rows are queries, columns are keys; dark is 0, bright is 1.",
       entropy:

@@ -14,7 +14,8 @@ export const headTexts = {
   groupLabel: (kind: string, heads: number) =>
     `${kind}: ${heads} head${heads === 1 ? "" : "s"}. Arrow keys move between heads.`,
   ablationLegend:
-    "Select a head to ablate it; hatched heads are ablated. The number is its effect.",
+    "Select a head to ablate it; hatched heads are ablated. The number is its effect: " +
+    "the log p of the output that is lost without it.",
   derived: {
     row: (pattern: string, name: string) => `${pattern} in a row of ${name}`,
     head: (pattern: string, name: string) => `${pattern}: score of ${name}`,

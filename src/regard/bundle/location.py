@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard.bundle.manifest import BUNDLE_FILES, MANIFEST, BundleError
 from regard.errors import no_bundle
+from regard.pretrained import included_models
 
 
 def locate(folder: Path) -> Path:
@@ -24,7 +25,7 @@ def locate(folder: Path) -> Path:
         return backup
     if folder.exists():
         raise BundleError(no_bundle(folder, "a file, not a bundle"))
-    raise BundleError(no_bundle(folder))
+    raise BundleError(no_bundle(folder, included=included_models()))
 
 
 def check_destination(folder: str | os.PathLike[str]) -> None:

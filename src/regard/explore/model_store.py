@@ -18,7 +18,7 @@ from regard.bundle.manifest import WEIGHTS, read_manifest
 from regard.bundle.weights_header import read_header
 from regard.errors import RegardError, no_bundle, suggestion
 from regard.explore.messages import MAX_TOKENS, not_found
-from regard.pretrained import MODELS
+from regard.pretrained import MODELS, included_models
 from regard.text.input_alphabet import describe_input, vocabulary_text
 from regard.web.access import HttpError
 
@@ -167,7 +167,9 @@ class ModelStore:
     def open(cls, folders: Sequence[Path] = ()) -> ModelStore:
         """The models in these folders; without folders, the included ones."""
         if folders:
-            return cls([ServedModel(_bundle_folder(folder)) for folder in folders])
+            found = [_bundle_folder(folder) for folder in folders]
+            own = MODELS.resolve()
+            return cls([ServedModel(folder, included=folder.parent == own) for folder in found])
         included = sorted(path.parent for path in MODELS.glob("*/manifest.json"))
         if not included:
             message = "this installation has no models; pass one: regard explore runs/demo/bundle"
@@ -192,7 +194,7 @@ def _bundle_folder(folder: Path) -> Path:
 
         return locate(home)
     if not home.is_dir():
-        raise RegardError(no_bundle(folder))
+        raise RegardError(no_bundle(folder, included=included_models()))
     if not (home / "manifest.json").exists():
         if (home / "bundle/manifest.json").is_file():  # the folder of a run
             return home / "bundle"

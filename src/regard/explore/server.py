@@ -87,7 +87,7 @@ class Guard:
                 return
             receive = await _limited(scope, receive)
         except HttpError as error:
-            await _send_error(error, send_with_headers)
+            await _send_error(error, scope, send_with_headers)
             return
         await self.app(scope, receive, send_with_headers)
 
@@ -157,9 +157,12 @@ async def _limited(scope: Scope, receive: Receive) -> Receive:
     return receive_again
 
 
-async def _send_error(error: HttpError, send: Send) -> None:
-    body = json.dumps(error.content()).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body))}
+async def _send_error(error: HttpError, scope: Scope, send: Send) -> None:
+    """Send an error: as a sentence to a person who opened a page, otherwise as JSON."""
+    page = scope["method"] == "GET" and "text/html" in header(scope, b"accept")
+    body = f"{error}\n".encode() if page else json.dumps(error.content()).encode()
+    kind = "text/plain; charset=utf-8" if page else "application/json"
+    headers = {"content-type": kind, "content-length": str(len(body))}
     pairs = [
         (name.encode(), value.encode()) for name, value in {**headers, **error.headers}.items()
     ]

@@ -12,6 +12,7 @@ export const texts: LessonTexts = {
     "turns towards “river”, though “bank” keeps the largest weight",
     "becomes the vector of “river”",
   ],
+  handles: true,
   tasks: [
     "Drag “river” around and watch the mixed vector swing.",
     "Turn the query until “river” has more weight than “bank”.",

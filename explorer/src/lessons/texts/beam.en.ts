@@ -26,6 +26,10 @@ export const texts: LessonTexts = {
 };
 
 export const figure = {
+  title: "Spelling “emit” → sounds",
+  about:
+    "Each box is a sound with the sum of log-probabilities up to it. Blue: the output. Solid: kept. " +
+    "Dashed: pruned. ■ is the end.",
   tree: (beam: number) => `Hypotheses of a beam of ${beam} for “emit”`,
   beam: "Beam",
   greedy: "1 (greedy)",

@@ -11,7 +11,7 @@ export const texts: LessonTexts = {
   tasks: [
     "Move the length to 20 and compare the two models.",
     "Below, let the model look at the k while it says the first sound of “knight”.",
-    "Make the model start the word again when it should end.",
+    "Let it look at the k again at the last step (■), when it should end.",
   ],
   seen:
     "Both models have the same width, data and training. One vector of fixed size cannot hold a " +
@@ -43,7 +43,9 @@ export const figure = {
   yAxis: "accuracy",
   trained: "trained lengths",
   hand: "Point the model's attention by hand",
-  handHint: "Choose a step, then the letter that gets all the weight at that step.",
+  handHint:
+    "Choose a step (the sound that the model says there), then the letter that gets all the weight " +
+    "at that step. Bars are the attention weights; ■ is the end.",
   step: "Step",
   letter: (letter: string) => `All weight on ${letter}`,
   weights: "Weights at this step",

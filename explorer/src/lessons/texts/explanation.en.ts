@@ -33,14 +33,15 @@ export const texts: LessonTexts = {
 
 export const figure = {
   word: "Word",
-  sounds: "Sounds",
+  sounds: "Sound",
   sound: (sound: string) => `Sound ${sound}`,
-  pick: "Which letter matters most for this sound? Weights, mean of all heads:",
+  pick: "Which letter matters most for this sound? Select it.",
+  bars: "Bars are attention weights, the mean of all heads; ■ is the end.",
   letter: (letter: string, weight: string) => `${letter}, weight ${weight}`,
   effects: "Effect of hiding each letter, in nats",
   yours: (letter: string) => `Your pick: ${letter}.`,
   hit: "It has the largest effect.",
-  miss: (letter: string) => `The largest effect has ${letter}.`,
+  miss: (letter: string) => `The largest effect is that of ${letter}.`,
   none: "Hiding any single letter changes almost nothing.",
   attended: (letter: string) => `The most attended letter is ${letter}.`,
   columns: ["Word", "Rank correlation"],

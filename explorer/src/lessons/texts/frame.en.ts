@@ -6,6 +6,8 @@ export interface LessonTexts {
   question: string;
   options: string[];
   tasks: string[];
+  /** the figure has points to drag */
+  handles?: boolean;
   /** what was seen, in a sentence or two */
   seen: string;
   /** paragraphs; the first is the answer */
@@ -46,7 +48,13 @@ export const frame = {
   copyFailed: "The browser does not allow copying; select the code instead.",
   papers: "Sources",
   inExplorer: "In the explorer",
-  keyboard: "Focus a handle with Tab and move it with the arrow keys; Shift makes larger steps.",
+  handles:
+    "Drag the dots. By keyboard: focus a dot with Tab and move it with the arrow keys; Shift makes " +
+    "larger steps.",
+  tasksDone: (done: number, all: number) => `${done} of ${all} done`,
+  toSee: "See the result",
+  weight: "weight",
+  score: "score",
   missing: (model: string) =>
     `This lesson uses the included model “${model}”, which is not open here. ` +
     "Start the explorer with `regard lesson`.",

@@ -6,9 +6,10 @@ export const texts: LessonTexts = {
     "woman, taken from king, should lead to queen.",
   question: "Which two words have the highest cosine similarity?",
   options: ["king and queen", "man and woman", "king and man", "queen and woman"],
+  handles: true,
   tasks: [
     "Drag queen until the nearest of all four words is no longer queen.",
-    "See what is found then if the three query words are left out.",
+    "Drag queen to the left of man. Which word is found without king, man and woman?",
   ],
   seen:
     "The analogy is exact for these vectors, yet king is closer to man than to queen. Cosines of " +
@@ -31,7 +32,7 @@ export const texts: LessonTexts = {
 
 export const figure = {
   plot: "King, queen, man and woman on a plane, with the arrows of the analogy. Drag the words.",
-  across: "the fifth number →",
+  across: "female (the fifth number) →",
   up: "royal ↑",
   word: (word: string) => `The word ${word}`,
   target: "king − man + woman",

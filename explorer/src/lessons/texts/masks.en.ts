@@ -35,11 +35,15 @@ export const texts: LessonTexts = {
 
 export const figure = {
   mask: "1. Which sounds may the decoder see?",
-  maskHint: "Rows are steps (query), columns are inputs (key). Press a cell to allow or forbid it.",
+  maskHint:
+    "Rows are steps (query), columns are inputs (key). Select a cell to allow it, again to forbid " +
+    "it. ▶ is the start, ■ the end.",
   cell: (query: string, key: string) => `step ${query} sees ${key}`,
   right: "This is the model's mask.",
   heads: "2. Self-attention heads of the encoder on “chef”",
-  headsHint: "Each picture is a head: rows are queries c h e f ■, columns keys. Choose one.",
+  headsHint:
+    "Each picture is a head, named layer · head. Rows are queries c h e f ■, columns are keys, " +
+    "bright is a large weight. Choose one.",
   head: (layer: number, head: number) => `Layer ${layer}, head ${head}`,
   share: (share: string) => `weight on the previous letter: ${share}`,
   ablate: "3. Remove this head",

@@ -3,7 +3,8 @@ import type { LessonTexts } from "./frame.en";
 export const texts: LessonTexts = {
   lead:
     "Ten points, each a key (where it lies) and a value (how high). What is the value at a new " +
-    "place, the query? Attention answers with a weighted average of all values.",
+    "place, the query? Attention answers with a weighted average of all values. The answers at all " +
+    "places form a curve.",
   question:
     "The bandwidth sets how far a key's influence reaches. If it is very large, the curve …",
   options: [
@@ -12,6 +13,7 @@ export const texts: LessonTexts = {
     "becomes flat, at the mean of all values",
     "falls to zero",
   ],
+  handles: true,
   tasks: [
     "Widen the bandwidth until the curve is flat.",
     "Narrow it until one key has more than 90 % of the weight.",
@@ -44,13 +46,15 @@ export const figure = {
   mean: "mean of the values",
   query: "Query",
   point: (k: number) => `Point ${k + 1}`,
+  key: "key →",
+  value: "value ↑",
   bandwidth: "Bandwidth h",
   weights: "Weights of the keys for this query",
   weight: (k: number, weight: string) => `key ${k + 1}: ${weight}`,
   view: "Weights",
   views: [
     ["bars", "one query: bars"],
-    ["rows", "all: rows"],
+    ["rows", "all queries: rows"],
   ] as [string, string][],
   map: "Attention map",
   mapAbout: "One row for each query from 0 to 5; rows sum to 1.",

@@ -40,8 +40,8 @@ export const figure = {
   scaled: "q · k / √d",
   scores: "Scores of eight keys",
   weights: "Weights",
-  largest: "Largest weight, on average",
-  gradient: "Gradient of softmax, on average",
+  largest: "Mean largest weight",
+  gradient: "Mean gradient of softmax",
   axis: "d",
   bar: (k: number, score: string, weight: string) =>
     `key ${k + 1}: score ${score}, weight ${weight}`,

@@ -8,6 +8,7 @@ export const texts: LessonTexts = {
     "Suppose queries and keys use the same matrix. “Cat” scores “mouse” with 1.5. How does " +
     "“mouse” score “cat”?",
   options: ["higher", "lower", "with 1.5 as well, always", "it depends on the third word"],
+  handles: true,
   tasks: [
     "Turn W_Q until “cat” looks at “mouse” most, but “mouse” does not look at “cat” most.",
     "Turn W_V: the output moves, and no weight changes.",
