@@ -148,7 +148,6 @@ export const texts = {
     here: "this one",
     truncated: "Only the first rows are shown.",
     paper: "Defined in",
-    parameter: "model parameter",
   },
   derived: {
     operations: {
