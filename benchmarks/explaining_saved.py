@@ -38,7 +38,7 @@ PAGE = """async ([text, addresses]) => {
     return [name, { name, shape, data: new Float32Array(raw.slice(from, to)) }];
   }));
   const opened = await window.regardArithmetic.open(trace, arithmetic, read);
-  return addresses.map(([name, index]) => opened.explain(name, index));
+  return JSON.stringify(addresses.map(([name, index]) => opened.explain(name, index)));
 }"""
 
 
@@ -56,7 +56,7 @@ def saved_functions(browser: Any) -> Ask:
                 home = Path(folder) / "model"
                 save(home, trace.pipeline.bundle)
             data = saved_data(trace, home)
-        found: list[dict[str, Any]] = page.evaluate(PAGE, [data, list(addresses)])
+        found: list[dict[str, Any]] = json.loads(page.evaluate(PAGE, [data, list(addresses)]))
         return found
 
     return ask

@@ -7,7 +7,7 @@ import type * as c from "./contract";
 import { explainFromTables, type Tables } from "./offline-tables";
 import { fromBase64, parse, type Tensor } from "./safetensors";
 import { ServerSource } from "./server-source";
-import { savedTexts } from "./texts.savedarith.en";
+import { savedTexts } from "./texts.arithmetic.en";
 
 /** The contents of `<script type="application/json" id="offline-data">` in a saved page. */
 export interface OfflineData {
