@@ -1,7 +1,7 @@
 """Single numbers of pages open their arithmetic: shares, scores, other tokens, norms."""
 
+import json
 import re
-from math import exp
 
 import pytest
 import torch
@@ -10,11 +10,12 @@ from sklearn.decomposition import PCA
 import regard
 from regard.explore.offline_html import show
 from regard.search import Beam, Greedy
-from regard.text import train_tokenizer
+from regard.text import Tokenizer
 from regard.trace import beam_tree, record
-from tests.browser.conftest import explorer, until
+from tests.browser.conftest import until
 from tests.browser.drawers import drawer
 from tests.browser.test_derived_numbers import explain
+from tests.text.foreign_tokenizers import sentencepiece
 from tests.trace.random_models import random_model
 
 SOURCE = "attention"
@@ -62,15 +63,15 @@ def test_the_other_tokens_are_explained(visit, saved, ids, trace, live):
     page = visit().open(hash) if live else saved(trace, hash)
     until(page, "document.querySelector('[data-exact=true]') !== null")
     shares = (trace["out.logits"][2].double() / 2).softmax(0).sort(descending=True).values
-    value, result, sizes = explain(page, f"softmax(z / T) of the other {len(shares) - 20} tokens")
+    others = f"the other {len(shares) - 20} tokens"
+    page.get_by_role("button", name=f"softmax(z / T) of {others}").click()
+    value, result, sizes = drawer(page)
     rest = float(shares[20:].sum())
     assert (value, result) == (pytest.approx(rest, abs=1e-9), pytest.approx(rest, abs=1e-9))
     assert sizes == pytest.approx([1, *(-shares[:20]).tolist()], abs=1e-9)
     page.evaluate("location.hash += '&o.topk=3'")
     until(page, "document.querySelector('[data-kept=\"3\"]') !== null")
-    value, result, _ = explain(
-        page, f"probability of drawing one of the other {len(shares) - 20} tokens"
-    )
+    value, result, _ = explain(page, f"probability of drawing one of {others}")
     assert (value, result) == (0, 0)
 
 
@@ -85,7 +86,9 @@ def test_finished_hypotheses_are_explained(visit, saved, ids, pipelines, live):
     scores = sorted((node.score for node in tree.nodes if node.status == "finished"), reverse=True)
     for at, score in enumerate(scores[:2]):
         page.locator(".answers li").nth(at).get_by_role("button").nth(1).click()
-        until(page, f"document.querySelector('[data-drawer] [data-value]')?.dataset.value == {score}")
+        until(
+            page, f"document.querySelector('[data-drawer] [data-value]')?.dataset.value == {score}"
+        )
         value, result, _ = drawer(page)
         assert (value, result) == (pytest.approx(score), pytest.approx(score, abs=1e-6))
 
@@ -93,12 +96,12 @@ def test_finished_hypotheses_are_explained(visit, saved, ids, pipelines, live):
 @pytest.mark.parametrize("live", [True, False], ids=["live", "saved"])
 def test_norms_of_states_are_explained(visit, saved, ids, pipelines, live):
     trace = record(pipelines["spelling-recurrent"], SOURCE, search=Greedy())
-    hash = "#/residual?i=2" + (f"&m={ids['spelling-recurrent']}&s={SOURCE}" if live else "")
+    hash = "#/residual?j=2" + (f"&m={ids['spelling-recurrent']}&s={SOURCE}" if live else "")
     page = visit().open(hash) if live else saved(trace, hash)
-    button = page.get_by_role("button", name=re.compile(r"Explain .*: enc\.0\.forward\.h$")).first
-    button.click()
+    page.get_by_role("button", name=re.compile(r"Explain .*: enc\.0\.h$")).first.click()
     value, result, sizes = drawer(page)
-    state = trace["enc.0.forward.h"][2].double()
+    at = int(re.search(r"\[(\d+)\]", page.locator("[data-drawer] .name").inner_text())[1])
+    state = trace["enc.0.h"][at].double()
     assert result == pytest.approx(float(state.norm()), rel=1e-9)
     assert value == pytest.approx(result, rel=1e-6)
     assert sizes == pytest.approx(state.square().tolist(), abs=1e-12)
@@ -111,8 +114,7 @@ def unigram(tmp_path_factory):
     from regard.models import build
 
     plain = random_model("rotary").bundle
-    lines = ["the cat sat", "a cat ran", "the dog ran to the cat", "a bat sat there"] * 5
-    source = train_tokenizer("unigram", lines, size=30)
+    source = Tokenizer(sentencepiece())
     torch.manual_seed(0)
     model = build(plain.settings, len(source), len(plain.target)).eval()
     folder = tmp_path_factory.mktemp("unigram") / "model"
@@ -121,16 +123,21 @@ def unigram(tmp_path_factory):
     return folder
 
 
-def test_scores_of_unigram_tokens_are_explained(browser, unigram, saved):
+def test_scores_of_unigram_tokens_are_explained(unigram, saved):
     pipeline = regard.load(unigram, device="cpu")
-    trace = record(pipeline, "the cat", "AH B")
-    scores = dict(pipeline.bundle.source.library.model.get_vocab() and _table(pipeline))
-    page = saved(trace, "#/tokens")
-    until(page, "document.querySelectorAll('.pieces button').length > 0")
-    token = page.locator(".pieces .piece").first.inner_text()
-    page.locator(".pieces button").first.click()
-    value, result, _ = drawer(page)
-    known = {name.replace("▁", "").strip(): score for name, score in scores.items()}
-    assert value == result == pytest.approx(known[token.replace("▁", "").strip("␣ ")], abs=1e-9)
-    assert 0 < exp(value) < 1
-    assert explorer  # the live page shows the same component
+    library = pipeline.bundle.source.library
+    table = json.loads(library.to_str())["model"]["vocab"]
+    text = "the cat 🙂"
+    ids = library.encode(text, add_special_tokens=False).ids
+    unknown = min(score for _, score in table) - 10
+    expected = [unknown if table[id][0] == "<unk>" else table[id][1] for id in ids]
+    assert unknown in expected
+    page = saved(record(pipeline, text, "AH B"), "#/tokens")
+    until(page, f"document.querySelectorAll('.pieces button').length === {len(ids)}")
+    for at, score in enumerate(expected):
+        page.locator(".pieces button").nth(at).click()
+        shown = "document.querySelector('[data-drawer] [data-value]')?.dataset.value"
+        until(page, f"Math.abs({shown} - {score}) < 1e-9")
+        assert drawer(page)[1] == pytest.approx(score, abs=1e-9)
+        least = "least log-probability" in page.locator("[data-drawer]").inner_text()
+        assert least == (score == unknown)
