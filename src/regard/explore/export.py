@@ -48,7 +48,8 @@ def export_trace(
     """The trace in one of the formats; `names` selects tensors. The weights of a page are limited
     to `weights_mb` megabytes."""
     if format == "html":
-        from regard.explore.offline_html import WEIGHTS_MB, offline_page
+        from regard.explore.offline_arithmetic import WEIGHTS_MB
+        from regard.explore.offline_html import offline_page
 
         limit = WEIGHTS_MB if weights_mb is None else weights_mb
         page = offline_page(stored, hash, static, limit)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.normalisers import Positive
 from regard.positions import T5, Distance, Shaw
 from regard.trace import Trace
 from regard.trace.operations import interventions, positional
@@ -120,7 +121,7 @@ def _nothing(operation: Operation, trace: Trace) -> dict[str, Any]:
 def _kernel(operation: normalisers.KernelWeights, trace: Trace) -> dict[str, Any]:
     """The kernel: the class of the normaliser, or the φ of a positive one."""
     part = operation.part
-    return {"kernel": getattr(part, "name", type(part).__name__.lower())}
+    return {"kernel": part.name if isinstance(part, Positive) else type(part).__name__.lower()}
 
 
 @constants.register
