@@ -7,8 +7,9 @@ Random models of both families, with every score, normaliser, position encoding,
 activation of the registries; random texts; half of them with random edits (forced tokens, rows set
 by hand, ablated heads, patches …). Of each trace some numbers are of its tensors and some derived:
 cosines, PCA and logit lens by Regard, and norms, entropies, distances, means, differences, sums,
-quotients and rank correlations by the page's own code in Chromium. Every operand that names a
-number must have its value. Parts of users are not drawn: they are computed by their own code.
+quotients and rank correlations by the page's own code in Chromium. The numbers of tensors are
+explained twice: by Regard, and by the script of saved pages, which must agree. Every operand that
+names a number must have its value. Parts of users are not drawn: their own code computes them.
 
 Run the same command again to resume: finished batches are kept in --out.
 """
@@ -28,6 +29,7 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also
 from explaining_check import FLOAT32, deviation, real, wrong_numbers, wrong_operands
 from explaining_derived import CALLS, page_functions, table_numbers
 from explaining_gates import DERIVED, FORMULAS
+from explaining_saved import saved_functions, unlike
 from explaining_subjects import EDITS, FAMILIES, Subject, subject, tensor_number
 from harness import Check, report
 
@@ -45,6 +47,7 @@ class Findings:
     operations: Counter = field(default_factory=Counter)
     derived: Counter = field(default_factory=Counter)
     variety: Counter = field(default_factory=Counter)  # families, encodings, edits
+    saved: int = 0  # numbers that a saved page explained
     operands: int = 0
     wrong: list[str] = field(default_factory=list)
     deviation: float = 0.0
@@ -76,25 +79,41 @@ class Findings:
         self.derived.update(other["derived"])
         self.variety.update(other["variety"])
         self.operands += other["operands"]
+        self.saved += other.get("saved", 0)
         self.wrong += other["wrong"]
         self.deviation = max(self.deviation, other["deviation"])
 
 
-def check_batch(seed: str, numbers: int, ask: Any = None, rounds: int = 1) -> Findings:
-    """The findings about so many random numbers; without `ask` none of them is of the page."""
+def check_batch(
+    seed: str, numbers: int, ask: Any = None, rounds: int = 1, saved: Any = None
+) -> Findings:
+    """The findings about so many random numbers; without `ask` none of them is of the page, and
+    without `saved` none of a saved one."""
     draw, found = random.Random(seed), Findings()
     while found.numbers < numbers:
         one = subject(draw)
         found.variety.update([one.family, f"position {one.position}", *one.edits])
+        drawn: list[Any] = []
         for _ in range(rounds):
-            check_round(draw, one, found, ask)
+            drawn += check_round(draw, one, found, ask)
+        if saved is not None:
+            check_saved(one, found, drawn, saved)
     return found
 
 
-def check_round(draw: random.Random, one: Subject, found: Findings, ask: Any) -> None:
-    """Check some numbers of one trace."""
-    for _ in range(ROUND):
-        name, index = tensor_number(draw, one)
+def check_saved(one: Subject, found: Findings, drawn: list[Any], saved: Any) -> None:
+    """Compare the explanations of a saved page with those of Regard, and recompute them."""
+    for (name, index), explained in zip(drawn, saved(one.trace, drawn), strict=True):
+        live = one.trace.explain(name, index).as_dict()
+        errors = [*unlike(explained, live), *wrong_numbers(explained, one.phi)]
+        found.wrong += [*errors, *wrong_operands(explained, one.lookup)]
+        found.saved += 1
+
+
+def check_round(draw: random.Random, one: Subject, found: Findings, ask: Any) -> list[Any]:
+    """Check some numbers of one trace; returns the addresses of those of tensors."""
+    drawn = [tensor_number(draw, one) for _ in range(ROUND)]
+    for name, index in drawn:
         explained = one.trace.explain(name, index).as_dict()
         if real(explained["value"]) != one.lookup("tensor", name, index):
             found.wrong.append(f"{name}{index}: the value is not the tensor's")
@@ -106,9 +125,10 @@ def check_round(draw: random.Random, one: Subject, found: Findings, ask: Any) ->
             explanations += ask([call for group in CALLS for call in group(draw, one)])
     except AssertionError as error:  # a number that disagrees before it is explained
         found.wrong.append(str(error))
-        return
+        return drawn
     for explained in explanations:
         found.check(one, explained, derived=True)
+    return drawn
 
 
 def wrong_visible_keys(one: Subject, explained: dict[str, Any]) -> list[str]:
@@ -142,10 +162,11 @@ def checks(found: Findings, wanted: int) -> list[Check]:
         Check(name, value, ceiling, target, value >= target)
         for name, value, ceiling, target in counted
     ]
-    share = found.deviation
+    share, total = found.deviation, found.operations.total()
     return [
         *table,
         Check("derived numbers", found.derived.total(), found.numbers, None, True),
+        Check("explained by a saved page, too", found.saved, total, total, found.saved == total),
         Check("operands compared", found.operands, None, None, True),
         Check("largest deviation from float64", share, FLOAT32, FLOAT32, share <= FLOAT32),
         Check("wrong", len(found.wrong), 0, 0, not found.wrong),
@@ -169,14 +190,15 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     total, start = Findings(), time.monotonic()
     with ExitStack() as stack:
-        ask = None
+        ask = saved = None
         for batch in range(-(-options.numbers // BATCH)):
             file = options.out / f"{batch}.json"
             if not file.exists():
                 if ask is None:
                     chromium = stack.enter_context(sync_playwright()).chromium
-                    ask = page_functions(chromium.launch(executable_path=CHROMIUM, args=FLAGS))
-                found = check_batch(f"batch {batch}", BATCH, ask, ROUNDS)
+                    browser = chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+                    ask, saved = page_functions(browser), saved_functions(browser)
+                found = check_batch(f"batch {batch}", BATCH, ask, ROUNDS, saved)
                 part = file.with_suffix(".part")
                 part.write_text(json.dumps(vars(found)))
                 part.rename(file)

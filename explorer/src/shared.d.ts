@@ -8,4 +8,6 @@ interface Window {
   regardExplorer?: Record<string, Record<string, unknown>>;
   /** set by lessons.js */
   regardLessons?: import("svelte").Component;
+  /** set by arithmetic.js, in a saved page only */
+  regardArithmetic?: { open: typeof import("./arithmetic/main").Arithmetic.open };
 }

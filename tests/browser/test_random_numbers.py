@@ -6,10 +6,12 @@ from benchmarks.explaining import check_batch
 def test_a_thousand_random_derived_numbers_are_right(browser):
     from explaining_derived import page_functions  # on the path of benchmarks.explaining
     from explaining_gates import DERIVED
+    from explaining_saved import saved_functions
 
-    found = check_batch("page", 1_000, page_functions(browser))
+    found = check_batch("page", 1_000, page_functions(browser), 1, saved_functions(browser))
     assert found.wrong == []
     assert found.numbers >= 1_000
+    assert found.saved == found.operations.total() > 300
     assert found.derived.total() > 300
     assert set(found.derived) == DERIVED
 

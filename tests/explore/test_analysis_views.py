@@ -70,6 +70,8 @@ def test_embedding_plane_is_a_pca(view, pipeline):
     truth = PCA(2).fit(table)
     variance = truth.explained_variance_ratio_.tolist()
     assert found["explained_variance"] == pytest.approx(variance, rel=1e-5)
+    spreads = [point["spread"] for point in found["points"]]
+    assert spreads == pytest.approx(((table - table.mean(0)) ** 2).sum(1).tolist(), rel=1e-9)
     points = np.array([[point["x"], point["y"]] for point in found["points"]])
     np.testing.assert_allclose(np.abs(points), np.abs(truth.transform(table)), atol=1e-5)
     ids = [*pipeline.bundle.source.encode(SOURCE), END]

@@ -135,6 +135,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def static(tmp_path):
     files = {"index.html": PAGE, "explorer.js": SCRIPT, "explorer.css": STYLE, "icon.svg": "<svg/>"}
+    files["arithmetic.js"] = f"const c = {SCRIPT.partition('=')[2]}"
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -142,7 +143,7 @@ def static(tmp_path):
 
 def test_offline_page_contains_all_numbers(stored, static):
     page = Page(offline_page(stored, "#/heads?<b>", static))
-    style, data, script = page.texts
+    style, data, arithmetic, script = page.texts
     assert style == STYLE.replace("</", "<\\/")
     assert script == escape_script(SCRIPT)
     found = json.loads(data)
@@ -158,7 +159,8 @@ def test_offline_page_contains_all_numbers(stored, static):
     metas = {found.get("http-equiv"): found for _, found in page.tags}
     policy = metas["Content-Security-Policy"]["content"]
     assert policy.startswith("default-src 'none'; ")
-    for text in (style, script):
+    assert arithmetic.startswith("const c = ")
+    for text in (style, arithmetic, script):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
 

@@ -3,6 +3,9 @@
 The contract of every part in a registry is in contracts/test_traces.py.
 """
 
+import math
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -237,3 +240,20 @@ def test_a_registered_model_class_is_traced():
         assert record(pipeline, SOURCE, TARGET).check < 3e-5
     finally:
         del PROGRAMS[Renamed]
+
+
+@pytest.mark.parametrize("phi", known_normalisers.PHI)
+def test_the_formula_names_the_phi_of_a_positive_normaliser(phi):
+    pipeline = random_model("none")
+    for part in attentions(pipeline):
+        score = ScaledDot(part.heads, part.dim)
+        part.attention = Attention(score, normaliser=known_normalisers.Positive(phi))
+    explained = record(pipeline, SOURCE, TARGET).explain("enc.0.self.weights", (0, 1, 2))
+    formula, _, kernel = explained.formula.partition(", φ(s) = ")
+    assert formula == "φ(sᵢ) / Σⱼ φ(sⱼ)"
+    scores = [term.operands[0].value for term in explained.computation.terms]
+    for score, term in zip(scores, explained.computation.terms, strict=True):
+        code = kernel.replace("−", "-").replace("- max", "- highest")
+        code = re.sub(r"^(.*) if (.*), else (.*)$", r"\1 if \2 else \3", code)
+        names = {"s": score, "highest": max(scores), "exp": math.exp, "log": math.log, "max": max}
+        assert eval(code, names) == pytest.approx(term.numbers[0], rel=1e-9)

@@ -206,7 +206,15 @@ export interface Neighbours {
 }
 
 export interface EmbeddingSpace {
-  points: { id: number; text: string; x: number; y: number; positions: number[] }[];
+  points: {
+    id: number;
+    text: string;
+    x: number;
+    y: number;
+    /** the squared distance from the mean of all points, in all dimensions */
+    spread: number;
+    positions: number[];
+  }[];
   explained_variance: number[];
 }
 

@@ -1,10 +1,13 @@
 /** Data inside a saved page: it works from disk and computes nothing new. */
 
+import type { Arithmetic } from "../arithmetic/main";
+import type { ArithmeticData, MissingNumbers } from "../arithmetic/store";
 import { ApiError, DataSource, queryString, type DerivedNumber, type Query } from "./api";
 import type * as c from "./contract";
 import { explainFromTables, type Tables } from "./offline-tables";
 import { fromBase64, parse, type Tensor } from "./safetensors";
 import { ServerSource } from "./server-source";
+import { savedTexts } from "./texts.arithmetic.en";
 
 /** The contents of `<script type="application/json" id="offline-data">` in a saved page. */
 export interface OfflineData {
@@ -19,6 +22,8 @@ export interface OfflineData {
   views?: Record<string, unknown>;
   /** the vectors of the tokens that the page shows */
   tables?: Tables | null;
+  /** the program of the trace and the weights it reads */
+  arithmetic?: ArithmeticData;
   /** the address it was saved from, e.g. "#/attention?h=1" */
   hash?: string;
 }
@@ -62,8 +67,11 @@ export class OfflineSource extends DataSource {
     return null;
   }
   async prefetch(): Promise<void> {}
+  private get every(): Map<string, Tensor> {
+    return (this.allTensors ??= parse(fromBase64(this.data.tensors)));
+  }
   async tensors(_trace: c.Trace, names: string[]): Promise<Map<string, Tensor>> {
-    const all = (this.allTensors ??= parse(fromBase64(this.data.tensors)));
+    const all = this.every;
     return new Map(names.flatMap((name) => (all.has(name) ? [[name, all.get(name)!]] : [])));
   }
   async logits(trace: c.Trace, row: number): Promise<Float32Array | null> {
@@ -97,7 +105,33 @@ export class OfflineSource extends DataSource {
       (await this.view<c.Explanation>(trace, `explain-${what}`, values))
     );
   }
+  private opened: Promise<Arithmetic> | null = null;
+  /** An explanation or the table of a weight, computed from the numbers in the file. */
+  private async arithmetic<T>(make: (of: Arithmetic) => T): Promise<T> {
+    const { arithmetic, trace } = this.data;
+    const script = window.regardArithmetic;
+    if (!arithmetic || !script) throw missing("the arithmetic of this number");
+    this.opened ??= script.open(trace, arithmetic, this.every);
+    try {
+      return make(await this.opened);
+    } catch (error) {
+      const { missing: name, bytes, limit } = error as MissingNumbers;
+      if (!name) throw error;
+      throw new ApiError("offline", savedTexts.missing(name, bytes, limit));
+    }
+  }
   protected async view<T>(_trace: c.Trace, name: string, values: Query): Promise<T> {
+    if (name === "explain" || name === "weight-table") {
+      const index = String(values.index ?? "")
+        .split(",")
+        .filter(Boolean)
+        .map(Number);
+      return this.arithmetic((of) =>
+        name === "explain"
+          ? of.explain(String(values.tensor), index)
+          : of.weightTable(String(values.name), index),
+      ) as Promise<T>;
+    }
     const found = this.data.views?.[decodeURIComponent(name + queryString(values))];
     if (found === undefined)
       throw missing(

@@ -148,7 +148,6 @@ export const texts = {
     here: "this one",
     truncated: "Only the first rows are shown.",
     paper: "Defined in",
-    parameter: "model parameter",
   },
   derived: {
     operations: {
@@ -407,10 +406,6 @@ export const texts = {
     plane: "Embedding table, PCA",
     component: (number: number, share: string) =>
       `component ${number} (${share} % of the variance)`,
-    explained: (first: string, second: string, both: string) =>
-      `The first two principal components explain ${first} % + ${second} % = ${both} % ` +
-      "of the variance. Colour is the class of a token; larger points with an edge are the " +
-      "tokens of this text, with their positions. Select a class to fade the others.",
     point: (text: string, id: number, x: string, y: string, positions: number[]) =>
       `“${text}”, id ${id}, at (${x}, ${y})` +
       (positions.length ? `; at position ${positions.join(", ")}` : "; not in this text"),
@@ -570,7 +565,6 @@ export const texts = {
       alpha === 0
         ? "Ranked by the sum of log-probabilities."
         : `Ranked by the sum of log-probabilities divided by length to the power ${alpha}.`,
-    scored: (score: string, length: number) => `score ${score}, length ${length}`,
     editedTitle: "Greedy search only",
     edited: (text: string) => `An edited model generates greedily, without a beam: ${text}`,
     removeEdits: "Remove the edits",

@@ -17,6 +17,8 @@ export interface Tokenization {
   method: "bpe" | "unigram" | "wordpiece" | "characters" | "bytes" | "words" | "wordlevel";
   /** position of the first token; null if the tokens of the trace are not those of its text */
   first: number | null;
+  /** unigram: the score of a token that is not in the vocabulary, 10 below the least of all */
+  unknown_score: number | null;
   words: SegmentedWord[];
 }
 

@@ -54,9 +54,21 @@ def embedding_plane(stored: StoredTrace, side: str) -> dict[str, Any]:
         positions.setdefault(piece.id, []).append(position)
     label = _tokenizer(stored, side).label
     plane = residual_analysis.pca_projection(stored.trace, side)
+    name = residual_analysis.embedding_table_name(stored.trace, side)
+    table = stored.trace.numbers[name][plane.ids].double()
+    spreads = (table - table.mean(0)).square().sum(1)  # their sum is the variance, times the count
     points = [
-        {"id": id, "text": label(id), "x": x, "y": y, "positions": positions.get(id, [])}
-        for id, (x, y) in zip(plane.ids, plane.places.tolist(), strict=True)
+        {
+            "id": id,
+            "text": label(id),
+            "x": x,
+            "y": y,
+            "spread": spread,
+            "positions": positions.get(id, []),
+        }
+        for id, (x, y), spread in zip(
+            plane.ids, plane.places.tolist(), spreads.tolist(), strict=True
+        )
     ]
     return {"points": points, "explained_variance": list(plane.explained)}
 

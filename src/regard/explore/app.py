@@ -31,6 +31,7 @@ Format = Literal["safetensors", "npz", "json", "csv", "html", "python"]
 Names = Annotated[list[str], Query()]
 Count = Annotated[int, Query(ge=1, le=1_000)]
 BeamSize = Annotated[int, Query(ge=1, le=MAX_BEAM)]
+Megabytes = Annotated[float | None, Query(ge=0, le=10_000)]
 
 
 def create_app(
@@ -203,11 +204,17 @@ def _add_files(app: FastAPI, traces: TraceStore, static: Path) -> None:
         return Response(tensor_file(traces[id], name), media_type="application/octet-stream")
 
     @app.get("/api/trace/{id}/export")
-    def export(id: str, format: Format, name: Names = [], hash: str = "") -> Response:  # noqa: B006
+    def export(
+        id: str,
+        format: Format,
+        name: Names = [],  # noqa: B006
+        hash: str = "",
+        weights_mb: Megabytes = None,
+    ) -> Response:
         from regard.explore.export import export_trace
 
         stored = traces[id]
-        file = export_trace(stored, format, name, hash, static)
+        file = export_trace(stored, format, name, hash, static, weights_mb)
         stem = re.sub("[^A-Za-z0-9_-]", "_", stored.model.name)
         filename = f"{stem}-{stored.id}.{file.suffix}"
         headers = {"content-disposition": f'attachment; filename="{filename}"'}

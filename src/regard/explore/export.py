@@ -43,12 +43,16 @@ def export_trace(
     names: Sequence[str] = (),
     hash: str = "",
     static: Path = STATIC,
+    weights_mb: float | None = None,
 ) -> ExportedFile:
-    """The trace in one of the formats; `names` selects tensors."""
+    """The trace in one of the formats; `names` selects tensors. The weights of a page are limited
+    to `weights_mb` megabytes."""
     if format == "html":
+        from regard.explore.offline_arithmetic import WEIGHTS_MB
         from regard.explore.offline_html import offline_page
 
-        page = offline_page(stored, hash, static)
+        limit = WEIGHTS_MB if weights_mb is None else weights_mb
+        page = offline_page(stored, hash, static, limit)
         return ExportedFile(page.encode(), "text/html; charset=utf-8", "html")
     return FORMATS[format](stored, names)
 
@@ -61,7 +65,7 @@ def tensor_file(stored: StoredTrace, names: Sequence[str]) -> bytes:
     trace = stored.trace
     for name in names:
         stored.tensor(name)  # raises if there is none
-    large = [name for name in names or trace.names if _is_large(trace, name)]
+    large = [name for name in names or trace.names if is_large(trace, name)]
     if names and large:
         message = f"{large[0]} has a row for each of many tokens; use the output view, or export it"
         raise invalid(message, "large-vocabulary")
@@ -77,7 +81,7 @@ def _mark_masked(stored: StoredTrace, name: str, array: Array) -> Array:
     return np.where(masked, np.float32(-0.0), array)
 
 
-def _is_large(trace: Trace, name: str) -> bool:
+def is_large(trace: Trace, name: str) -> bool:
     """Whether a tensor has an axis of more tokens than a page shows."""
     pairs = zip(trace.axes(name), trace[name].shape, strict=True)
     return any(axis == "vocabulary" and size > MAX_VOCABULARY for axis, size in pairs)

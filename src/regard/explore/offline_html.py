@@ -25,6 +25,7 @@ from regard.explore.export import tensor_file
 from regard.explore.head_views import head_statistics
 from regard.explore.messages import MAX_TOKENS, TraceRequest
 from regard.explore.model_store import ServedModel
+from regard.explore.offline_arithmetic import WEIGHTS_MB, check_weights_mb, offline_arithmetic
 from regard.explore.offline_tables import lens_ranks, offline_tables
 from regard.explore.tokenization_view import tokenization
 from regard.explore.trace_json import describe, model_graph
@@ -38,15 +39,19 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
+ARITHMETIC = "arithmetic.js"  # the script that only a saved page has
 
 
-def offline_page(stored: StoredTrace, hash: str = "", static: Path = STATIC) -> str:
-    """The built page with script, style and data inside. Its policy forbids loading anything."""
+def offline_page(
+    stored: StoredTrace, hash: str = "", static: Path = STATIC, weights_mb: float = WEIGHTS_MB
+) -> str:
+    """The built page with scripts, style and data inside. Its policy forbids loading anything."""
     index = static / "index.html"
-    if not index.is_file():
-        message = f"the page {index.name!r} is missing from this installation; reinstall regard"
-        raise HttpError(500, "no-page", message)
-    scripts: list[str] = []
+    for file in (index, static / ARITHMETIC):
+        if not file.is_file():
+            message = f"the page {file.name!r} is missing from this installation; reinstall regard"
+            raise HttpError(500, "no-page", message)
+    scripts: list[str] = [escape_script(_read(static, ARITHMETIC))]
     styles: list[str] = []
 
     def remove_script(match: re.Match[str]) -> str:
@@ -64,7 +69,7 @@ def offline_page(stored: StoredTrace, hash: str = "", static: Path = STATIC) -> 
     html = re.sub(style, inline_style, html)
     icon = r'(<link rel="icon"[^>]*\bhref=")(?P<path>[^"]+)(")'
     html = re.sub(icon, lambda match: _inline_icon(static, match), html)
-    data = escape_json(to_json(offline_data(stored, hash)))
+    data = escape_json(to_json(offline_data(stored, hash, weights_mb)))
     tail = f'<script type="application/json" id="offline-data">{data}</script>\n'
     tail += "".join(f"<script>{text}</script>\n" for text in scripts)
     policy = _policy(scripts, styles)
@@ -73,7 +78,9 @@ def offline_page(stored: StoredTrace, hash: str = "", static: Path = STATIC) -> 
     return re.sub("</body>", lambda _: f"{tail}</body>", html, count=1)
 
 
-def offline_data(stored: StoredTrace, hash: str = "") -> dict[str, Any]:
+def offline_data(
+    stored: StoredTrace, hash: str = "", weights_mb: float = WEIGHTS_MB
+) -> dict[str, Any]:
     """The data that the page reads instead of requesting it from a server."""
     return {
         "version": VERSION,
@@ -84,6 +91,7 @@ def offline_data(stored: StoredTrace, hash: str = "") -> dict[str, Any]:
         "tensors": base64.b64encode(tensor_file(stored, ())).decode(),
         "views": dict(all_views(stored)),
         "tables": offline_tables(stored) if stored.trace.has_model else None,
+        "arithmetic": offline_arithmetic(stored, weights_mb),
         "hash": hash,
     }
 
@@ -204,11 +212,13 @@ class Frame:
         return file
 
 
-def show(trace: Trace, *, height: int = 720) -> Frame:
+def show(trace: Trace, *, height: int = 720, weights_mb: float = WEIGHTS_MB) -> Frame:
     """The explorer's pages of a trace for a notebook: make it the last line of a cell.
 
-    It contains every number of the trace. Another text or an edit needs a new trace.
+    It contains every number of the trace and its arithmetic, with at most `weights_mb` megabytes
+    of weights. Another text or an edit needs a new trace.
     """
+    check_weights_mb(weights_mb)
     if height < 1:
         raise RegardError(f"height must be at least 1 pixel; got {height}")
     for side, pieces in (("source", trace.source), ("target", trace.target)):
@@ -219,14 +229,15 @@ def show(trace: Trace, *, height: int = 720) -> Frame:
     title = f"Regard: {trace.answer.source} → {trace.answer.text}"
     if not trace.has_model:
         stored = stored_arrays(trace)
-        return Frame(offline_page(stored, "#/attention"), height, title)
+        return Frame(offline_page(stored, "#/attention", weights_mb=weights_mb), height, title)
     bundle = trace.pipeline.bundle
     with TemporaryDirectory() as folder:
         from regard.bundle import save
 
         home = Path(folder) / _folder_name(bundle.card)
         save(home, bundle)  # the page describes a model from its files
-        page = offline_page(stored_trace(trace, ServedModel(home)), "#/overview")
+        stored = stored_trace(trace, ServedModel(home))
+        page = offline_page(stored, "#/overview", weights_mb=weights_mb)
     return Frame(page, height, title)
 
 

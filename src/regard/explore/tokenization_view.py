@@ -31,6 +31,7 @@ def tokenization(stored: StoredTrace, side: str) -> dict[str, Any]:
     return {
         "method": found.method,
         "first": first if agrees else None,
+        "unknown_score": found.unknown_score,
         "words": [_describe(tokenizer, word) for word in found.words],
     }
 

@@ -17,6 +17,9 @@ from regard.text.tokenizers import Tokenizer
 BYTE_FALLBACK = "<0x{:02X}>"
 
 
+BELOW = 10  # how far the score of an unknown token lies below the least of a unigram vocabulary
+
+
 class Merge(NamedTuple):
     """One merge of two neighbours: rank of the pair, index of its left symbol, and the result."""
 
@@ -45,12 +48,14 @@ class Segmentation(NamedTuple):
 
     method: str
     words: list[SegmentedWord]
+    unknown_score: float | None = None  # of a token that is not in a unigram vocabulary
 
 
 def segment(tokenizer: Tokenizer, text: str) -> Segmentation:
     """The words of a text and how each of them becomes tokens."""
     splitter = _splitter(tokenizer)
-    return Segmentation(splitter.method, [splitter.split(word) for word in splitter.words(text)])
+    words = [splitter.split(word) for word in splitter.words(text)]
+    return Segmentation(splitter.method, words, splitter.unknown_score)
 
 
 @lru_cache(maxsize=8)
@@ -98,8 +103,13 @@ class _Splitter:
 
     def _score(self, id: int) -> float:
         """The log-probability of a token; an unknown one is 10 below the least of all."""
-        scores = self._scores
-        return min(scores) - 10 if id == self.model.get("unk_id") else scores[id]
+        assert self.unknown_score is not None
+        return self.unknown_score if id == self.model.get("unk_id") else self._scores[id]
+
+    @cached_property
+    def unknown_score(self) -> float | None:
+        """The score of an unknown token; None if tokens have no scores."""
+        return min(self._scores) - BELOW if self.is_unigram else None
 
     @cached_property
     def _scores(self) -> list[float]:

@@ -147,11 +147,14 @@ class Trace:
             kinds,
         )
 
-    def show(self, *, height: int = 720) -> Any:
-        """The explorer's pages of this trace, for a notebook; `save` writes them to a file."""
+    def show(self, *, height: int = 720, weights_mb: float | None = None) -> Any:
+        """The explorer's pages of this trace, for a notebook; `save` writes them to a file.
+
+        The pages explain numbers with at most `weights_mb` megabytes of weights (default: 16)."""
         import regard  # loads the explorer, a higher layer, on demand
 
-        return regard.show(self, height=height)
+        limit = {} if weights_mb is None else {"weights_mb": weights_mb}
+        return regard.show(self, height=height, **limit)
 
     def place(self, name: str, index: Index) -> str:
         """An index with the names of its axes and the tokens there."""

@@ -106,6 +106,14 @@ class KernelWeights(NormalisedWeights):
 
     kind = "normalised kernel"
 
+    @property
+    def formula(self) -> str:  # type: ignore[override]
+        """The formula of the part, with the φ of a positive normaliser."""
+        formula = PartOperation.formula.fget(self)  # type: ignore[attr-defined]
+        if not isinstance(self.part, parts.Positive):
+            return str(formula)
+        return f"{formula}, φ(s) = {PHI_FORMULAS.get(self.part.name, self.part.name)}"
+
     def explain(self, store: TensorStore, index: Index) -> Computation:
         *row, here = index
         operands = store.along(self.inputs[0], *row, ALL)
@@ -120,6 +128,13 @@ class KernelWeights(NormalisedWeights):
         return Computation(own / total if total > 0 else 0.0, ("φ(s)",), terms, stages)
 
 
+PHI_FORMULAS = {
+    "exp": "exp(s − max)",
+    "softplus": "log(1 + exp(s))",
+    "sigmoid": "1 / (1 + exp(−s))",
+    "relu": "max(0, s)",
+    "elu": "s + 1 if s > 0, else exp(s)",
+}
 Kernel = Callable[[float], float]
 
 
