@@ -214,7 +214,8 @@ class Explorer extends ViewState {
   /** Opens the explanation of a number and requests it at once. */
   override open(name: string, index: number[], deeper = false): void {
     // The drawer reports an error.
-    if (this.trace) this.data.explain(this.trace, name, index).catch(() => {});
+    if (this.trace)
+      this.explaining = this.data.explain(this.trace, name, index).catch(() => undefined);
     super.open(name, index, deeper);
   }
 

@@ -32,6 +32,8 @@ export class ViewState {
   options = $state.raw<Record<string, string>>({});
   /** the drawer: the path from the first explained number to the current one */
   trail = $state.raw<Opened[]>([]);
+  /** the explanation requested last */
+  explaining: Promise<unknown> = Promise.resolve();
   /** the last input came from the keyboard: focus then moves to what opens */
   usedKeyboard = false;
   /** the text of the live region */
