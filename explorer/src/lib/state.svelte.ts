@@ -20,6 +20,9 @@ import { ViewState, type Opened } from "./view-state.svelte";
 
 export type Status = "idle" | "loading" | "ready" | "error" | "long";
 
+/** Milliseconds that a click waits for its explanation before the drawer opens without it. */
+const SOON = 24;
+
 class Explorer extends ViewState {
   readonly data: DataSource = openSource();
 
@@ -211,12 +214,18 @@ class Explorer extends ViewState {
     this.knownHash = location.hash;
   }
 
-  /** Opens the explanation of a number and requests it at once. */
+  /** Requests the explanation of a number and opens it: one frame shows both, if it comes soon. */
   override open(name: string, index: number[], deeper = false): void {
+    const [trace, select, turn] = [this.trace, this.takeSelection(), ++this.turn];
+    if (!trace) return;
     // The drawer reports an error.
-    if (this.trace)
-      this.explaining = this.data.explain(this.trace, name, index).catch(() => undefined);
-    super.open(name, index, deeper);
+    this.explaining = this.data.explain(trace, name, index).catch(() => undefined);
+    const soon = new Promise((resolve) => setTimeout(resolve, SOON));
+    void Promise.race([this.explaining, soon]).then(() => {
+      if (this.turn !== turn || !this.trace) return;
+      select?.();
+      super.open(name, index, deeper);
+    });
   }
 
   /** Opens the explanation of a number that the server derives from parameters. */
