@@ -361,10 +361,11 @@ class Explorer extends ViewState {
     return shape !== undefined && index.every((at, axis) => at < (shape[axis] ?? 0));
   }
 
-  /** Selects an attention and a head; the selected tokens are clamped to it. */
+  /** Selects an attention and a head; the selected tokens are clamped to it. The step stays. */
   selectAttention(attention: string, head = this.head): void {
     this.attention = attention;
     this.head = head;
+    if (this.currentAttention?.query === "target") this.query = this.row;
     if (this.trace) this.clampSelection(this.trace);
   }
 
