@@ -8,6 +8,7 @@ are left as they are.
 from __future__ import annotations
 
 import ctypes
+import platform
 from functools import cache
 
 # Parameters of mallopt(3).
@@ -18,11 +19,7 @@ LARGE = 128 << 10  # bytes: larger blocks are mapped one by one, and unmapped wh
 
 @cache
 def _glibc() -> ctypes.CDLL | None:
-    try:
-        library = ctypes.CDLL(None)
-        return library if hasattr(library, "gnu_get_libc_version") else None
-    except OSError:
-        return None
+    return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 
 
 def limit_arenas() -> bool:
