@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from exploring_browser import CLICK, LOADED, TYPE, Site
+from exploring_browser import LOADED, TYPE, Site, click_times
 from exploring_film import measure_film, measure_own_film
 from exploring_imported import measure_imported
 from harness import Check, no_options, report
+from playwright.sync_api import Page
 
 import regard
 
@@ -87,9 +88,17 @@ def measure_use(site: Site, empty: float) -> list[Check]:
     page = site.open("attention")
     page.locator("[data-heatmap]").first.scroll_into_view_if_needed()
     page.wait_for_load_state("networkidle")
-    took = statistics.median(page.evaluate(CLICK, [at]) for at in range(15))
+    checks += measure_clicks(page, 1e3 * empty)
     page.context.close()
-    checks.append(Check("click → arithmetic, ms", took, 1e3 * empty, CLICKED, took <= CLICKED))
+    return checks
+
+
+def measure_clicks(page: Page, empty: float) -> list[Check]:
+    """Clicks that change the open drawer, and clicks that open it."""
+    checks = []
+    for closed, label in ((False, "click → arithmetic"), (True, "click → opened drawer")):
+        for state, took in zip(("", ", painted"), click_times(page, closed=closed), strict=True):
+            checks.append(Check(f"{label}{state}, ms", took, empty, CLICKED, took <= CLICKED))
     return checks
 
 

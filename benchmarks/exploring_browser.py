@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from tests.browser.conftest import CHROMIUM, FLAGS  # the browser of the tests
 
 TIMEOUT = 240_000  # milliseconds
+CLICKS = 12
 
 # Milliseconds from the start of the navigation to the first frame with an element and nothing busy.
 DRAWN = """([selector]) => new Promise((done) => {
@@ -55,7 +57,8 @@ TYPE = """async ([text]) => {
   });
 }"""
 
-# Milliseconds from a click on a cell to its arithmetic in the drawer.
+# Milliseconds from a click on a cell to its arithmetic in the drawer: in the page, and painted. A
+# message that is posted in an animation frame arrives when the frame is painted.
 CLICK = """async ([at]) => {
   const node = document.querySelector("[data-heatmap$=weights], [data-heatmap]");
   const {left, top, cellWidth, cellHeight, rows, cols} = node.dataset;
@@ -70,8 +73,11 @@ CLICK = """async ([at]) => {
     const check = () => {
       const now = document.querySelector("[data-drawer] .name")?.textContent;
       const busy = document.querySelector("[data-drawer]")?.getAttribute("aria-busy") === "true";
-      if (now && now !== before && !busy) done(performance.now() - start);
-      else requestAnimationFrame(check);
+      if (!now || now === before || busy) return requestAnimationFrame(check);
+      const shown = performance.now() - start;
+      const frame = new MessageChannel();
+      frame.port1.onmessage = () => done([shown, performance.now() - start]);
+      frame.port2.postMessage(null);
     };
     requestAnimationFrame(check);
   });
@@ -80,6 +86,25 @@ CLICK = """async ([at]) => {
 # What the page has loaded: bytes on the wire and of the files, by name.
 LOADED = """() => performance.getEntriesByType('resource').map((one) =>
   [one.name.split('/').pop(), one.encodedBodySize, one.decodedBodySize])"""
+
+READING = 600  # milliseconds between two clicks: the page has followed the one before
+
+
+def click_times(page: Page, *, closed: bool) -> tuple[float, float]:
+    """Median milliseconds from a click to the arithmetic, and to its first painted frame.
+
+    Each click is on another cell. The drawer is closed before each, or open from the start.
+    """
+    page.evaluate(CLICK, [CLICKS])
+    times = []
+    for at in range(CLICKS):
+        if closed:
+            page.keyboard.press("Escape")
+            page.locator("[data-drawer]").wait_for(state="detached")
+        page.wait_for_timeout(READING)
+        times.append(page.evaluate(CLICK, [at]))
+    shown, painted = (statistics.median(column) for column in zip(*times, strict=True))
+    return shown, painted
 
 
 class Site:

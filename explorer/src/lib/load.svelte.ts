@@ -74,7 +74,7 @@ export function load<T>(
 }
 
 /** Identifies the tokens of the current trace. */
-function tokenKey(): string {
+export function tokenKey(): string {
   const { source, target } = app.trace?.tokens ?? { source: [], target: [] };
   return [source, target].map((side) => side.map((token) => token.id).join(" ")).join("; ");
 }

@@ -20,6 +20,9 @@ import { ViewState, type Opened } from "./view-state.svelte";
 
 export type Status = "idle" | "loading" | "ready" | "error" | "long";
 
+/** Milliseconds that a click waits for its explanation before the drawer opens without it. */
+const SOON = 24;
+
 class Explorer extends ViewState {
   readonly data: DataSource = openSource();
 
@@ -211,11 +214,18 @@ class Explorer extends ViewState {
     this.knownHash = location.hash;
   }
 
-  /** Opens the explanation of a number and requests it at once. */
+  /** Requests the explanation of a number and opens it: one frame shows both, if it comes soon. */
   override open(name: string, index: number[], deeper = false): void {
+    const [trace, select, turn] = [this.trace, this.takeSelection(), ++this.turn];
+    if (!trace) return;
     // The drawer reports an error.
-    if (this.trace) this.data.explain(this.trace, name, index).catch(() => {});
-    super.open(name, index, deeper);
+    this.explaining = this.data.explain(trace, name, index).catch(() => undefined);
+    const soon = new Promise((resolve) => setTimeout(resolve, SOON));
+    void Promise.race([this.explaining, soon]).then(() => {
+      if (this.turn !== turn || !this.trace) return;
+      select?.();
+      super.open(name, index, deeper);
+    });
   }
 
   /** Opens the explanation of a number that the server derives from parameters. */
@@ -351,10 +361,11 @@ class Explorer extends ViewState {
     return shape !== undefined && index.every((at, axis) => at < (shape[axis] ?? 0));
   }
 
-  /** Selects an attention and a head; the selected tokens are clamped to it. */
+  /** Selects an attention and a head; the selected tokens are clamped to it. The step stays. */
   selectAttention(attention: string, head = this.head): void {
     this.attention = attention;
     this.head = head;
+    if (this.currentAttention?.query === "target") this.query = this.row;
     if (this.trace) this.clampSelection(this.trace);
   }
 

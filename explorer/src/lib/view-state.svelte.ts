@@ -32,6 +32,8 @@ export class ViewState {
   options = $state.raw<Record<string, string>>({});
   /** the drawer: the path from the first explained number to the current one */
   trail = $state.raw<Opened[]>([]);
+  /** the explanation requested last */
+  explaining: Promise<unknown> = Promise.resolve();
   /** the last input came from the keyboard: focus then moves to what opens */
   usedKeyboard = false;
   /** the text of the live region */
@@ -40,6 +42,10 @@ export class ViewState {
   views = new Map<string, Saveable>();
   currentView = "";
   private opener: HTMLElement | null = null;
+  /** the selection that the next explanation is shown with */
+  private selection: (() => void) | null = null;
+  /** counts what changes the drawer: a later click cancels an earlier one */
+  protected turn = 0;
 
   readonly dark = $derived(this.theme ? this.theme === "dark" : this.systemDark);
   readonly opened = $derived(this.trail[this.trail.length - 1] ?? null);
@@ -54,8 +60,22 @@ export class ViewState {
     this.page = page;
   }
 
+  /** Selects a number and opens its explanation; if that must be requested, both wait for it. */
+  selectAndOpen(select: () => void, open: () => void): void {
+    this.selection = select;
+    open();
+    this.takeSelection()?.();
+  }
+  protected takeSelection(): (() => void) | null {
+    const { selection } = this;
+    this.selection = null;
+    return selection;
+  }
+
   /** Opens the explanation of a number; `deeper` extends the path inside the drawer. */
   open(name: string, index: number[], deeper = false): void {
+    this.takeSelection()?.();
+    this.turn++;
     if (!deeper && this.trail.length === 0)
       this.opener = document.activeElement as HTMLElement | null;
     this.trail = deeper ? [...this.trail, { name, index }] : [{ name, index }];
@@ -67,10 +87,12 @@ export class ViewState {
   }
   /** Opens the table of a weight, from an explanation that reads it. */
   openWeight(name: string, index: number[]): void {
+    this.turn++;
     this.trail = [...this.trail, { name, index, weight: true }];
   }
   /** Returns to an earlier number of the path; before the first, the drawer closes. */
   back(to = this.trail.length - 2): void {
+    this.turn++;
     this.trail = this.trail.slice(0, to + 1);
     if (this.trail.length === 0) {
       const opener = this.opener;

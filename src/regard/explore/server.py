@@ -43,6 +43,7 @@ from regard.web.access import (
     is_token,
     read_body,
 )
+from regard.web.allocator import limit_arenas
 from regard.web.connections import ConnectionTable, protocol_class
 from regard.web.http_limits import HttpLimits
 from regard.web.listener import bracketed, is_local, open_socket, reachable_name
@@ -216,6 +217,7 @@ def serve(
 
     `page` is the part of the address after `/`. Beyond this machine the printed token is required.
     """
+    limit_arenas()  # before other threads start
     listener, note = open_socket(host, port, PORT)
     number = listener.getsockname()[1]
     token = None if is_local(host) else secrets.token_urlsafe(24)

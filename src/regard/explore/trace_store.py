@@ -14,6 +14,7 @@ from regard.explore.film_store import ReducedFilm
 from regard.explore.messages import MAX_TOKENS, TraceRequest, not_found
 from regard.explore.model_store import ModelStore, ServedModel
 from regard.web.access import HttpError
+from regard.web.allocator import release_free_memory
 from regard.web.json_messages import invalid
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from regard.text.tokenizers import Tokenizer
     from regard.trace import Trace
 
-MAX_TRACES = 128  # more than the frames of a training film
-MAX_BYTES = 512 << 20
+MAX_TRACES = 128  # more than the frames of a training film; four for each student of a class
+MAX_BYTES = 192 << 20  # three texts of 512 tokens; the trace of a sentence has about 1 MB
 MAX_REQUESTS = 1_024
+RELEASE_BYTES = 32 << 20  # dropped traces after which free memory is returned to the system
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,7 @@ class TraceStore:
         self.max_requests = max_requests
         self._traces: OrderedDict[str, StoredTrace] = OrderedDict()
         self._requests: OrderedDict[str, TraceRequest] = OrderedDict()
+        self._dropped = 0  # bytes since free memory was returned
         self._lock = threading.Lock()
 
     def compute(self, request: TraceRequest) -> StoredTrace:
@@ -100,9 +103,14 @@ class TraceStore:
             self._requests[id] = request
             self._traces[id] = stored
             while len(self._traces) > 1 and self._is_full():
-                self._traces.popitem(last=False)
+                self._dropped += self._traces.popitem(last=False)[1].bytes
             while len(self._requests) > self.max_requests:
                 self._requests.popitem(last=False)
+            release = self._dropped >= RELEASE_BYTES
+            if release:
+                self._dropped = 0
+        if release:
+            release_free_memory()
         return stored
 
     def __getitem__(self, id: str) -> StoredTrace:
