@@ -127,7 +127,7 @@ def colour_mask(reader: Keyboard) -> None:
 
 
 def guess_letters(reader: Keyboard) -> None:
-    words, sounds = (f"[data-figure] .controls fieldset:nth-of-type({k}) input" for k in (1, 2))
+    words, sounds = (f"[data-figure] .choice:nth-of-type({k}) input" for k in (1, 2))
     for _ in range(reader.page.locator(words).count()):
         for _ in range(reader.page.locator(sounds).count()):
             reader.tab_to("button[data-weight]")

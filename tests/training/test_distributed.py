@@ -99,6 +99,7 @@ def test_two_processes_reach_the_weights_of_one(place):
         "started",
         "evaluated",
         "evaluated",
+        "calibrated",
         "finished",
     ]  # the first process alone tells
     assert printed.count("held out") == 1

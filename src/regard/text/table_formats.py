@@ -193,7 +193,7 @@ def row_from_cells(
         if not raw.strip():
             return bad_row(number, raw, "empty line", "the line is empty")
         index = columns.last
-        side = "target" if columns.target == index else "source"
+        side = "source" if index in (columns.source, columns.tags) else "target"
         detail = f"{_count_columns(len(cells))} only, but the {side} is column {index + 1}"
         return bad_row(number, raw, "missing column", detail)
     if len(cells) > columns.width:
