@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from benchmarks.explaining import saved_functions, unlike
-from regard.attention import Attention
 from regard.bundle import save
 from regard.explore.offline_html import show
 from regard.search import Greedy
 from regard.trace import Trace, record
 from tests.browser.conftest import download_export, until
 from tests.browser.drawers import VALUE, drawer
-from tests.contracts.model_cases import Flipped, Halved, Manhattan, Quadratic, Ramp
 from tests.trace.random_models import random_model
-from tests.trace.test_parts import attentions
+from tests.trace.test_parts import use_own_parts
 
 TEXTS = {
     "english-german": "The dog is sleeping.",
@@ -159,11 +157,7 @@ def test_random_saved_numbers_are_those_of_explain(browser, traces):
 def test_saved_numbers_of_parts_of_users(browser, tmp_path):
     pipeline = random_model("sinusoidal")
     save(tmp_path / "model", pipeline.bundle)
-    for part in attentions(pipeline):
-        score = Manhattan(part.heads, part.dim)
-        part.attention = Attention(score, bias=Halved(), normaliser=Quadratic())
-        part.rotation = Flipped()
-    pipeline.model.source.position = Ramp(12)
+    use_own_parts(pipeline)
     trace = record(pipeline, "zebra", "AH B N")
     cells = [(name, tuple(size - 1 for size in trace[name].shape)) for name in trace.names]
     for (name, index), saved in zip(

@@ -11,16 +11,14 @@ import torch
 from safetensors.numpy import load
 
 import regard.trace.array_trace
-from regard.attention import Attention
 from regard.errors import RegardError
 from regard.explore.offline_arithmetic import chosen_numbers, compressed, named_rows
 from regard.explore.offline_html import show
 from regard.explore.offline_program import constants, explained_as, program_steps
 from regard.trace import record
 from regard.trace.operations.operation import Operation
-from tests.contracts.model_cases import Flipped, Halved, Manhattan, Quadratic, Ramp
 from tests.trace.random_models import random_model
-from tests.trace.test_parts import attentions
+from tests.trace.test_parts import use_own_parts
 
 SCRIPTS = Path(__file__).parents[2] / "explorer/src/arithmetic"
 SOURCE, TARGET = "zebra", "AH B N"
@@ -60,11 +58,7 @@ def test_masks_are_bits_and_heads_share_them():
 
 def test_parts_of_users_have_their_results_in_float64():
     pipeline = random_model("sinusoidal")
-    for part in attentions(pipeline):
-        score = Manhattan(part.heads, part.dim)
-        part.attention = Attention(score, bias=Halved(), normaliser=Quadratic())
-        part.rotation = Flipped()
-    pipeline.model.source.position = Ramp(12)
+    use_own_parts(pipeline)
     trace = record(pipeline, SOURCE, TARGET)
     steps = program_steps(trace)
     names = [name for name, step in steps.items() if "exact" in step["constants"]]

@@ -40,6 +40,15 @@ def attentions(pipeline: Pipeline) -> list[nn.Module]:
     return [part for part in pipeline.model.modules() if isinstance(part, owners)]
 
 
+def use_own_parts(pipeline: Pipeline) -> None:
+    """Replace every part of a Transformer by one that a user wrote."""
+    for part in attentions(pipeline):
+        score = Manhattan(part.heads, part.dim)
+        part.attention = Attention(score, bias=Halved(), normaliser=Quadratic())
+        part.rotation = Flipped()
+    pipeline.model.source.position = Ramp(12)
+
+
 def encoder_attentions(pipeline: Pipeline) -> list[MultiHead]:
     return [layer.self_attention for layer in pipeline.model.encoder]
 
@@ -90,11 +99,7 @@ def test_entmax_threshold_makes_weights_sum_to_one(alpha):
 
 def test_user_parts_are_explained_by_their_own_code():
     pipeline = random_model("sinusoidal")
-    for part in attentions(pipeline):
-        score = Manhattan(part.heads, part.dim)
-        part.attention = Attention(score, bias=Halved(), normaliser=Quadratic())
-        part.rotation = Flipped()
-    pipeline.model.source.position = Ramp(12)
+    use_own_parts(pipeline)
     trace = assert_follows_model(pipeline, SOURCE, TARGET)
     explained = trace.explain("dec.0.self.scores", (1, 2, 1))
     factor = float(pipeline.model.decoder[0].self_attention.attention.score.factor.detach()[1])
