@@ -200,8 +200,8 @@ def evaluate(
     """Evaluate a model on held-out pairs: error rates, BLEU, chrF, the worst errors.
 
     Reports error rates for symbols, BLEU and chrF for running text, each with a 95 %
-    interval (1,000 resamples), the same by source length, and the worst errors. A source with
-    several targets counts once, and each target is a correct answer.
+    interval, the same by source length, the confidence against the share of right outputs, and the
+    worst errors. A source with several targets counts once, and each target is a correct answer.
     """
     with options.without_gc():
         from regard.commands.evaluate import evaluate as run

@@ -267,7 +267,7 @@ JsonLines = Annotated[
 ]
 Bundles = Annotated[
     Path,
-    Parameter(help="Folders of `regard train`, hf:FOLDER or included models (default: these)."),
+    Parameter(help="Bundles: folders, hf:FOLDER or included models (default: all included)."),
 ]
 Port = Annotated[
     int | None,
