@@ -38,18 +38,18 @@ def prepared(folder, pairs, **text):
 def test_small_tagged_data_with_stems_are_augmented(tmp_path, pairs, chosen):
     made = prepared(tmp_path, pairs)
     used = [Pair(*pair) for pair in pairs]
-    augmentation, reason = choose_augmentation(used, made.source, made.target, None)
+    augmentation, reason = choose_augmentation(used, len(used), made.source, made.target, None)
     assert (augmentation is not None) == chosen == ("hallucination" in reason)
-    requested, _ = choose_augmentation(used, made.source, made.target, 50)
+    requested, _ = choose_augmentation(used, len(used), made.source, made.target, 50)
     assert requested.hallucinated == 50
-    assert choose_augmentation(used, made.source, made.target, 0) == (None, "")
+    assert choose_augmentation(used, len(used), made.source, made.target, 0) == (None, "")
 
 
 def test_a_run_trains_on_real_and_hallucinated_pairs(tmp_path):
     made = prepared(tmp_path, FORMS, hallucination=400)
     dataset = tokenize(made, lambda text: None)
     real = [pair for pair in FORMS if not made.split.is_held_out(pair[0])]
-    repeats = 1 + round(100 / len(real))
+    repeats = 1 + round(100 / len(FORMS))
     decoded = [
         (
             made.source.decode(dataset.pairs.source(i).tolist()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from regard.text.hallucination import Hallucinator, shared_stretches
+from regard.text.hallucination import Hallucinator
 from regard.text.reading import Pair
 from regard.text.tokenizers import Tokenizer, nfc
 
@@ -38,17 +38,17 @@ class Augmentation:
 
 
 def choose_augmentation(
-    pairs: list[Pair], source: Tokenizer, target: Tokenizer, requested: int | None
+    sample: list[Pair], total: int, source: Tokenizer, target: Tokenizer, requested: int | None
 ) -> tuple[Augmentation | None, str]:
-    """The augmentation for all training pairs, and the reason; `requested` is
-    `text.hallucination`."""
+    """The augmentation for `total` training pairs, of which `sample` are some or all, and the
+    reason; `requested` is `text.hallucination`."""
     if requested == 0 or not {source.kind, target.kind} <= set(JOINED):
         return None, ""
-    if requested is None and len(pairs) >= MAX_PAIRS:
+    if requested is None and total >= MAX_PAIRS:
         return None, ""
-    symbols = list(symbol_pairs(pairs, source, target))
-    tagged = sum(map(_has_tag, symbols)) / max(len(pairs), 1)
-    shared = sum(bool(shared_stretches(*pair)) for pair in symbols) / max(len(pairs), 1)
+    symbols = list(symbol_pairs(sample, source, target))
+    tagged = sum(map(_has_tag, symbols)) / max(len(symbols), 1)
+    shared = Hallucinator(symbols, seed=0).share
     alphabet = {symbol for sources, _ in symbols for symbol in sources}
     used = [symbol for _, targets in symbols for symbol in targets]
     known = sum(symbol in alphabet for symbol in used) / max(len(used), 1)
@@ -56,10 +56,10 @@ def choose_augmentation(
     if requested is None and not fits:
         return None, ""
     count = HALLUCINATED if requested is None else requested
-    repeats = 1 + round(REAL_SHARE * count / max(len(pairs), 1))
+    repeats = 1 + round(REAL_SHARE * count / max(total, 1))
     reason = (
-        f"data hallucination: {count:,} pairs with random stems, because {shared:.0%} of "
-        f"{len(pairs):,} targets share a stem with their source; each pair is used "
+        f"data hallucination: {count:,} pairs with random stems, because {100 * shared:.0f} % of "
+        f"{total:,} targets share a stem with their source; each pair is used "
         f"{repeats} times (text.hallucination)"
     )
     return Augmentation(count, repeats), reason

@@ -28,7 +28,7 @@ SIZE_LIMITS = {
     "symbols": {"tiny": 30e3, "mini": 600e3, "small": 20e6},
     "text": {"tiny": 30e3, "mini": 150e3, "small": 20e6},
 }
-CPU_LIMIT = 10e6  # tokens up to which a CPU trains a mini model about an hour; tiny ones beyond
+CPU_LIMIT = 10e6  # tokens up to which a CPU trains a mini model in about an hour; tiny beyond
 CPU_MINUTES = 15.0  # a tiny model is the best that a CPU trains in less time
 CPU_SPEED = {"tiny": 30e3, "mini": 9e3}  # tokens/s of two slow cores, to choose settings by
 CPU_TOKENS = 30e6  # tokens of a run on a CPU, whose length is not given
@@ -93,6 +93,8 @@ def resolve_settings(
 ) -> ResolvedSettings:
     """Choose all open settings by the size of the data and the machine."""
     train, size = requested.train, requested.size
+    if requested.fine_tuning and (train.minutes, train.steps, train.epochs) == (None,) * 3:
+        train = train.model_copy(update={"epochs": FINE_TUNING_EPOCHS})
     data = DataFacts.of(dataset, world, train)
     decisions = []
     if requested.fine_tuning:
@@ -121,11 +123,7 @@ def resolve_settings(
     name = f"{requested.family} {size}"
     settings = ResolvedSettings(name, model, train, requested.text, decisions)
     settings = _regularise(settings, data)
-    if data.length_given:
-        return settings
-    return settings.updated(
-        epochs=FINE_TUNING_EPOCHS if requested.fine_tuning else data.choose_epochs()
-    )
+    return settings if data.length_given else settings.updated(epochs=data.choose_epochs())
 
 
 @dataclass(frozen=True)

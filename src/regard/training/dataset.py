@@ -139,12 +139,9 @@ def _augmentation(chosen: TokenizerPair, decisions: list[str]) -> Augmentation |
         return None if recorded is None else Augmentation(**recorded)
     stats = data.stats
     assert stats is not None
-    if len(stats.sources) == stats.pairs or stats.split is not None:
-        sample = [Pair(*pair) for pair in zip(stats.sources, stats.targets, strict=True)]
-    else:
-        sample = []  # of a corpus far too large for it
+    sample = [Pair(*pair) for pair in zip(stats.sources, stats.targets, strict=True)]
     sides = chosen.source, chosen.target
-    augmentation, reason = choose_augmentation(sample, *sides, data.text.hallucination)
+    augmentation, reason = choose_augmentation(sample, stats.pairs, *sides, data.text.hallucination)
     decisions.extend([reason] if reason else [])
     return augmentation
 
