@@ -84,7 +84,17 @@ class ModelLoader:
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda number, stack: None)
         signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
-        inherited = [waker, woken, self.channel.socket]
+        try:
+            self._serve_forks(waker, [waker, woken, self.channel.socket])
+        finally:
+            signal.set_wakeup_fd(-1)  # a worker may end after these sockets
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            waker.close()
+            woken.close()
+        self._wait_for_workers()
+
+    def _serve_forks(self, waker: socket.socket, inherited: list[socket.socket]) -> None:
+        """Fork a worker for each socket that is received, until the service closes its own."""
         while True:
             ready, _, _ = select.select([self.channel.socket, waker], [], [])
             if waker in ready:
@@ -93,9 +103,8 @@ class ModelLoader:
             if self.channel.socket in ready:
                 received = self.channel.receive_socket()
                 if received is None or received[1] is None:
-                    break
+                    return
                 self._fork(received[0].id, received[1], inherited)
-        self._wait_for_workers()
 
     def _fork(self, id: int, file: int, inherited: list[socket.socket]) -> None:
         pid = os.fork()
