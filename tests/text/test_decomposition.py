@@ -107,6 +107,15 @@ def test_hangul_needs_fewer_rare_syllables():
     assert not choose_decomposition(letters).decompose
 
 
+def test_one_of_several_languages_is_decomposed():
+    hangul = syllables(100, [chr(0xAC00 + 13 * i) for i in range(800)])
+    mixed = [*syllables(2_000, "abcdefgh"), *hangul]  # 5 % of the texts
+    choice = choose_decomposition(mixed)
+    assert choice.decompose
+    assert choice.reason.split(" texts")[1].startswith(" with them have a rare one")
+    assert not choose_decomposition([*syllables(2_000, "abcdefgh"), *hangul[:10]]).decompose
+
+
 def test_parts_that_are_as_rare_do_not_help():
     plain = syllables(60, "abcdefgh")
     assert not choose_decomposition([*plain, *["ṉ"] * 3, *["ç"] * 3, *["å"] * 3]).decompose

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from regard.errors import choose
 from regard.text.regard_vocabulary import nfc, nfd
@@ -21,7 +22,8 @@ RARE = 5  # other texts with a character, below which it is rare
 # rate on dev), decomposing Korean (26 % of words) gave 28.4 instead of 48.0, French (0.2 %) 38.0
 # instead of 32.7, Vietnamese (0.2 %) 16.9 instead of 16.0 and Greek (0.2 %) 29.1 instead of 33.3.
 MIN_SHARE = 0.1
-MIN_HANGUL_SHARE = 0.02  # jamo are the letters of this script
+MIN_HANGUL_SHARE = 0.02  # of the texts with Hangul: jamo are the letters of this script
+MIN_HANGUL_TEXTS = 0.01  # share of texts with Hangul, below which it does not decide
 HANGUL = range(0xAC00, 0xAC00 + 11_172)
 DECOMPOSITIONS = dict.fromkeys(("auto", "none", "nfd"))
 
@@ -56,14 +58,48 @@ def choose_decomposition(
     composed = {character for character in found if nfd(character) != character}
     if not composed:
         return Decomposition(False)
-    share = _rare_share(texts, found, composed)
-    decomposed = [set(nfd("".join(text))) for text in texts]
-    parts = Counter(part for text in decomposed for part in text)
-    left = _rare_share(decomposed, parts, set(nfd("".join(composed))))
-    needed = MIN_HANGUL_SHARE if _are_syllables(composed) else MIN_SHARE
-    decompose = share >= needed and left <= share / 2
-    reason = _explain(found, composed, share, len(parts))
-    return Decomposition(decompose, reason, frozenset(composed))
+    syllables = {character for character in composed if ord(character) in HANGUL}
+    korean = [text for text in texts if not syllables.isdisjoint(text)]
+    parts = Counter(part for text in texts for part in set(nfd("".join(text))))
+    if len(korean) < MIN_HANGUL_TEXTS * len(texts):  # a few words in texts of another script
+        korean = []
+    shares = [
+        _Share.of(korean, syllables, found, parts),
+        _Share.of(texts, composed - syllables, found, parts),
+    ]
+    needed = MIN_HANGUL_SHARE, MIN_SHARE
+    large = [share for share, least in zip(shares, needed, strict=True) if share.exceeds(least)]
+    shown = (
+        large[0]
+        if large
+        else max(shares, key=lambda share: (share.composed, len(share.characters)))
+    )
+    reason = _explain(found, shown, len(parts))
+    return Decomposition(bool(large), reason, frozenset(composed))
+
+
+class _Share(NamedTuple):
+    """The share of some texts that have a rare composed character, and a rare part of one."""
+
+    characters: set[str]
+    composed: float
+    decomposed: float
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[set[str]],
+        characters: set[str],
+        found: Counter[str],
+        parts: Counter[str],
+    ) -> _Share:
+        split = [set(nfd("".join(text))) for text in texts]
+        left = _rare_share(split, parts, set(nfd("".join(characters))))
+        return cls(characters, _rare_share(texts, found, characters), left)
+
+    def exceeds(self, least: float) -> bool:
+        """Whether there are so many that decomposing helps."""
+        return self.composed >= least and self.decomposed <= self.composed / 2
 
 
 def _rare_share(
@@ -74,17 +110,13 @@ def _rare_share(
     return sum(not rare.isdisjoint(text) for text in texts) / max(1, len(texts))
 
 
-def _are_syllables(composed: set[str]) -> bool:
-    """Whether these are Hangul syllables, with few exceptions."""
-    return sum(ord(character) in HANGUL for character in composed) > 0.9 * len(composed)
-
-
-def _explain(found: Counter[str], composed: set[str], share: float, parts: int) -> str:
-    what = f"{len(composed):,} composed character{'s' * (len(composed) != 1)}"
-    into = "letters and marks"
-    if _are_syllables(composed):
-        into = "jamo"
-        what = f"{len(composed):,} of {len(HANGUL):,} possible syllables"
-    occur = "occurs" if len(composed) == 1 else "occur"
-    seen = f"{what} {occur}, {100 * share:.1f} % of texts have a rare one"
+def _explain(found: Counter[str], share: _Share, parts: int) -> str:
+    characters = share.characters
+    what = f"{len(characters):,} composed character{'s' * (len(characters) != 1)}"
+    into, texts = "letters and marks", "texts"
+    if characters and all(ord(character) in HANGUL for character in characters):
+        into, texts = "jamo", "texts with them"
+        what = f"{len(characters):,} of {len(HANGUL):,} possible syllables"
+    occur = "occurs" if len(characters) == 1 else "occur"
+    seen = f"{what} {occur}, {100 * share.composed:.1f} % of {texts} have a rare one"
     return f"{seen}; {len(found):,} characters become {parts:,} {into}"
