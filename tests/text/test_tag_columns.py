@@ -36,6 +36,19 @@ def test_a_column_of_features_is_part_of_the_source(order: str, header: str, tmp
     assert f"source is column 1 with the tags of column {tags} and target" in corpus.decisions[0]
 
 
+def test_a_space_in_a_bundle_of_tags_is_removed(tmp_path: Path):
+    path = tmp_path / "pairs.tsv"
+    pairs = write(path, "wft", count=100)
+    lines = path.read_text().splitlines()
+    spaced = next(i for i, line in enumerate(lines) if line.endswith("N;GEN;PL"))
+    lines[spaced] = lines[spaced].replace(";PL", "; PL")
+    path.write_text("\n".join(lines) + "\n")
+    assert [(pair.source, pair.target) for pair in Corpus(path)] == pairs
+    path.write_text("\n".join(line.replace(";", "; ") for line in lines) + "\n")
+    with pytest.raises(CorpusError, match="has 3 columns"):
+        Corpus(path)
+
+
 def test_columns_on_request(tmp_path: Path):
     path = tmp_path / "pairs.tsv"
     pairs = write(path, "wft", header="lemma\tform\ttags")

@@ -49,6 +49,10 @@ class CorpusReader:
                 empty: list[ParsedRow] = []  # empty lines at the end of a file are not an error
                 try:
                     for row in rows():
+                        if not row.problem and not empty:
+                            self.pairs += 1
+                            yield Pair(row.source, row.target)
+                            continue
                         if row.problem == "empty line":
                             empty.append(row)
                             continue

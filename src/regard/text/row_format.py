@@ -109,7 +109,7 @@ class ColumnLayout:
         source = cells[self.source].strip()
         if not source or self.tags is None:
             return source
-        return f"{source} {cells[self.tags].strip()}"
+        return f"{source} {''.join(cells[self.tags].split())}"  # a bundle of tags has no spaces
 
     @property
     def description(self) -> str:

@@ -45,11 +45,18 @@ class TableFormat(RowFormat):
         rows, columns = self.table_rows(file), self.columns
         if columns.header:
             next(rows, None)
+        first, second, width = columns.source, columns.target, columns.width
+        plain = columns.tags is None
         for number, raw, cells in rows:
             if isinstance(cells, ParsedRow):
                 yield cells
-            else:
-                yield row_from_cells(number, raw, cells, columns)
+                continue
+            if plain and len(cells) == width:  # nearly all rows: half the time of row_from_cells
+                source, target = cells[first].strip(), cells[second].strip()
+                if source and target:
+                    yield ParsedRow(number, raw, source, target)
+                    continue
+            yield row_from_cells(number, raw, cells, columns)
 
 
 class TsvFormat(TableFormat):

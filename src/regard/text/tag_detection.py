@@ -24,6 +24,7 @@ MIN_COVERAGE = 0.9  # share of texts with the tag
 MAX_UNSEEN = 0.02  # probability of a new tag (Good–Turing estimate)
 MAX_UNSEEN_FEATURE = 0.1  # the same in bundles, whose form says that they are tags
 MIN_RECURRENCE = 5  # mean number of texts with a tag
+MAX_SPACED = 0.02  # of the bundles of a column
 MAX_SHARED = 0.05  # share of other fields that are also tags
 MAX_TAG_LENGTH = 40
 CODE = r"[A-Za-z0-9][\w:.=]{0,38}"
@@ -73,10 +74,16 @@ def detect_tags(lines: Sequence[str], requested: str = "auto") -> TagSet:
 
 
 def is_tag_column(values: Sequence[str]) -> bool:
-    """Whether a column of a table has bundles of features, such as `V;PST;3;SG`, that recur."""
-    values = [value.strip() for value in values if value.strip()]
+    """Whether a column of a table has bundles of features, such as `V;PST;3;SG`, that recur.
+
+    A few may have a space by mistake (`N;ACC; PL`, in published data).
+    """
+    cells = [value.strip() for value in values if value.strip()]
+    values = ["".join(cell.split()) for cell in cells]
     joiner = _joiner(values) if len(values) >= MIN_ROWS else ""
-    if not joiner or any(" " in value or not _is_code(value, bundled=True) for value in values):
+    if not joiner or sum(" " in cell for cell in cells) > MAX_SPACED * len(cells):
+        return False
+    if not all(_is_code(value, bundled=True) for value in values):
         return False
     found = Counter(part for value in values for part in value.split(joiner))
     return found.total() >= 2 * len(found)
