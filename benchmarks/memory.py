@@ -14,14 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from harness import Check, machine, report
+from process_memory import MemoryMonitor, megabytes
 
 BOUND, DATA_BOUND = 1536, 1024  # megabytes
 EPOCHS, BATCHES_READ = 3, 300  # after training: epochs, and batches read from each
@@ -83,6 +82,7 @@ def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
     epochs."""
     from regard.config import TextSettings, TrainSettings
     from regard.text import Corpus
+    from regard.training.display import LineDisplay
     from regard.training.run import Job, run
 
     out, few = corpus.with_suffix(".run"), corpus.with_suffix(".few")
@@ -97,10 +97,11 @@ def measure(corpus: Path, kind: str, steps: int) -> dict[str, Any]:
     start = time.perf_counter()
     with MemoryMonitor() as monitor:
         job = Job(Corpus(corpus), out, held_out=Corpus(few), size="tiny", text=text, train=settings)
-        card = run(job, progress(sys.stderr))
+        card = run(job, LineDisplay(sys.stderr))
         trained = time.perf_counter() - start
         read = epochs(out)
-    peaks = {"own": resident("self", "VmHWM"), "all": max(monitor.peak, resident("self", "VmHWM"))}
+    own = megabytes("self", "VmHWM")
+    peaks = {"own": own, "all": max(monitor.peak("all"), own)}
     return {**peaks, "pairs": card["pairs"], "trained_seconds": trained, "read_tokens": read}
 
 
@@ -117,62 +118,6 @@ def epochs(out: Path) -> int:
             batch = batches.at(epoch, step)
             tokens += len(batch.source.values) + len(batch.target.values)
     return tokens
-
-
-def progress(file: TextIO) -> Any:
-    """The plain view of training, with progress lines at most every five seconds."""
-    from regard.training.display import LineDisplay
-
-    class Progress(LineDisplay):
-        shown_at = float("-inf")
-
-        def message(self, text: str) -> None:
-            if not text.startswith("tokenized") or time.monotonic() - self.shown_at >= 5:
-                self.shown_at = time.monotonic()
-                super().message(text)
-
-    return Progress(file)
-
-
-class MemoryMonitor:
-    """Samples the memory of this process and its children; shared pages count twice."""
-
-    def __init__(self, every: float = 0.05) -> None:
-        self.peak = 0.0
-        self._every, self._stopped = every, threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-
-    def __enter__(self) -> "MemoryMonitor":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while not self._stopped.wait(self._every):
-            self.peak = max(
-                self.peak, sum(resident(process, "VmRSS") for process in ("self", *_children()))
-            )
-
-
-def _children() -> Iterator[str]:
-    """The ids of the child processes."""
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            yield from (task / "children").read_text().split()
-        except OSError:  # the thread has ended
-            continue
-
-
-def resident(process: str, field: str) -> float:
-    """Resident megabytes of a process, now (VmRSS) or at its peak (VmHWM); 0 if it has ended."""
-    try:
-        status = Path(f"/proc/{process}/status").read_text()
-        return int(status.split(f"{field}:")[1].split()[0]) / 1024
-    except (OSError, IndexError):
-        return 0.0
 
 
 def check_long_pairs(folder: Path, options: argparse.Namespace) -> list[Check]:

@@ -11,7 +11,7 @@ from regard.config import TextSettings
 from regard.errors import RegardError
 from regard.search.search_batches import length_limits
 from regard.text import Corpus
-from regard.training import tokenizer_pair
+from regard.training import evaluation, tokenizer_pair
 from regard.training.dataset import tokenize
 from regard.training.raw_data import read
 from regard.training.tokenizer_pair import choose
@@ -269,6 +269,17 @@ def test_an_unknown_tokenizer_is_refused_before_writing(tmp_path):
     with pytest.raises(RegardError, match="unknown tokenizer 'byte'; did you mean 'bytes'"):
         prepared(tmp_path, text=TextSettings(target_tokenizer="byte"))
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("count", [1, 999, 1_000, 1_001, 1_002, 3_000])
+def test_the_length_ratio_is_a_percentile(count, monkeypatch):
+    monkeypatch.setattr(evaluation, "CHUNK_PAIRS", 700)
+    draw = np.random.default_rng(count)
+    sources = draw.integers(1, 30, count).astype(np.int32)
+    targets = (sources * draw.uniform(3, 12, count)).astype(np.int32)
+    needed = (targets - evaluation.EXTRA) / (sources + 1)
+    expected = np.clip(np.percentile(needed, 99.9, method="higher"), evaluation.RATIO, 16)
+    assert evaluation.length_ratio(sources, targets) == expected
 
 
 def test_outputs_may_be_as_long_as_training_targets(tmp_path):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -25,26 +26,26 @@ OPTIONS = {
 }  # some steps have a single pair, so a process gets none
 
 
-def two(data, out, *more: str) -> str:
+def torchrun(*words: str) -> subprocess.CompletedProcess[str]:
+    """A program in two processes."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    return subprocess.run(
+        [*launch, "--nproc-per-node", "2", *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def two(data, out, *more: str, program: Sequence[str] = ("-m", "regard")) -> str:
     """The same run in two processes, by torchrun."""
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "regard",
-    ]
     words = arguments(
         data, out, "--steps", "8", "--set", "model.dropout=0.0", "--set", "train.evaluations=2"
     )
     sets = [word for name, value in OPTIONS.items() for word in ("--set", f"train.{name}={value}")]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [*launch, *words, *sets, *more], env=env, capture_output=True, text=True, timeout=150
-    )
+    done = torchrun(*program, *words, *sets, *more)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stderr
 
@@ -128,20 +129,63 @@ def test_out_of_memory_in_one_process_stops_all(place, tmp_path):
         "    Objective.forward = forward\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        str(script),
-    ]
-    words = arguments(place / "pairs.tsv", tmp_path / "out", "--steps", "4")
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([*launch, *words], env=env, capture_output=True, text=True, timeout=150)
+    done = torchrun(str(script), *arguments(place / "pairs.tsv", tmp_path / "out", "--steps", "4"))
     assert done.returncode != 0  # and it does end
     assert (
         "out of memory in process 1 of 2 at step 1; raise train.gradient_accumulation to 2"
         in done.stderr
     )
+
+
+def test_fsdp_from_the_start_reaches_the_weights_of_one(place):
+    out = place / "sharded"
+    two(place / "pairs.tsv", out, "--set", "train.parallel=fsdp")
+    assert_near(out, place)
+    assert_same_answers(out, place)
+    assert strange_files(out) == []
+
+
+def test_two_processes_resume_where_they_stopped(place):
+    """The first two stop at a signal in the middle; the next two finish the same run."""
+    out = place / "stopped"
+    script = place / "stop.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from regard.cli import main\n"
+        "from regard.training.trainer import Trainer\n"
+        "advance = Trainer.advance\n"
+        "def stop(self):\n"
+        "    if self.step == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return advance(self)\n"
+        "Trainer.advance = stop\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "except SystemExit:\n"
+        "    sys.exit(0)\n"
+    )
+    two(place / "pairs.tsv", out, program=[str(script)])
+    assert read(out / "checkpoints").progress["step"] == 3
+    printed = two(place / "pairs.tsv", out)
+    assert printed.count("resumed: from step 3") == 1
+    assert_near(out, place)
+
+
+def test_processes_wait_for_a_long_preparation(tmp_path):
+    """Longer than the limit of other exchanges, which is ten minutes on GPUs."""
+    script = tmp_path / "wait.py"
+    script.write_text(
+        "import time\n"
+        "from datetime import timedelta\n"
+        "from torch import distributed\n"
+        "start = distributed.init_process_group\n"
+        "def short(backend): start(backend, timeout=timedelta(seconds=2))\n"
+        "distributed.init_process_group = short\n"
+        "from regard.training.distributed import world\n"
+        "with world('cpu') as processes, processes.first_process_first():\n"
+        "    time.sleep(4 if processes.first else 0)\n"
+        "    print('prepared', processes.rank, flush=True)\n"
+    )
+    done = torchrun(str(script))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["prepared", "0", "prepared", "1"]

@@ -193,5 +193,7 @@ def _surround(ids: Ragged, before: Sequence[int], after: Sequence[int]) -> Ragge
 
 
 def _ragged(ids: FlatIds) -> Ragged:
+    """The same in torch. Ids on disk have valid offsets, so they are not checked again."""
     values, offsets = ids
-    return Ragged(torch.from_numpy(values), torch.from_numpy(offsets))
+    layout = Layout(torch.from_numpy(offsets), int(np.diff(offsets).max(initial=0)), len(values))
+    return Ragged.from_layout(torch.from_numpy(values), layout)

@@ -8,6 +8,7 @@ permutation and does not depend on the state or version of a random generator.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -20,8 +21,12 @@ CHUNK_BATCHES = 512  # most batches then have one length per side
 MIN_CHUNKS = 3  # if sorted as a whole, rare lengths would meet the same pairs in every epoch
 SMALLEST_CHUNK = 1 << 10
 LARGEST_CHUNK = 1 << 17
+PLACE_BITS = LARGEST_CHUNK.bit_length() - 1  # of a place in a chunk
+LENGTH_BITS = (63 - PLACE_BITS) // 3
 MASK = (1 << 64) - 1
 ROUNDS = 4
+CACHED = 1 << 14  # integers permuted at once, so that they stay in the cache of a core
+MANY_PAIRS = 40  # per batch
 Lengths = Int[np.ndarray, " pair"]
 
 
@@ -76,7 +81,7 @@ def plan_batches(
     size = _chunk_size(source_lengths, target_lengths, batch_tokens)
     key = hash_key(seed, epoch)
     order = np.empty(count, np.int32)
-    starts: list[int] = [0]
+    starts = array("q", [0])  # Python integers would take as much memory as the pairs
     for start in range(0, count, size):
         chunk = np.arange(start, min(start + size, count), dtype=np.uint64)
         pairs = permute(chunk, count, key).astype(np.int64)
@@ -84,12 +89,34 @@ def plan_batches(
             pairs = kept[pairs]
         source = source_lengths[pairs].astype(np.int64)
         target = target_lengths[pairs].astype(np.int64)
-        ranks = np.lexsort((source, target, np.maximum(source, target)))
+        ranks = sort_by_length(source, target)
         order[start : start + len(pairs)] = pairs[ranks]
-        starts += _batch_ends((source + target)[ranks], batch_tokens, start)
-    batches = np.arange(len(starts) - 1, dtype=np.uint64)
-    steps = permute(batches, len(batches), hash_key(seed, epoch, 1)).astype(np.int64)
+        starts.extend(_batch_ends((source + target)[ranks], batch_tokens, start))
+    steps = np.empty(len(starts) - 1, np.int64)
+    key = hash_key(seed, epoch, 1)
+    for start in range(0, len(steps), LARGEST_CHUNK):
+        chunk = np.arange(start, min(start + LARGEST_CHUNK, len(steps)), dtype=np.uint64)
+        steps[start : start + LARGEST_CHUNK] = permute(chunk, len(steps), key)
     return BatchPlan(order, np.array(starts, np.int64), steps, len(source_lengths) - count)
+
+
+def sort_by_length(
+    source: Int64[np.ndarray, " pair"], target: Int64[np.ndarray, " pair"]
+) -> Int64[np.ndarray, " pair"]:
+    """The places of these pairs in order of the longer side, then target, source and place.
+
+    Lengths and place fit in 63 bits unless a length is huge, and sorting one array of integers
+    takes a third of the time of `lexsort`.
+    """
+    longest = np.maximum(source, target)
+    if len(source) > LARGEST_CHUNK or int(longest.max(initial=0)) >> LENGTH_BITS:
+        return np.lexsort((source, target, longest))
+    keys = longest
+    for part, bits in ((target, LENGTH_BITS), (source, LENGTH_BITS)):
+        keys = (keys << bits) | part
+    keys = (keys << PLACE_BITS) | np.arange(len(source))
+    keys.sort()
+    return keys & (LARGEST_CHUNK - 1)
 
 
 def _within_limit(
@@ -113,12 +140,19 @@ def _chunk_size(source_lengths: Lengths, target_lengths: Lengths, batch_tokens: 
 
 def _batch_ends(tokens: Int64[np.ndarray, " pair"], batch_tokens: int, start: int) -> list[int]:
     """The ends of batches that take as many consecutive pairs as fit, at least one."""
-    sums = np.cumsum(tokens).tolist()
+    sums = np.cumsum(tokens)
     ends: list[int] = []
     end = spent = 0
-    while end < len(sums):
-        end = max(end + 1, bisect_right(sums, spent + batch_tokens, lo=end))
-        spent = sums[end - 1]
+    if sums[-1] < len(sums) / MANY_PAIRS * batch_tokens:  # fewer searches than Python integers
+        while end < len(sums):
+            end = max(end + 1, int(sums.searchsorted(spent + batch_tokens, side="right")))
+            spent = int(sums[end - 1])
+            ends.append(start + end)
+        return ends
+    listed = sums.tolist()
+    while end < len(listed):
+        end = max(end + 1, bisect_right(listed, spent + batch_tokens, lo=end))
+        spent = listed[end - 1]
         ends.append(start + end)
     return ends
 
@@ -132,17 +166,30 @@ def permute(
     are mapped again until they are inside.
     """
     half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
+    images = np.empty_like(indices)
+    for start in range(0, len(indices), CACHED):
+        part = _encrypt(indices[start : start + CACHED], half, key)
+        outside = np.flatnonzero(part >= count)
+        while len(outside):
+            again = _encrypt(part[outside], half, key)
+            part[outside] = again
+            outside = outside[again >= count]
+        images[start : start + CACHED] = part
+    return images
+
+
+def _encrypt(
+    values: UInt64[np.ndarray, " index"], half: np.uint64, key: np.uint64
+) -> UInt64[np.ndarray, " index"]:
+    """The Feistel network: each round mixes one half of the bits into the other."""
     low = (np.uint64(1) << half) - np.uint64(1)
-    indices = indices.copy()
-    outside = np.ones(len(indices), bool)
-    while outside.any():
-        values = indices[outside]
-        left, right = values >> half, values & low
-        for number in range(ROUNDS):
-            left, right = right, left ^ (splitmix64(right + key, number) & low)
-        indices[outside] = (left << half) | right
-        outside[outside] = indices[outside] >= count
-    return indices
+    left, right = values >> half, values & low
+    for number in range(ROUNDS):
+        mixed = splitmix64(right + key, number)
+        mixed &= low
+        mixed ^= left
+        left, right = right, mixed
+    return (left << half) | right
 
 
 def hash_key(*numbers: int) -> np.uint64:
@@ -156,6 +203,9 @@ def hash_key(*numbers: int) -> np.uint64:
 def splitmix64(values: UInt64[np.ndarray, " index"], salt: int) -> UInt64[np.ndarray, " index"]:
     """splitmix64 (Steele et al. 2014): each result bit depends on all bits of value and salt."""
     bits = values + np.uint64((salt + 1) * 0x9E3779B97F4A7C15 & MASK)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+    bits ^= bits >> np.uint64(30)
+    bits *= np.uint64(0xBF58476D1CE4E5B9)
+    bits ^= bits >> np.uint64(27)
+    bits *= np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
+    return bits

@@ -14,6 +14,7 @@ from statistics import median
 
 from regard.text.corpus_stats import SystematicSample
 from regard.text.reading import Pair
+from regard.text.repeated_pairs import RepeatedPairs
 from regard.text.tokenizers import nfc
 from regard.text.writing_systems import count_scripts, script_of
 
@@ -75,14 +76,13 @@ class PairChecks:
         self._held_out = [Pair(nfc(s), nfc(t)) for s, t in held_out]
         self._held_out_sources = {pair.source for pair in self._held_out}
         self._found: set[str] = set()
-        self._targets: dict[int, int] = {}  # the first target of each source, as hashes
-        self._seen: set[int] = set()
-        self._conflicts: set[int] = set()
-        self._lines: dict[int, int] = {}  # of each source that occurs several times
-        self._repeats: dict[int, int] = {}  # of each pair that occurs several times
-        self._most: dict[int, int] = {}  # the repeats of each source's most frequent target
+        self._repeated = RepeatedPairs(MAX_EXAMPLES)
         self._sample: SystematicSample[Pair] = SystematicSample(len, max_items=MAX_SAMPLE)
-        self._words: tuple[set[str], set[str]] = (set(), set())
+        # The held-out words of each side, and those that were found in the pairs.
+        self._held_out_words = [
+            {word for pair in self._held_out for word in pair[i].split()} for i in range(2)
+        ]
+        self._found_words: tuple[set[str], set[str]] = (set(), set())
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Pass the pairs through and check them."""
@@ -98,36 +98,21 @@ class PairChecks:
             self._compare_with_held_out(pair)
         if self.pairs > MAX_CHECKED:
             return
-        self._compare(pair)
+        self._repeated.add(pair)
         if pair.source == pair.target:
             self._note("identical", pair)
         if kind := unusual_text(pair):
             self._note(kind, pair)
-
-    def _compare(self, pair: Pair) -> None:
-        """Count duplicates and conflicts."""
-        both, source = hash(pair), hash(pair.source)
-        if source in self._targets:
-            self._lines[source] = self._lines.get(source, 1) + 1
-        if both in self._seen:
-            self._repeats[both] = self._repeats.get(both, 1) + 1
-            self._most[source] = max(self._most.get(source, 1), self._repeats[both])
-            self._note("duplicate", pair)
-            return
-        self._seen.add(both)
-        if self._targets.setdefault(source, hash(pair.target)) != hash(pair.target):
-            if source not in self._conflicts:
-                self._note("conflict", pair)
-            self._conflicts.add(source)
 
     def _compare_with_held_out(self, pair: Pair) -> None:
         source = nfc(pair.source)
         if source in self._held_out_sources and source not in self._found:
             self._found.add(source)
             self._note("overlap", pair)
-        for words, text in zip(self._words, pair, strict=True):
-            if len(words) < MAX_CHECKED:
-                words.update(nfc(text).split())
+        for found, held_out, text in zip(
+            self._found_words, self._held_out_words, pair, strict=True
+        ):
+            found.update(held_out.intersection(nfc(text).split()))
 
     def _note(self, kind: str, pair: Pair) -> None:
         self.counts[kind] += 1
@@ -137,7 +122,15 @@ class PairChecks:
 
     def report(self) -> DataReport:
         """All findings. Ratios and scripts are those of a sample, scaled to all pairs."""
-        counts, examples = Counter(self.counts), dict(self.examples)
+        counts = Counter(self.counts)
+        repeats = self._repeated.counts()
+        counts.update(duplicate=repeats.duplicates, conflict=repeats.conflicts)
+        examples = {kind: list(pairs) for kind, pairs in self.examples.items()}
+        for kind, pairs in (
+            ("duplicate", self._repeated.duplicates),
+            ("conflict", self._repeated.conflicts),
+        ):
+            examples |= {kind: [(pair.source, pair.target) for pair in pairs]} if pairs else {}
         typical = TypicalPair(self._sample.items)
         for pair in self._sample.items:
             if kind := typical.differs(pair):
@@ -161,15 +154,17 @@ class PairChecks:
         coverage = {}
         for i, side in enumerate(SIDES if self._held_out else ()):
             words = [word for pair in self._held_out for word in pair[i].split()]
-            coverage[side] = sum(word in self._words[i] for word in words) / max(1, len(words))
+            coverage[side] = sum(word in self._found_words[i] for word in words) / max(
+                1, len(words)
+            )
         return coverage
 
     def consistency(self) -> tuple[float, float]:
         """The share of sources with several targets; and the ceiling: the share of sources that
         are right at most if one target is drawn for each, as frequent as here."""
-        sources = max(1, len(self._targets))
-        lost = sum(1 - self._most.get(one, 1) / self._lines[one] for one in self._conflicts)
-        return len(self._conflicts) / sources, 1 - lost / sources
+        found = self._repeated.counts()
+        sources = max(1, found.sources)
+        return found.conflicts / sources, 1 - found.lost / sources
 
     def warnings(self) -> list[str]:
         """The serious findings, each in a line with an example and the fix."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from regard.text.files import CorpusError
 from regard.text.reading import Pair
@@ -102,6 +102,7 @@ class Overlap:
         return [f"warning: {counts} {what}"]
 
 
+@lru_cache(maxsize=2)  # the split and the training sources ask for the same one
 def hash_source(source: str, seed: int) -> int:
     """A uniform 64-bit hash of a source."""
     hashed = _seeded_hash(seed).copy()

@@ -24,7 +24,8 @@ from regard.errors import RegardError
 
 SIDES = ("source", "target")
 OFFSET = np.dtype("<i8")
-RESIDENT_BYTES = 1 << 26  # read from a file before its pages are released
+RESIDENT_BYTES = 1 << 25  # read from a larger file before its pages are released
+FAULT_BYTES = 1 << 18  # mapped at a page fault, with neighbours that the system has in its cache
 VERSION = 1
 
 FlatIds = tuple[Int64[np.ndarray, " token"], Int64[np.ndarray, " ends"]]
@@ -167,6 +168,7 @@ class _Side:
         for start in range(0, len(lengths), 1 << 20):
             end = start + (1 << 20)
             lengths[start:end] = np.diff(offsets[start : end + 1])
+            self._offsets.count_read(OFFSET.itemsize << 20)
         self._offsets.release()
         return lengths
 
@@ -177,8 +179,8 @@ class _Side:
         ends = np.concatenate([[0], np.cumsum(lengths)])
         positions = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
         values = self._ids.array[positions].astype(np.int64)
-        self._ids.count_read(len(values) * 2 + len(indices) * mmap.PAGESIZE)
-        self._offsets.count_read(len(indices) * mmap.PAGESIZE)
+        self._ids.count_read(len(values) * 2 + len(indices) * FAULT_BYTES)
+        self._offsets.count_read(len(indices) * FAULT_BYTES)
         return values, ends
 
 
@@ -204,7 +206,7 @@ class _MappedArray:
     def count_read(self, size: int) -> None:
         """Add an estimate of the bytes read, and release the pages if there are many."""
         self._resident += size
-        if self._resident > RESIDENT_BYTES:
+        if min(self._resident, self.array.nbytes) > RESIDENT_BYTES:
             self.release()
 
     def release(self) -> None:

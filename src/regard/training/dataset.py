@@ -30,7 +30,9 @@ from regard.training import metrics
 from regard.training.augmentation import Augmentation, choose_augmentation
 from regard.training.baselines import Scores, most_frequent_target, score_baselines
 from regard.training.checkpoint import write_state
+from regard.training.divided_corpus import DividedCorpus
 from regard.training.evaluation import HeldOutSet, Lengths, length_ratio, sample_references
+from regard.training.preparation_progress import PreparationProgress
 from regard.training.raw_data import SIDES, STATE_FILE
 from regard.training.tokenizer_pair import TokenizerPair
 
@@ -82,37 +84,50 @@ class Dataset:
         )
 
 
-def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
+def tokenize(
+    chosen: TokenizerPair,
+    report: Callable[[str], None],
+    progress: PreparationProgress | None = None,
+) -> Dataset:
     """Stage 3: write the token ids of all training pairs, and select the held-out set."""
-    data, split = chosen.data, chosen.split
+    data, progress = chosen.data, progress or PreparationProgress(report)
     max_tokens, decisions = data.text.max_tokens, list(chosen.decisions)
     collector = SourceCollector(data.text.split_seed)
-    used = data.corpus if split is None else split.training_pairs(data.corpus)
-    watched: Iterable[Pair] = collector.watch(used)
+    recorded_pairs = (data.recorded or {}).get("held_out_pairs")
+    divided = DividedCorpus(data.corpus, data.held_out, chosen.split, recorded_pairs)
+    watched: Iterable[Pair] = collector.watch(divided.training_pairs())
     augmentation = _augmentation(chosen, decisions)
     if augmentation is not None:
         sides = chosen.source, chosen.target
         watched = augmentation.extend(watched, *sides, data.text.split_seed)
+    total = data.stats.pairs if data.stats is not None and augmentation is None else None
+    progress.stage("tokenizing the pairs")
     pairs = tokenize_corpus(
         watched,
         chosen.source,
         chosen.target,
         data.folder / "ids",
         fingerprint=data.fingerprint,
-        progress=lambda count: report(f"tokenized {count:,} pairs"),
+        progress=lambda count: progress.update("tokenized", count, total),
         report=report,
     )
     first, recorded = data.recorded is None, data.recorded or {}
+    if first:
+        report(f"tokenized {len(pairs):,} pairs")
     max_held_out = recorded.get("max_held_out", data.max_held_out)
     if first:
         decisions += _describe_pairs(pairs, max_tokens)
         collector.sources().save(data.folder / TRAINING_SOURCES)
     stated = list(decisions)  # the state has the decisions that do not depend on the held-out set
-    references = _select_references(chosen, max_held_out, decisions)
+    references = _select_references(chosen, divided, max_held_out, decisions)
     targets = [line for lines in references.values() for line in lines]
     task = metrics.choose_task(chosen.target.kind, targets)
     if first:
-        recorded = _record(chosen, stated, task, references, augmentation)
+        facts: dict[str, Any] = {"decisions": stated}
+        facts["held_out_pairs"] = divided.record()
+        if augmentation is not None:
+            facts["augmentation"] = asdict(augmentation)
+        recorded = _record(chosen, facts, task, references)
     lengths = _lengths(pairs, max_tokens)
     max_length = int(min(max_tokens, 2 * int(lengths[1].max()) + 10))
     ratio = length_ratio(*lengths)
@@ -127,8 +142,8 @@ def tokenize(chosen: TokenizerPair, report: Callable[[str], None]) -> Dataset:
     )
     sources = _load_sources(chosen, recorded, report)
     known = recorded["frequent_target"], recorded["baselines"]
-    facts = data.fingerprint, max_tokens, sources
-    return Dataset(pairs, held_out, decisions, *facts, *known, augmentation)
+    about = data.fingerprint, max_tokens, sources
+    return Dataset(pairs, held_out, decisions, *about, *known, augmentation)
 
 
 def _augmentation(chosen: TokenizerPair, decisions: list[str]) -> Augmentation | None:
@@ -147,24 +162,18 @@ def _augmentation(chosen: TokenizerPair, decisions: list[str]) -> Augmentation |
 
 
 def _record(
-    chosen: TokenizerPair,
-    decisions: list[str],
-    task: str,
-    references: dict[str, list[str]],
-    augmentation: Augmentation | None,
+    chosen: TokenizerPair, facts: dict[str, Any], task: str, references: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """Store what a resumed run needs, including the scores of the baselines."""
+    """Store what a resumed run needs: `facts`, and the scores of the baselines."""
     data, split = chosen.data, chosen.split
     assert data.stats is not None
     sample = list(zip(data.stats.sources, data.stats.targets, strict=True))
     frequent = most_frequent_target(sample)
     baselines = score_baselines(task, references, frequent=frequent, pairs=sample)
-    state = {"decisions": decisions, "shared_vocabulary": chosen.source is chosen.target}
+    state = {**facts, "shared_vocabulary": chosen.source is chosen.target}
     state |= {"threshold": None if split is None else split.threshold}
     state |= {"fingerprint": data.fingerprint, "settings": data.settings}
     state |= {"frequent_target": frequent, "baselines": baselines}
-    if augmentation is not None:
-        state["augmentation"] = asdict(augmentation)
     state["training_sources"] = TrainingSources.load(data.folder / TRAINING_SOURCES).checksum
     write_state(data.folder / STATE_FILE, {**state, "max_held_out": data.max_held_out})
     return state
@@ -191,13 +200,12 @@ def _load_sources(
 
 
 def _select_references(
-    chosen: TokenizerPair, max_held_out: int, decisions: list[str]
+    chosen: TokenizerPair, divided: DividedCorpus, max_held_out: int, decisions: list[str]
 ) -> dict[str, list[str]]:
     """The held-out sources within the length limit, with all their references."""
-    data, split = chosen.data, chosen.split
-    max_tokens = data.text.max_tokens
-    held_out = data.held_out or () if split is None else split.held_out_pairs(data.corpus)
-    references = sample_references(group_references(held_out), max_held_out)
+    max_tokens = chosen.data.text.max_tokens
+    grouped = group_references(divided.held_out_pairs())
+    references = sample_references(grouped, max_held_out)
     if not references:
         raise RegardError("the held-out set is empty; give one with pairs, or leave it out")
     used = {s: r for s, r in references.items() if len(chosen.source.encode(s)) <= max_tokens}

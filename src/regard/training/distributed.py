@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -14,14 +15,20 @@ from torch import Tensor, distributed, nn
 
 from regard.device import resolve_device
 
+# The other processes wait while rank 0 prepares the data. NCCL gives up after ten minutes, and
+# 10⁷ pairs may take longer.
+MAX_PREPARATION = timedelta(days=7)
+
 
 @dataclass(frozen=True)
 class World:
-    """The number of processes, the rank of this one, and its device."""
+    """The number of processes, the rank of this one, its device, and the group in which processes
+    wait for long."""
 
     size: int
     rank: int
     device: torch.device
+    patient: distributed.ProcessGroup | None = None
 
     @property
     def first(self) -> bool:
@@ -35,12 +42,16 @@ class World:
 
     @contextmanager
     def first_process_first(self) -> Iterator[None]:
-        """Rank 0 runs the block before the other processes do."""
+        """Rank 0 runs the block before the other processes do, which wait as long as it takes."""
         if not self.first:
-            self.barrier()
+            self._wait()
         yield
         if self.first:
-            self.barrier()
+            self._wait()
+
+    def _wait(self) -> None:
+        if self.size > 1:
+            distributed.barrier(group=self.patient)
 
     def broadcast(self, value: Any) -> Any:
         """The value of rank 0, in every process."""
@@ -104,10 +115,12 @@ def world(device: str = "auto") -> Iterator[World]:
         place = resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
     if place.type == "cuda":
         torch.cuda.set_device(place)
+    patient = None
     if size > 1:
         distributed.init_process_group("nccl" if place.type == "cuda" else "gloo")
+        patient = distributed.new_group(backend="gloo", timeout=MAX_PREPARATION)
     try:
-        yield World(size, rank, place)
+        yield World(size, rank, place, patient)
     finally:
         if size > 1:
             distributed.destroy_process_group()

@@ -23,6 +23,7 @@ from regard.text.target_consistency import consistency_warnings
 from regard.training.checkpoint import read_state
 from regard.training.fine_tuning import INITIAL_MODEL, GivenTokenizers
 from regard.training.pairs import PairSource
+from regard.training.preparation_progress import PreparationProgress, no_progress
 
 MAX_HELD_OUT = {"cpu": 2_000, "cuda": 10_000}  # sources that are decoded in an evaluation
 STATE_KEYS = {"decisions", "shared_vocabulary", "threshold", "fingerprint", "settings"} | {
@@ -76,9 +77,11 @@ def read(
     folder: Path,
     max_held_out: int = MAX_HELD_OUT["cpu"],
     tokenizers: GivenTokenizers | None = None,
+    progress: PreparationProgress | None = None,
 ) -> RawData:
     """Stage 1: read the corpora once and collect their statistics."""
     _check_text(text)
+    progress = progress or no_progress()
     fingerprint = corpus.fingerprint()
     if held_out is not None:
         files = held_out.fingerprint()
@@ -96,7 +99,8 @@ def read(
     known = None if held_out is None else group_references(held_out)
     overlap = Overlap(known or ())
     checks = PairChecks()
-    watched = overlap.watch(checks.watch(reader))
+    progress.stage("reading the pairs")
+    watched = overlap.watch(checks.watch(progress.watch(reader, "read")))
     stats = collect_stats(watched, seed=text.split_seed, hold_out=held_out is None)
     data.decisions.extend(corpus.decisions)
     data.decisions.extend([reader.summary()] if reader.problems else [])
