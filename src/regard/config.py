@@ -151,6 +151,10 @@ class TrainSettings(SettingsGroup):
 
     Defaults of `rdrop` and `bpe_dropout`: if the data are small and the machine has time for it,
     R-Drop with α = 1, for very small running text α = 3 and BPE-dropout of 0.1. Otherwise 0.
+
+    `patience` is three eighths of `evaluations` by default, and 0 (never stop early) if `steps` or
+    `epochs` are given. It counts while the model is better than the baselines and makes errors:
+    without any, the held-out set cannot tell whether other inputs would still gain.
     """
 
     seed: int = Field(1, ge=0, lt=2**63)
@@ -191,8 +195,8 @@ class TrainSettings(SettingsGroup):
     """Number of evaluations on the held-out set during the run."""
     select: str | None = None
     """Metric that selects the best model and stops early (default: an error rate, or chrf)."""
-    patience: int | None = Field(None, ge=1)
-    """Early stopping: end after this many evaluations without improvement of the metric."""
+    patience: int | None = Field(None, ge=0)
+    """Early stopping: end after this many evaluations without improvement; 0: never."""
     freeze: tuple[str, ...] = ()
     """Parameters that stay fixed: name patterns such as encoder.*, source.*."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

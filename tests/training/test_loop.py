@@ -140,6 +140,17 @@ def test_patience_stops_a_run_for_good(tmp_path, data, monkeypatch):
     assert again.losses == []
 
 
+def test_patience_begins_when_the_baselines_are_beaten(tmp_path, data, monkeypatch):
+    rates = iter([90.0, 90.0, 90.0, 90.0, 90.0, 50.0, 50.0, 50.0])
+    baselines = {"copy_source": {"character_error_rate": 60.0}}
+    monkeypatch.setattr(dataset, "score_baselines", lambda *_, **__: baselines)
+    monkeypatch.setattr(metrics, "measure", lambda *_: {"character_error_rate": next(rates)})
+    view = Quiet()
+    run(job(data, tmp_path, steps=10, evaluations=10, patience=2), view)
+    assert len(view.losses) == 8
+    assert view.ended["stopped"] == "no improvement in 2 evaluations"
+
+
 def test_every_pair_is_used_once_per_epoch(tmp_path, data, monkeypatch):
     seen, forward = [], Objective.forward
     monkeypatch.setattr(

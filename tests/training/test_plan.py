@@ -10,6 +10,7 @@ import torch
 from regard.config import TextSettings, TrainSettings
 from regard.errors import RegardError
 from regard.text import Batches, Corpus
+from regard.training import plan as plan_module
 from regard.training import trainer
 from regard.training.augmentation import Augmentation
 from regard.training.auto_settings import RequestedSettings, resolve_settings
@@ -83,11 +84,38 @@ def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(
         (2_000_000, "characters", CPU, {}, "mini"),
         (2_000_000, "characters", CPU, {"minutes": 3}, "tiny"),
         (2_000_000, "characters", CPU, {"minutes": 30}, "mini"),
+        (100_000, "characters", CPU, {"minutes": 10}, "mini"),  # 54 epochs
+        (100_000, "characters", CPU, {"minutes": 3}, "tiny"),
         (100_000_000, "bpe", CPU, {}, "tiny"),
     ],
 )
 def test_size_by_the_data_the_machine_and_the_time(tokens, kind, world, given, size):
     assert planned(tokens, world, kind, **given).name == f"transformer {size}"
+
+
+@pytest.mark.parametrize(("speed", "size"), [(2_000, "tiny"), (5_000, "mini"), (90_000, "mini")])
+def test_size_by_the_measured_speed_of_a_cpu(speed, size):
+    requested = RequestedSettings(train=TrainSettings(minutes=30))
+    settings = resolve_settings(requested, sized(2_000_000), CPU, speed)  # 8 M tokens are enough
+    assert settings.name == f"transformer {size}"
+    assert settings.decisions[0].endswith(f"on cpu, {speed:,} tokens/s with mini")
+
+
+def test_the_speed_of_a_cpu_is_measured_if_it_decides_the_size(tmp_path, monkeypatch):
+    measured = []
+
+    def measure(requested, dataset):
+        measured.append(dataset)
+        return 90_000.0
+
+    monkeypatch.setattr(plan_module, "measure_training_speed", measure)
+    for name, given in (("a", {}), ("b", {"steps": 9}), ("c", {"minutes": 3})):
+        requested = RequestedSettings(train=TrainSettings(**given))
+        plan(sized(2_000_000), requested, CPU, tmp_path / name)
+    small = RequestedSettings(train=TrainSettings(minutes=3))
+    plan(sized(20_000), small, CPU, tmp_path / "d")
+    assert len(measured) == 1
+    assert '"width": 128' in (tmp_path / "c").read_text()  # mini, because the machine is fast
 
 
 def test_augmented_data_need_no_more_epochs_than_others():
@@ -127,6 +155,23 @@ def test_epochs_by_the_tokens_and_the_machine(tokens, kind, world, epochs):
 )
 def test_dropout_depends_on_the_amount_of_data(tokens, world, dropout):
     assert planned(int(tokens), world).model.dropout == dropout
+
+
+@pytest.mark.parametrize(
+    ("given", "patience"),
+    [
+        ({}, 3),
+        ({"minutes": 10}, 3),
+        ({"evaluations": 40}, 15),
+        ({"evaluations": 4}, 3),
+        ({"steps": 100}, 0),
+        ({"epochs": 9}, 0),
+        ({"steps": 100, "patience": 2}, 2),
+        ({"patience": 0}, 0),
+    ],
+)
+def test_runs_end_on_a_plateau_unless_a_length_is_given(given, patience):
+    assert planned(1_000_000, GPU, **given).train.patience == patience
 
 
 def test_settings_are_kept_on_another_machine(tmp_path):

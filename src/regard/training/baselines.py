@@ -94,6 +94,13 @@ def compare_with_baselines(
     return None
 
 
+def beats_baselines(model: Mapping[str, float], scores: Scores, primary: str | None = None) -> bool:
+    """Whether the model is better than every baseline that has its primary metric."""
+    name, value, higher = metrics.primary_metric(model, primary)
+    known = [found[name] for found in scores.values() if name in found]
+    return all(value > one if higher else value < one for one in known)
+
+
 def describe_baselines(scores: Scores, metric: str) -> str:
     """The baselines in one line, by one metric."""
     parts = (f"{LABELS[key]} {found[metric]:.2f}" for key, found in scores.items())

@@ -167,7 +167,7 @@ class TrainingLoop:
                 evaluate_and_select(model, *parts)
         progress.since_best = self.world.broadcast(progress.since_best)
         patience = self.settings.train.patience
-        if patience is not None and progress.since_best >= patience:
+        if patience and progress.since_best >= patience:
             progress.stopped = f"no improvement in {progress.since_best} evaluations"
         progress.evaluation_seconds = time.monotonic() - start
         if self.time_limit is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,14 @@ from regard.device import resolve_precision
 from regard.errors import RegardError
 from regard.models import FAMILIES, build
 from regard.text import Batch, Batches
-from regard.training.auto_settings import RequestedSettings, ResolvedSettings, resolve_settings
+from regard.training.auto_settings import (
+    DataFacts,
+    RequestedSettings,
+    ResolvedSettings,
+    resolve_settings,
+)
 from regard.training.checkpoint import read_state, write_state
+from regard.training.cpu_speed import measure_training_speed
 from regard.training.dataset import Dataset
 from regard.training.distributed import World
 from regard.training.objective import Objective
@@ -48,12 +55,25 @@ def plan(
     if stored is not None:
         settings = replace(_restore(stored, requested), extended=extended)
     else:
-        settings = resolve_settings(requested, dataset, world)
+        settings = resolve_settings(
+            requested, dataset, world, _cpu_speed(requested, dataset, world)
+        )
         if requested.train.batch_tokens is None and world.device.type == "cuda":
             settings = fit_batch_tokens(settings, dataset, world)
     if world.first:
         _store_or_compare(path, stored, settings, given)
     return settings
+
+
+def _cpu_speed(requested: RequestedSettings, dataset: Dataset, world: World) -> float | None:
+    """Tokens/s of a mini model, if the size of the model depends on it."""
+    data = DataFacts.of(dataset, world, requested.train)
+    if data.gpu or data.minutes is None or requested.size != "auto" or requested.fine_tuning:
+        return None
+    if replace(data, speed=math.inf).choose_size() == "tiny":
+        return None  # at any speed
+    measured = measure_training_speed(requested, dataset) if world.first else 0.0
+    return float(world.broadcast(measured))
 
 
 def _new_length(given: dict[str, dict[str, Any]], stored: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from regard.device import resolve_precision
 from regard.errors import RegardError
 from regard.text.input_alphabet import describe_input
 from regard.training import metrics
-from regard.training.auto_settings import ResolvedSettings
+from regard.training.auto_settings import DataFacts, ResolvedSettings
 from regard.training.baselines import compare_with_baselines, describe_baselines
 from regard.training.callbacks import Callback
 from regard.training.dataset import Dataset
@@ -23,10 +23,13 @@ from regard.training.display import Display
 from regard.training.distributed import World
 from regard.training.evaluation import Evaluation
 from regard.training.fine_tuning import InitialModel
+from regard.training.forecast import Forecast, forecast_start
 from regard.training.held_out_examples import choose_examples
 from regard.training.metric_facts import metric_facts
 from regard.training.run_log import RunLog
 from regard.training.trainer import Trainer
+
+SHORTEST_FORECAST = 200  # steps of a run whose quality is forecast
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,9 @@ def report_start(
         "pairs": f"{pairs:,} for training, {held_out:,} held out",
         "steps": f"{steps} on {device}",
     }
+    forecast = None if resumed else _forecast(trainer, dataset, settings, context)
+    if forecast is not None:
+        facts["forecast"] = f"{forecast.describe()}: a rough guess; it gets better as it trains"
     if resumed and (stopped or trainer.step >= trainer.total):
         facts["steps"] = f"{trainer.step:,}, complete; nothing is left to train"
         facts["next"] = "--extend with more minutes, steps or epochs continues it; --restart"
@@ -97,7 +103,21 @@ def report_start(
     for callback in context.callbacks:
         callback.on_start(context.folder, {**groups, "name": settings.name}, trainer.total)
     event = "resumed" if resumed else "started"
-    context.log.write(event, step=trainer.step, total=trainer.total, facts=facts)
+    fields = {} if forecast is None else {"forecast": asdict(forecast)}
+    context.log.write(event, step=trainer.step, total=trainer.total, facts=facts, **fields)
+
+
+def _forecast(
+    trainer: Trainer, dataset: Dataset, settings: ResolvedSettings, context: RunContext
+) -> Forecast | None:
+    """The quality to expect of a run that is long enough to say something about."""
+    if trainer.total < SHORTEST_FORECAST or context.initial is not None:
+        return None
+    data = DataFacts.of(dataset, context.world, settings.train)
+    epochs = trainer.total * settings.batch_tokens / data.tokens
+    full_epochs = replace(data, gpu=True).choose_epochs()
+    pairs = len(dataset.lengths[0])
+    return forecast_start(dataset.baselines, pairs, epochs=epochs, full_epochs=full_epochs)
 
 
 def build_card(

@@ -31,6 +31,7 @@ from regard.training.fine_tuning import GivenTokenizers, InitialModel
 from regard.training.loop import train
 from regard.training.pairs import PairSource, as_corpus
 from regard.training.plan import plan
+from regard.training.preparation_progress import PreparationProgress
 from regard.training.raw_data import MAX_HELD_OUT, check_data_folder, read
 from regard.training.report import RunContext, report
 from regard.training.run_log import RunLog
@@ -88,6 +89,7 @@ def run(job: Job, display: Display | None = None) -> dict[str, Any]:
         message = context.display.message if processes.first else (lambda text: None)
         device = "cuda" if processes.device.type == "cuda" else "cpu"
         with processes.first_process_first():  # rank 0 writes the data, the others open it
+            progress = PreparationProgress(message)
             data = read(
                 job.corpus,
                 job.held_out,
@@ -95,9 +97,11 @@ def run(job: Job, display: Display | None = None) -> dict[str, Any]:
                 folder=job.out / "data",
                 max_held_out=MAX_HELD_OUT[device],
                 tokenizers=given,
+                progress=progress,
             )
-            tokenizers = choose(data)
-            dataset = tokenize(tokenizers, message)
+            progress.stage("choosing and training the tokenizers")
+            dataset = tokenize(choose(data), message, progress)
+            del data  # a sample of the texts, which training does not need
         dataset = replace(dataset, held_out=replace(dataset.held_out, extra_metrics=job.metrics))
         path = job.out / "settings.json"
         settings = plan(dataset, job.settings, processes, path, extend=job.extend)

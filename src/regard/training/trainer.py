@@ -31,6 +31,7 @@ from regard.training.optimizers import (
     restore_optimizers,
     set_rate,
 )
+from regard.training.random_seed import seed_generators
 from regard.training.schedule import RunLength, rate_factor
 from regard.training.weight_average import WeightAverage
 
@@ -161,7 +162,7 @@ class Trainer:
 
     def _seed(self) -> None:
         key = hash((self.settings.seed, self.step, self.world.rank))
-        torch.manual_seed(key & 0x7FFF_FFFF_FFFF_FFFF)
+        seed_generators(key & 0x7FFF_FFFF_FFFF_FFFF, self.world.device)
 
     def _update_from(self, batch: TrainingBatch) -> Tensor:
         """One update from a batch that is on the device."""
