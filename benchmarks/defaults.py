@@ -2,6 +2,7 @@
 
     python benchmarks/defaults.py --data DATA --sets g2p-2020 --seeds 3
     python benchmarks/defaults.py --data DATA --sets g2p-2020 --seeds 5 --ensemble
+    python benchmarks/defaults.py --join a.json b.json --keep both.json
 
 Every group (language, slice) of a set is trained from its files alone, once per seed, and its test
 sources are predicted with default options. Figures are means over groups of the sequence error
@@ -18,30 +19,24 @@ import tempfile
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from defaults_sets import SETS, Group, References
-from harness import Check, machine, report
+from defaults_tables import Result, all_checks, print_table
+from harness import machine, report
 from quality_runs import end_with_parent
 
 import regard
+from regard.answer import Answer
+from regard.quality import measure_confidence
 from regard.text.tokenizers import nfc
 from regard.training.display import LineDisplay
 
-# Word error rates in per cent: (with one model, with an ensemble of five); of accuracies the rest.
-TARGETS = {
-    "g2p-2020": (15.5, 13.8),
-    "inflection-2017-low": (60.0, None),
-    "inflection-2017-medium": (22.0, None),
-}
-PUBLISHED = {  # the best of the shared tasks: Gorman et al. 2020; Cotterell et al. 2017
-    "g2p-2020": 13.8,
-    "inflection-2017-low": 49.4,
-    "inflection-2017-medium": 17.2,
-}
+Results = tuple[list[Result], list[Result]]  # of single models, and of ensembles
 
 
 @dataclass(frozen=True)
@@ -72,35 +67,87 @@ def attempt(trial: Trial) -> dict[str, Any]:
             display=LineDisplay(log),
             seed=trial.seed,
             film=0,
+            **group.settings,
         )
     card = pipeline.bundle.card
     found = {"seconds": round(time.perf_counter() - start, 1), "decisions": card["decisions"]}
     found |= {"parameters": card["parameters"], "steps": card["of"]}
-    found |= {"dev": card["metrics"]["sequence_error_rate"]}
-    found["error_rate"] = error_rate(pipeline, group.test)
+    found |= {"dev": card["metrics"]["sequence_error_rate"], "pairs": card["pairs"]}
+    found |= {"baselines": card["baselines"], "history": history(trial.out / "run")}
+    answers = predict(pipeline, group.test)
+    found |= {"error_rate": error_rate(answers, group)}
+    found |= {"calibration": calibration(pipeline, answers, group.test)}
     result = {"set": group.part, "group": group.name, "seed": trial.seed, **found}
     stored.write_text(json.dumps(result, ensure_ascii=False))
     return result
 
 
-def error_rate(pipeline: regard.Pipeline, test: References) -> float:
-    """The share of sources, in per cent, whose output equals no reference."""
+def predict(pipeline: regard.Pipeline, test: References) -> list[Answer]:
+    """The answers of the default search."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about unknown symbols, which are errors as well
-        answers = pipeline.many(list(test))
-        wrong = [nfc(answer.text) not in test[answer.source] for answer in answers]
-    return 100 * statistics.fmean(wrong)
+        return list(pipeline.many(list(test)))
+
+
+def error_rate(answers: list[Answer], group: Group) -> float:
+    """The share of sources, in per cent, whose output equals no reference; of several languages the
+    mean."""
+    wrong: dict[str, list[bool]] = {}
+    for one in answers:
+        language = one.source.split(" ")[0] if group.tagged else ""
+        wrong.setdefault(language, []).append(nfc(one.text) not in group.test[one.source])
+    return 100 * statistics.fmean(map(statistics.fmean, wrong.values()))
+
+
+def calibration(
+    pipeline: regard.Pipeline, answers: list[Answer], test: References
+) -> dict[str, float]:
+    """The expected calibration error of probabilities, of confidences, and of exact ones."""
+    references = {source: sorted(some) for source, some in test.items()}
+    found = measure_confidence(pipeline, references, answers)
+    return {key: found[key] for key in ("before", "after", "floor") if key in found}
+
+
+def history(run: Path) -> list[dict[str, float]]:
+    """Step, seconds since the start and sequence error rate of every evaluation of a run."""
+    events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    begun = next(datetime.fromisoformat(one["time"]) for one in events if one["event"] == "started")
+    return [
+        {
+            "step": one["step"],
+            "seconds": (datetime.fromisoformat(one["time"]) - begun).total_seconds(),
+            "error_rate": one["metrics"]["sequence_error_rate"],
+        }
+        for one in events
+        if one["event"] == "evaluated"
+    ]
 
 
 def ensemble(group: Group, folders: list[Path]) -> dict[str, Any]:
     """The error rate of all seeds of a group together."""
     joined = regard.load([folder / "run" for folder in folders], long="allow")
-    return {"set": group.part, "group": group.name, "error_rate": error_rate(joined, group.test)}
+    return {
+        "set": group.part,
+        "group": group.name,
+        "error_rate": error_rate(predict(joined, group.test), group),
+    }
 
 
 def main() -> None:
     """Parse options, run all trials and print the table."""
     options = parse_options()
+    if options.join:
+        results, joined, on = read_kept(options.join)
+    else:
+        results, joined, on = *train_all(options), machine()
+    if options.keep:
+        keep(options.keep, results, joined, on)
+    print_table(results, joined)
+    report("defaults", all_checks(results, joined), on)
+
+
+def train_all(options: argparse.Namespace) -> Results:
+    """Train all groups with all seeds."""
     folder = Path(options.out or tempfile.mkdtemp())
     groups = [
         group
@@ -109,12 +156,24 @@ def main() -> None:
         if not options.groups or group.name in options.groups
     ]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    results, joined = run(groups, seeds, folder, options)
-    if options.keep:
-        kept = {"machine": machine(), "results": results, "ensembles": joined}
-        options.keep.write_text(json.dumps(kept, ensure_ascii=False, indent=1))
-    print_table(results, joined)
-    report("defaults", [check for name in options.sets for check in checks(name, results, joined)])
+    return run(groups, seeds, folder, options)
+
+
+def read_kept(paths: list[Path]) -> tuple[list[Result], list[Result], str]:
+    """The results of several files; of the same group and seed, those of the last."""
+    files = [json.loads(path.read_text()) for path in paths]
+    found = {(one["set"], one["group"], one["seed"]): one
+             for file in files for one in file["results"]}  # fmt: skip
+    joined = {(one["set"], one["group"]): one for file in files for one in file["ensembles"]}
+    return list(found.values()), list(joined.values()), files[-1]["machine"]
+
+
+def keep(path: Path, results: list[Result], joined: list[Result], on: str) -> None:
+    """Write all results and their checks."""
+    made = [asdict(check) for check in all_checks(results, joined)]
+    kept = {"benchmark": "defaults", "machine": on, "checks": made}
+    text = json.dumps({**kept, "results": results, "ensembles": joined}, ensure_ascii=False)
+    path.write_text(text.replace('{"set"', '\n{"set"') + "\n")
 
 
 def parse_options() -> argparse.Namespace:
@@ -122,7 +181,8 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--join", nargs="+", type=Path, help="kept results instead of trainings")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--groups", nargs="*", default=[], help="only these languages or slices")
     parser.add_argument("--seeds", type=int, default=3)
@@ -132,12 +192,13 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of a process")
     parser.add_argument("--out", help="folder of the runs, to resume")
     parser.add_argument("--keep", type=Path, help="file for all results")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not options.join and options.data is None:
+        parser.error("give --data DATA, or --join FILES")
+    return options
 
 
-def run(
-    groups: list[Group], seeds: range, folder: Path, options: argparse.Namespace
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def run(groups: list[Group], seeds: range, folder: Path, options: argparse.Namespace) -> Results:
     """All results, and those of ensembles; failures are reported and left out."""
     context = get_context("spawn")
     results, joined = [], []
@@ -164,54 +225,6 @@ def run(
             sides = [(group, [place(group, seed) for seed in seeds]) for group in groups]
             joined = list(pool.map(ensemble, *zip(*sides, strict=True)))
     return results, joined
-
-
-def mean_by_seed(name: str, results: list[dict[str, Any]]) -> list[float]:
-    """The mean error rate over groups, of each seed that has all groups."""
-    of_seed: dict[int, list[float]] = {}
-    for result in results:
-        if result["set"] == name:
-            of_seed.setdefault(result["seed"], []).append(result["error_rate"])
-    most = max(map(len, of_seed.values()), default=0)
-    return [statistics.fmean(rates) for rates in of_seed.values() if len(rates) == most]
-
-
-def checks(name: str, results: list[dict[str, Any]], joined: list[dict[str, Any]]) -> list[Check]:
-    """The figures of one set: the mean over seeds, its spread, and the ensemble."""
-    single, together = TARGETS.get(name, (None, None))
-    means = mean_by_seed(name, results)
-    if not means:
-        return []
-    value, spread = statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else 0.0
-    best = PUBLISHED.get(name)
-    found = [
-        Check(f"{name}: error rate, one model, {len(means)} seeds", value, best, single,
-              single is None or value <= single),
-        Check(f"{name}: standard deviation over seeds", spread, None, None, ok=True),
-    ]  # fmt: skip
-    rates = [one["error_rate"] for one in joined if one["set"] == name]
-    if rates:
-        mean = statistics.fmean(rates)
-        label = f"{name}: error rate, ensemble of {len(means)}"
-        found.append(Check(label, mean, best, together, together is None or mean <= together))
-    return found
-
-
-def print_table(results: list[dict[str, Any]], joined: list[dict[str, Any]]) -> None:
-    """The error rate of every group."""
-    ensembles = {(one["set"], one["group"]): one["error_rate"] for one in joined}
-    names = dict.fromkeys((one["set"], one["group"]) for one in results)
-    print(
-        "| set | group | error rate | ensemble | parameters | seconds |\n|---|---|---|---|---|---|"
-    )
-    for name in sorted(names):
-        some = [one for one in results if (one["set"], one["group"]) == name]
-        rates = [one["error_rate"] for one in some]
-        spread = f" ± {statistics.stdev(rates):.2f}" if len(rates) > 1 else ""
-        both = f"{ensembles[name]:.2f}" if name in ensembles else ""
-        seconds = statistics.fmean(one["seconds"] for one in some)
-        print(f"| {name[0]} | {name[1]} | {statistics.fmean(rates):.2f}{spread} | {both} | "
-              f"{some[0]['parameters']:,} | {seconds:.0f} |")  # fmt: skip
 
 
 if __name__ == "__main__":
