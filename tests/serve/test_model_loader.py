@@ -2,6 +2,8 @@
 
 import signal
 import socket
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -9,6 +11,24 @@ import pytest
 from regard.serve.model_loader import ModelLoader
 
 
+def waited(number, stack):
+    raise TimeoutError("it waited for a process that is not its own")
+
+
+@pytest.fixture
+def other_child():
+    """A process that is not a worker. The alarm ends a test that waits for it."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    signal.signal(signal.SIGALRM, waited)
+    signal.alarm(60)
+    with child:
+        yield child
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        child.communicate(b"\n")
+
+
+@pytest.mark.usefixtures("other_child")
 @pytest.mark.parametrize("error", [None, ConnectionResetError()])
 def test_no_signal_writes_to_a_socket_that_is_closed(error, monkeypatch):
     service, control = socket.socketpair()

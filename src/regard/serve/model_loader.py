@@ -32,6 +32,7 @@ class ModelLoader:
     def __init__(self, control: socket.socket) -> None:
         self.channel = BlockingChannel(control)
         self.answers: WorkerAnswers | None = None
+        self.workers: set[int] = set()  # their process ids
 
     def run(self) -> None:
         """Serve the control socket."""
@@ -109,6 +110,7 @@ class ModelLoader:
     def _fork(self, id: int, file: int, inherited: list[socket.socket]) -> None:
         pid = os.fork()
         if pid:
+            self.workers.add(pid)
             os.close(file)
             self.channel.send(pack(Kind.FORKED, pid))
             return
@@ -128,23 +130,17 @@ class ModelLoader:
 
     def _reap(self) -> None:
         """Report every worker that ended."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            code = os.waitstatus_to_exitcode(status)
-            self.channel.send(pack_json(Kind.DIED, pid, status=code))
+        for worker in list(self.workers):
+            pid, status = os.waitpid(worker, os.WNOHANG)
+            if pid:
+                self.workers.remove(pid)
+                code = os.waitstatus_to_exitcode(status)
+                self.channel.send(pack_json(Kind.DIED, pid, status=code))
 
     def _wait_for_workers(self) -> None:
         """Wait until all workers ended: their sockets are closed, too."""
-        try:
-            while True:
-                os.wait()
-        except ChildProcessError:
-            return
+        for worker in self.workers:
+            os.waitpid(worker, 0)
 
 
 def main() -> None:
