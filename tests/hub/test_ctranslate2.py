@@ -109,7 +109,7 @@ def test_log_probabilities_and_outputs_are_the_models(settings: dict[str, Any]):
     ]
     scores = exported.score(list(zip(given, targets, strict=True)))
     for ours, theirs in zip(target_logps(made.model, given, targets), scores, strict=True):
-        np.testing.assert_allclose(theirs, ours, atol=2e-5)
+        np.testing.assert_allclose(theirs, ours, atol=5e-5)
     expected = search_all(Greedy(), made.model, given, max_length=15)
     found = exported.search(given, [15] * len(given), threads=1)
     for one, other in zip(found, expected, strict=True):
