@@ -22,6 +22,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wpedantic")
 X86_64 = ("x86_64", "amd64", "i386", "i686")
 INSTRUCTION_SETS = {
     "kernels_neon_dot.cpp": (("aarch64", "arm64"), ("-march=armv8.2-a+dotprod",)),
+    "kernels_neon_i8mm.cpp": (("aarch64", "arm64"), ("-march=armv8.2-a+dotprod+i8mm",)),
     "kernels_avx2.cpp": (X86_64, ("-mavx2", "-mfma")),
     "kernels_avx512.cpp": (
         X86_64,
@@ -93,8 +94,15 @@ def _compile_sources(
 
     def compile_one(source: Path) -> Path:
         target = folder / f"{source.stem}.o"
-        flags = [*FLAGS, *WARNINGS, *instruction_flags(source), f"-I{SOURCES}", *extra, digest]
-        _run([*compiler, *flags, "-c", str(source), "-o", str(target)])
+        flags = [*FLAGS, *WARNINGS, f"-I{SOURCES}", *extra, digest, "-c", str(source)]
+        instructions = instruction_flags(source)
+        try:
+            _run([*compiler, *instructions, *flags, "-o", str(target)])
+        except CompileError:
+            if not instructions:
+                raise
+            # An old compiler may not know these instructions: the file is then empty without them.
+            _run([*compiler, *flags, "-o", str(target)])
         return target
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -5,6 +5,8 @@
 
 #if defined(__linux__) && defined(__aarch64__)
 #include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace regard {
@@ -21,6 +23,19 @@ bool has_dot_product() {
   return false;
 #endif
 }
+
+bool has_int8_matrices() {
+#if defined(__APPLE__)
+  int found = 0;
+  std::size_t size = sizeof(found);
+  return sysctlbyname("hw.optional.arm.FEAT_I8MM", &found, &size, nullptr, 0) == 0 && found != 0;
+#elif defined(__linux__)
+  constexpr unsigned long int8_matrices = 1UL << 13;  // HWCAP2_I8MM
+  return has_dot_product() && (getauxval(AT_HWCAP2) & int8_matrices) != 0;
+#else
+  return false;
+#endif
+}
 #endif
 
 // The available tables, fastest first. The CPU decides; a table that was not compiled is null.
@@ -30,6 +45,7 @@ int available_kernels(const Kernels* (&found)[4]) {
     if (table != nullptr) found[count++] = table;
   };
 #if defined(__aarch64__)
+  if (has_int8_matrices()) offer(neon_i8mm_kernels());
   if (has_dot_product()) offer(neon_dot_kernels());
   offer(neon_kernels());
 #elif defined(__x86_64__) || defined(__i386__)

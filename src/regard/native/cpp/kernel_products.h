@@ -5,6 +5,7 @@
 //
 // A kernel file defines beforehand:
 //   kF32Panel, kF32Rows, kI8Panel, kI8Rows   panel width and most rows of a tile
+//   kI8Group                                 int8 inputs stored together, a multiple of 4
 //   kI8Offset                                what is added to stored int8 weights (0 or 128)
 //   kAccumulators                            sums of a tile that hide the latency of a product
 //   kPackRows                                whether float32 rows are packed as x[input][row]
@@ -163,7 +164,7 @@ static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch)
 
 // ---- int8 ------------------------------------------------------------------------------------
 
-// A tile of quantised rows: x[input / 4][row][input % 4], the scale of each row, and what the
+// A tile of quantised rows: x[input / g][row][input % g] (g = kI8Group), the scale of each row, and what the
 // offset of the weights adds to its sums.
 struct QuantisedTile {
   const int8_t* x;
@@ -219,8 +220,8 @@ static void i8_rows(int rows, const I8Matrix& m, int panel, int end, const Quant
   }
 }
 
-// Quantise one row to [−127, 127] with its own scale. Groups of four inputs are written `step`
-// bytes apart. Returns the scale, and what the offset of the weights adds to the sums.
+// Quantise one row to [−127, 127] with its own scale. Groups of inputs are written `step` bytes
+// apart. Returns the scale, and what the offset of the weights adds to the sums.
 static float quantise_row(const float* x, int inputs, int padded, int8_t* to, int step,
                           int32_t* correction) {
   Vec top = set1(0.0f);
@@ -237,16 +238,17 @@ static float quantise_row(const float* x, int inputs, int padded, int8_t* to, in
   const Vec inverse = set1(most > 0 ? 127.0f / most : 0.0f);
   Vec total = set1(0.0f);  // of whole numbers, so exact
   int8_t bytes[Vec::width];
+  const auto at = [=](int input) { return to + input / kI8Group * step + input % kI8Group; };
   for (k = 0; k < inputs; k += Vec::width) {
     const int left = inputs - k;
     const Vec values = left >= Vec::width ? load(x + k) : load_some(x + k, left);
     const Vec rounded = round_even(mul(values, inverse));
     if (kI8Offset != 0) total = add(total, rounded);
     store_int8(bytes, rounded);
-    const int groups = (padded - k < Vec::width ? padded - k : Vec::width) / 4;
-    for (int i = 0; i < groups; ++i, to += step) __builtin_memcpy(to, bytes + 4 * i, 4);
+    const int end = padded - k < Vec::width ? padded - k : Vec::width;
+    for (int i = 0; i < end; i += 4) __builtin_memcpy(at(k + i), bytes + i, 4);
   }
-  for (; k < padded; k += 4, to += step) __builtin_memset(to, 0, 4);
+  for (; k < padded; k += 4) __builtin_memset(at(k), 0, 4);
   // The sum is NaN where a value is, as the weights of a damaged file may be: so is the row then.
   const float all = sum(total);
   const bool finite = all - all == 0.0f;
@@ -271,8 +273,8 @@ static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
       const int first = r / most * most;
       const int some = count - first < most ? count - first : most;
       int8_t* tile = packed + tile_bytes * static_cast<std::size_t>(r / most);
-      scales[r] = quantise_row(x, m.inputs, padded, tile + 4 * (r - first), 4 * pack_stride(some),
-                               corrections + r);
+      scales[r] = quantise_row(x, m.inputs, padded, tile + kI8Group * (r - first),
+                               kI8Group * pack_stride(some), corrections + r);
     }
     float* y = rows.y + static_cast<std::size_t>(start) * rows.y_stride;
     const int group = panel_group(count, kI8Rows, panels);
@@ -290,9 +292,9 @@ static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
 }
 
 static constexpr Kernels make_kernels(const char* name) {
-  return {name,         kF32Panel,         kI8Panel,   kI8Offset,     op_multiply_f32,
-          op_multiply_i8, op_norm,         op_relu,    op_gelu,       op_gelu_tanh,
-          op_silu,      op_swiglu,         op_geglu,   op_sigmoid,    op_tanh,
-          op_dot,       op_additive_score, op_attend,  op_softmax,    op_add_scaled,
-          op_log_sum_exp};
+  return {name,          kF32Panel,      kI8Panel,          kI8Group,   kI8Offset,
+          op_multiply_f32, op_multiply_i8, op_norm,         op_relu,    op_gelu,
+          op_gelu_tanh,  op_silu,        op_swiglu,         op_geglu,   op_sigmoid,
+          op_tanh,       op_dot,         op_additive_score, op_attend,  op_softmax,
+          op_add_scaled, op_log_sum_exp};
 }

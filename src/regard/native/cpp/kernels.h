@@ -41,7 +41,8 @@ struct F32Matrix {
   int outputs;
 };
 
-// y = scale · (W x) + b with int8 weights, as [input / 4][output of the panel][input % 4].
+// y = scale · (W x) + b with int8 weights, as [input / g][output of the panel][input % g]
+// (g = Kernels::i8_group: the inputs that one instruction multiplies and adds).
 // Weights are stored plus Kernels::i8_offset (128 where the instruction needs unsigned weights).
 struct I8Matrix {
   const int8_t* weights;
@@ -83,6 +84,7 @@ struct Kernels {
   const char* name;
   int f32_panel;
   int i8_panel;
+  int i8_group;
   int i8_offset;
   // Matrix products. `scratch` has scratch_bytes(inputs) bytes, aligned to 64.
   void (*multiply_f32)(const F32Matrix&, const Rows&, void* scratch);
@@ -129,6 +131,7 @@ static constexpr std::size_t scratch_bytes(int inputs) {
 const Kernels* plain_kernels();
 const Kernels* neon_kernels();
 const Kernels* neon_dot_kernels();
+const Kernels* neon_i8mm_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 

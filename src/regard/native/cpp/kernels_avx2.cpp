@@ -75,6 +75,7 @@ constexpr int kF32Panel = 16;  // 6 rows × 16 outputs: 12 accumulators of 16 re
 constexpr int kF32Rows = 6;
 constexpr int kI8Panel = 16;
 constexpr int kI8Rows = 3;
+constexpr int kI8Group = 4;
 constexpr int kI8Offset = 0;
 constexpr int kAccumulators = 8;
 constexpr bool kPackRows = false;

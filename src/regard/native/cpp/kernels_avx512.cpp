@@ -69,6 +69,7 @@ constexpr int kF32Panel = 32;  // 12 rows × 32 outputs: 24 accumulators of 32 r
 constexpr int kF32Rows = 12;
 constexpr int kI8Panel = 32;
 constexpr int kI8Rows = 12;
+constexpr int kI8Group = 4;
 constexpr int kI8Offset = 128;
 constexpr int kAccumulators = 14;
 

@@ -10,6 +10,7 @@ namespace {
 #include "kernel_neon.h"
 
 constexpr int kI8Panel = 12;
+constexpr int kI8Group = 4;
 constexpr int kI8Rows = 2;
 
 // Four int8 products per output: widening multiply, pairwise add to int32. `low` and `high` hold

@@ -10,6 +10,7 @@ namespace {
 #include "kernel_neon.h"
 
 constexpr int kI8Panel = 12;
+constexpr int kI8Group = 4;
 constexpr int kI8Rows = 8;
 
 template <int R, int V, int r = 0>

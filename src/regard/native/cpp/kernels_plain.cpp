@@ -80,6 +80,7 @@ constexpr int kF32Panel = 8;
 constexpr int kF32Rows = 4;
 constexpr int kI8Panel = 8;
 constexpr int kI8Rows = 4;
+constexpr int kI8Group = 4;
 constexpr int kI8Offset = 0;
 constexpr int kAccumulators = 8;
 constexpr bool kPackRows = false;

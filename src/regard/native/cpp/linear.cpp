@@ -82,6 +82,7 @@ void Linear::pack_i8(const std::vector<LinearPart>& parts) {
   const std::size_t panel = static_cast<std::size_t>(kernels_->i8_panel);
   const std::size_t inputs = static_cast<std::size_t>(padded_inputs_);
   const std::size_t outputs = round_up(outputs_, kernels_->i8_panel);
+  const std::size_t group = static_cast<std::size_t>(kernels_->i8_group);
   std::int8_t* packed = quantised_.zeros(outputs * inputs);
   float* scales = scales_.zeros(outputs);
   std::vector<int> row(static_cast<std::size_t>(inputs_));
@@ -89,10 +90,10 @@ void Linear::pack_i8(const std::vector<LinearPart>& parts) {
   for (const LinearPart& part : parts) {
     for (int i = 0; i < part.outputs; ++i, ++output) {
       scales[output] = quantise_row(part.weight, static_cast<std::size_t>(i), row);
-      std::int8_t* to = packed + output / panel * panel * inputs + output % panel * 4;
-      for (int k = 0; k < inputs_; ++k) {
-        const int value = row[static_cast<std::size_t>(k)] + kernels_->i8_offset;
-        to[static_cast<std::size_t>(k / 4) * 4 * panel + k % 4] =
+      std::int8_t* to = packed + output / panel * panel * inputs + output % panel * group;
+      for (std::size_t k = 0; k < row.size(); ++k) {
+        const int value = row[k] + kernels_->i8_offset;
+        to[k / group * group * panel + k % group] =
             static_cast<std::int8_t>(static_cast<std::uint8_t>(value & 0xFF));
       }
     }
