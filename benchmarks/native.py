@@ -10,6 +10,7 @@ dictionary words. Base: 512 wide, 6 + 6 layers, vocabulary 8,000, random weights
 from __future__ import annotations
 
 import argparse
+import hashlib
 import multiprocessing
 import platform
 import random
@@ -87,19 +88,19 @@ def measure_bandwidth(size: int) -> float:
 
 
 def measure_two_cores() -> float:
-    """How much faster two threads multiply matrices than one: 1 where they share one core."""
-    matrix = torch.ones(512, 512)
-    torch.set_num_threads(1)
+    """How much faster two threads compute checksums than one: 1 where they share one core."""
+    block = bytes(1 << 20)
 
-    def multiply(_: int) -> None:
-        for _ in range(200):
-            matrix @ matrix
+    def compute(_: int) -> None:
+        for _ in range(20):
+            hashlib.sha256(block)
 
     def rate_of(threads: int) -> float:
-        start = time.perf_counter()
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(multiply, range(threads)))
-        return threads / (time.perf_counter() - start)
+            list(pool.map(compute, range(threads)))  # starts the threads
+            start = time.perf_counter()
+            list(pool.map(compute, range(threads)))
+            return threads / (time.perf_counter() - start)
 
     return statistics.median(rate_of(2) / rate_of(1) for _ in range(5))
 

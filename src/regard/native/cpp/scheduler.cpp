@@ -1,17 +1,19 @@
 // Threads and batches.
 //
-// Threads share one queue of sources, longest first. Each thread decodes its own batch and refills
-// it from the queue; when the queue is empty, a thread without work takes over half of another's
-// batch. No thread waits for another while it has work, so a busy neighbour process costs only the
-// CPU time it takes. Results do not depend on which sources are decoded together.
+// Threads share one queue of sources, longest first, or dealt in turn if one batch per thread is
+// enough for all. Each thread decodes its own batch and refills it from the queue; when the queue
+// is empty, a thread without work takes over half of another's batch. No thread waits for another
+// while it has work, so a busy neighbour process costs only the CPU time it takes. Results do not
+// depend on which sources are decoded together.
 #include "scheduler.h"
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
-#include <system_error>
-#include <thread>
+#include <functional>
+
+#include "thread_pool.h"
 
 namespace regard {
 namespace {
@@ -29,11 +31,12 @@ struct Active {
 // The work of one search, shared by its threads.
 class SharedWork {
  public:
-  SharedWork(std::vector<Task> tasks, std::size_t threads)
+  SharedWork(std::vector<Task> tasks, std::size_t threads, std::size_t capacity)
       : tasks_(std::move(tasks)), working_(threads) {
     std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& a, const Task& b) {
       return a.source.length > b.source.length;
     });
+    if (tasks_.size() <= threads * capacity) deal(threads);
   }
 
   // The longest sources that are left: at most `most`, and as many as fit into an encoder batch.
@@ -97,6 +100,15 @@ class SharedWork {
   std::exception_ptr failure() const { return failure_; }
 
  private:
+  // Reorder tasks that are all taken at once: each thread gets long and short ones alike.
+  void deal(std::size_t threads) {
+    std::vector<Task> dealt;
+    for (std::size_t first = 0; first < threads; ++first) {
+      for (std::size_t i = first; i < tasks_.size(); i += threads) dealt.push_back(tasks_[i]);
+    }
+    tasks_ = std::move(dealt);
+  }
+
   std::vector<Task> tasks_;
   std::size_t next_ = 0;
   std::vector<std::vector<Active>> shared_;
@@ -219,7 +231,7 @@ void decode_all(const Model& model, WorkspacePool& workspaces, const DecodingOpt
   const std::size_t full = kBatchRows / static_cast<std::size_t>(rows_per_source(options));
   const std::size_t capacity =
       std::min(std::max<std::size_t>(full, 1), (sources + count - 1) / count);
-  SharedWork shared(std::move(tasks), count);
+  SharedWork shared(std::move(tasks), count, capacity);
   const auto work = [&]() noexcept {
     std::unique_ptr<Workspace> workspace;
     try {
@@ -231,14 +243,12 @@ void decode_all(const Model& model, WorkspacePool& workspaces, const DecodingOpt
     }
     if (workspace) workspaces.give_back(std::move(workspace));
   };
-  std::vector<std::thread> others;
-  try {
-    while (others.size() + 1 < count) others.emplace_back(work);
-  } catch (const std::system_error&) {  // the system allows no more threads
-    shared.dismiss(count - 1 - others.size());
-  }
+  const std::function<void()> in_pool = work;
+  ThreadPool& pool = ThreadPool::shared();
+  ThreadPool::Group others;
+  if (count > 1) shared.dismiss(count - 1 - pool.start(count - 1, in_pool, others));
   work();
-  for (std::thread& thread : others) thread.join();
+  pool.wait(others);
   if (shared.failure()) std::rethrow_exception(shared.failure());
 }
 
