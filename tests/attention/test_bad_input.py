@@ -188,15 +188,30 @@ def test_empty_sequences_are_allowed():
     assert nobody.values.shape == (0, 6, 9)
 
 
+def errors_of(calls: list[str], inputs: object = None) -> list[str]:
+    """The error of each call, in a process of its own: here the type checker would raise first."""
+    script = (
+        "import sys, torch; from regard.attention import attend, prefix, window\n"
+        "from regard.errors import RegardError\n"
+        "inputs = torch.load(sys.argv[1], weights_only=True)\n"
+        "for call in sys.argv[2:]:\n"
+        "    try: eval(call)\n"
+        "    except RegardError as error: print(error)\n"
+        "    else: print('no error')"
+    )
+    with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+        torch.save(inputs, file.name)
+        command = [sys.executable, "-c", script, file.name, *calls]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.stderr == ""
+    return ended.stdout.splitlines()
+
+
 def test_mask_of_another_type_is_an_error():
-    """In its own process: in tests the type checker would raise first."""
-    script = "import torch, regard; x = torch.randn(1, 2, 3, 4); regard.attend(x, x, x, mask={})"
-    for mask, shown in (("'causal'", "'causal'"), ("x[0, 0] > 0", "a tensor of shape (3, 4)")):
-        ended = subprocess.run(
-            [sys.executable, "-c", script.format(mask)], capture_output=True, text=True, check=False
-        )
-        last = ended.stderr.strip().split("RegardError: ")[-1]
-        assert last.startswith(
+    calls = [f"attend(inputs, inputs, inputs, mask={mask})" for mask in ("'causal'", "inputs > 0")]
+    found = errors_of(calls, dense(1, 2, 3, 4))
+    for error, shown in zip(found, ("'causal'", "a tensor of shape (1, 2, 3, 4)"), strict=True):
+        assert error.startswith(
             f"mask must be a Mask such as causal or window(8), joined by & and |; got {shown}"
         )
 
@@ -256,38 +271,23 @@ TENSORS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
-def test_unsuitable_tensors_are_named(backend: str):
-    """In its own process: in tests the type checker would raise first."""
-    script = (
-        "import sys, torch; from regard.attention import attend; from regard.errors import "
-        "RegardError\n"
-        "for inputs in torch.load(sys.argv[1], weights_only=True):\n"
-        "    try: attend(*inputs, backend=sys.argv[2])\n"
-        "    except RegardError as error: print(error)\n"
-        "    else: print('no error')"
-    )
-    with tempfile.NamedTemporaryFile(suffix=".pt") as file:
-        torch.save([inputs for inputs, _ in TENSORS.values()], file.name)
-        command = [sys.executable, "-c", script, file.name, backend]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.stderr == ""
-    assert ended.stdout.splitlines() == [message for _, message in TENSORS.values()]
+def test_unsuitable_tensors_are_named():
+    backends = ["auto", *BACKENDS]
+    calls = [
+        f"attend(*inputs[{i}], backend={backend!r})"
+        for backend in backends
+        for i in range(len(TENSORS))
+    ]
+    found = errors_of(calls, [inputs for inputs, _ in TENSORS.values()])
+    assert found == [message for _, message in TENSORS.values()] * len(backends)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        ("window(1.5)", "window width must be a whole number; got 1.5"),
-        ("window(True)", "window width must be a whole number; got True"),
-        ("window('3')", "window width must be a whole number; got '3'"),
-        ("prefix(1.5)", "prefix length must be whole numbers; got 1.5"),
-        ("prefix(torch.ones(2))", "prefix length must be whole numbers; got tensor([1., 1.])"),
-    ],
-)
-def test_masks_take_whole_numbers(make: str, message: str):
-    script = f"import torch; from regard.attention import prefix, window; {make}"
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert ended.stderr.strip().splitlines()[-1].endswith(f"RegardError: {message}")
+def test_masks_take_whole_numbers():
+    wanted = {
+        "window(1.5)": "window width must be a whole number; got 1.5",
+        "window(True)": "window width must be a whole number; got True",
+        "window('3')": "window width must be a whole number; got '3'",
+        "prefix(1.5)": "prefix length must be whole numbers; got 1.5",
+        "prefix(torch.ones(2))": "prefix length must be whole numbers; got tensor([1., 1.])",
+    }
+    assert errors_of(list(wanted)) == list(wanted.values())
