@@ -53,7 +53,7 @@ LAYERS = [
     {"reports"},
     {"api"},
     {"web"},
-    {"distillation", "quantization", "model_export", "model_import"},
+    {*("distillation", "quantization", "model_export", "model_import"), "confidence_calibration"},
     {"seeds"},
     {"trace"},
     {"plots"},

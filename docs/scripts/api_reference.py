@@ -13,7 +13,15 @@ built; this list is generated (`python docs/scripts/build.py --pages`), and a te
 date. Names are imported on first use, so `import regard` takes no time.
 """
 GROUPS = {
-    "Train and evaluate": ["train", "evaluate", "distill", "quantize", "Callback", "Metric"],
+    "Train and evaluate": [
+        "train",
+        "evaluate",
+        "calibrate",
+        "distill",
+        "quantize",
+        "Callback",
+        "Metric",
+    ],
     "Load and predict": ["load", "Pipeline", "Answer", "DecodingOptions"],
     "Call a server": ["Client", "AsyncClient"],
     "Exchange": ["import_model", "export"],

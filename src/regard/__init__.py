@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         window,
     )
     from regard.client import AsyncClient, Client
+    from regard.confidence_calibration import calibrate
     from regard.decoding_options import DecodingOptions
     from regard.distillation import distill
     from regard.errors import RegardError, debug
@@ -52,6 +53,7 @@ __all__ = [
     "RegardError",
     "Trace",
     "attend",
+    "calibrate",
     "causal",
     "debug",
     "distill",
@@ -76,6 +78,7 @@ _HOMES = {
     "answer": ("Answer",),
     "client": ("AsyncClient", "Client"),
     "api": ("evaluate", "train"),
+    "confidence_calibration": ("calibrate",),
     "training.callbacks": ("Callback",),
     "training.evaluation": ("Metric",),
     "decoding_options": ("DecodingOptions",),

@@ -8,7 +8,7 @@ from cyclopts import App, Group
 COMMAND_GROUPS = {
     "Start here": ("demo", "train", "predict", "explore", "lesson", "serve"),
     "Data": ("data", "clean", "join"),
-    "Quality": ("evaluate", "score", "inspect", "report", "compare"),
+    "Quality": ("evaluate", "calibrate", "score", "inspect", "report", "compare"),
     "More training": ("sweep", "distill"),
     "Share and convert": ("pack", "quantize", "export", "import", "film"),
     "This machine": ("doctor", "bench", "completion"),
@@ -64,6 +64,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "evaluate": {
         "Metrics on a test set": "evaluate runs/pairs test.tsv",
         "Keep every prediction": "evaluate runs/pairs test.tsv --output predictions.tsv",
+    },
+    "calibrate": {
+        "Confidence of an int8 copy": "calibrate runs/pairs/bundle-int8 dev.tsv",
+        "Of an imported model, in a copy": "calibrate hf:opus-mt-en-de dev.tsv --out en-de",
     },
     "score": {
         "Log-probability of one pair": 'score spelling --pair attention "AH T EH N SH AH N"',

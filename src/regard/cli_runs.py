@@ -1,4 +1,5 @@
-"""Commands on runs: report, compare, sweep, distill. `regard.cli` adds them to the command line."""
+"""Commands on runs and models: report, compare, calibrate, sweep, distill. `regard.cli` adds them
+to the command line."""
 
 from __future__ import annotations
 
@@ -6,13 +7,21 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from regard import cli_groups as groups
 from regard import cli_options as options
 from regard import cli_training_options as training
 from regard.commands.options import read_settings, run_name
 from regard.errors import RegardError
 from regard.registry import import_files
+
+CalibratedFolder = Annotated[
+    Path | None,
+    Parameter(group=groups.FILES, help="Folder to write (default: the card of the bundle itself)."),
+]
 
 
 def report(bundle: options.RunOrBundle, /, *, output: options.ReportOutput = None) -> None:
@@ -35,6 +44,32 @@ def compare(*runs: options.Runs, json: options.Json = False) -> None:
     from regard.commands.compare import compare as run
 
     run(list(runs), as_json=json)
+
+
+def calibrate(
+    bundle: options.Bundle,
+    /,
+    *files: options.Pairs,
+    out: CalibratedFolder = None,
+    targets: options.Targets = None,
+    reading: options.PairReading = None,
+    device: options.Device = "auto",
+    import_: options.Imports = None,
+) -> None:
+    """Calibrate the confidence of a model on held-out pairs.
+
+    The confidence of an answer is the probability that it is right. `regard train` calibrates its
+    own models; this command does it for imported and int8 models, or for texts of another kind.
+    Sources that the model was trained on are left out.
+    """
+    with options.without_gc():
+        from regard.commands.calibrate import calibrate as run
+        from regard.text import Corpus
+
+    import_files(import_ or [])
+    corpus = Corpus(list(files), targets, **options.reading_arguments(reading))
+    options.show_notes(corpus.notes)
+    print(run(bundle, corpus, out, device=device))
 
 
 def sweep(file: training.SweepFile, /, *, device: options.Device = "auto") -> None:
@@ -149,4 +184,5 @@ def seeds_trainer(seeds: int, distill: bool) -> Callable[..., None]:
 
 
 # Commands with their order in `regard --help`.
-COMMANDS: dict[Callable[..., None], int] = {report: 9, compare: 10, sweep: 11, distill: 15}
+COMMANDS: dict[Callable[..., None], int] = {report: 9, compare: 10}
+COMMANDS |= {calibrate: 5, sweep: 11, distill: 15}

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from regard import bundle
-from regard.answer import Answer
 from regard.api import PathLike, train
+from regard.confidence_calibration import fit_answers
 from regard.disk import write_atomically
 from regard.distillation import distill as distill_models
 from regard.errors import RegardError
 from regard.loading import load
 from regard.pipeline import Pipeline
-from regard.quality import EvaluationReport, References, predict_all, report_answers
+from regard.quality import EvaluationReport, predict_all, report_answers
 from regard.reports import write_report
 from regard.reports.collect import read_outputs
-from regard.training.calibration_fit import CalibrationFit, Outcome, fit_calibration
+from regard.training.calibration_fit import CalibrationFit
 from regard.training.pairs import as_corpus
 from regard.training.run import remove_run
 
@@ -109,7 +109,7 @@ def write_ensemble(
     answers = predict_all(joined, references, None, lambda count: None)
     report = report_answers(joined, references, answers, time.perf_counter() - start)
     cards = [bundle.read(run / "bundle").card for run in runs]
-    calibrated = _calibrate(joined, references, answers)
+    calibrated = fit_answers(joined, references, answers)
     card = _card(cards, report, calibrated)
     bundle.save(home / "bundle", joined.bundle.with_card(card))
     outputs = (
@@ -142,20 +142,6 @@ def _card(
         "ensemble": {"members": len(cards), "seeds": seeds},
         "calibration": calibrated.to_json(),
     }
-
-
-def _calibrate(
-    pipeline: Pipeline, references: References, answers: Sequence[Answer]
-) -> CalibrationFit:
-    """The calibration on held-out answers, except those to sources that were trained on."""
-    known = pipeline.bundle.training_sources
-    return fit_calibration(
-        [
-            Outcome(answer.logp, len(answer.logps), answer.text in some)
-            for answer, (source, some) in zip(answers, references.items(), strict=True)
-            if answer.logps and (known is None or not known.contains(source))
-        ]
-    )
 
 
 def _distill(corpus: Any, home: Path, folders: Sequence[Path], options: dict[str, Any]) -> Pipeline:

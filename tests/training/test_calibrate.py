@@ -15,8 +15,8 @@ from regard.calibration import Calibration
 from regard.pretrained import MODELS
 from regard.text.reading import Pair
 from regard.training import cmudict
-from regard.training.calibrate import calibrate
 from regard.training.run import run
+from regard.training.run_calibration import calibrate
 from tests.commands.small import Quiet, job, pairs, written
 from tests.commands.small import regard as command
 

@@ -21,7 +21,6 @@ from regard.errors import RegardError
 from regard.text.corpus import Corpus
 from regard.text.files import DiskFile
 from regard.training.auto_settings import RequestedSettings, check_settings
-from regard.training.calibrate import calibrate
 from regard.training.callbacks import Callback
 from regard.training.dataset import tokenize
 from regard.training.display import Display, open_display
@@ -34,6 +33,7 @@ from regard.training.plan import plan
 from regard.training.preparation_progress import PreparationProgress
 from regard.training.raw_data import MAX_HELD_OUT, check_data_folder, read
 from regard.training.report import RunContext, report
+from regard.training.run_calibration import calibrate
 from regard.training.run_log import RunLog
 from regard.training.tokenizer_pair import choose
 
