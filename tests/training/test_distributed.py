@@ -189,3 +189,20 @@ def test_processes_wait_for_a_long_preparation(tmp_path):
     done = torchrun(str(script))
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == ["prepared", "0", "prepared", "1"]
+
+
+def test_no_process_continues_before_all_have_prepared(tmp_path):
+    """Rank 1 would remove the snapshot that rank 0 is writing."""
+    script = tmp_path / "slow.py"
+    script.write_text(
+        "import time\n"
+        "from regard.training.distributed import world\n"
+        "with world('cpu') as processes:\n"
+        "    with processes.first_process_first():\n"
+        "        time.sleep(0 if processes.first else 1)\n"
+        "        print('prepared', flush=True)\n"
+        "    print('continues', flush=True)\n"
+    )
+    done = torchrun(str(script))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["prepared", "prepared", "continues", "continues"]

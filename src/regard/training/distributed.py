@@ -42,12 +42,14 @@ class World:
 
     @contextmanager
     def first_process_first(self) -> Iterator[None]:
-        """Rank 0 runs the block before the other processes do, which wait as long as it takes."""
+        """Rank 0 runs the block before the other processes do, which wait as long as it takes; no
+        process continues before all have run it."""
         if not self.first:
             self._wait()
         yield
         if self.first:
             self._wait()
+        self._wait()
 
     def _wait(self) -> None:
         if self.size > 1:

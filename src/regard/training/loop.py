@@ -56,7 +56,6 @@ class TrainingLoop:
         self.threads = training_threads(self.world.device, size)
         with self.world.first_process_first():  # rank 0 renames damaged checkpoints
             saved = checkpoint.read(self.checkpoints)
-        self.world.barrier()
         self.resumed = saved is not None
         self.progress = TrainingProgress()
         if saved and settings.extended:
