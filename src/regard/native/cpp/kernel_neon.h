@@ -38,6 +38,8 @@ constexpr int kF32Panel = 12;  // 8 rows × 12 outputs: 24 accumulators of 32 re
 constexpr int kF32Rows = 8;
 constexpr int kAccumulators = 8;
 
+constexpr bool kPrefetch = false;
+constexpr int prefetch_distance(int) { return 0; }
 // Packed rows are read in whole vectors of four.
 constexpr bool kPackRows = true;
 constexpr int pack_stride(int rows) { return rows == 1 ? 1 : (rows + 3) / 4 * 4; }
@@ -75,7 +77,8 @@ static inline void load_weights(const float* w, std::size_t panel_size,
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  std::size_t, int inputs, Vec (&acc)[R][P * kF32Panel / 4]) {
+                                  std::size_t, int inputs, Prefetch,
+                                  Vec (&acc)[R][P * kF32Panel / 4]) {
   constexpr int V = P * kF32Panel / 4;
   float32x4_t weights[V];
   if constexpr (R == 1) {

@@ -10,13 +10,42 @@
 //   kAccumulators                            sums of a tile that hide the latency of a product
 //   kPackRows                                whether float32 rows are packed as x[input][row]
 //   pack_stride(R)                           rows between packed inputs
+//   kPrefetch                                whether weights are prefetched
+//   prefetch_distance(R)                     bytes ahead that a product of one tile prefetches
 //   IVec                                     Vec::width int32 sums
-//   accumulate_f32<R, P>(w, panel_size, x, x_stride, inputs, acc)   x_stride: of unpacked rows
-//   accumulate_i8<R, P>(w, panel_size, x, inputs, acc)
+//   accumulate_f32<R, P>(w, panel_size, x, x_stride, inputs, ahead, acc)
+//   accumulate_i8<R, P>(w, panel_size, x, inputs, ahead, acc)
+//                                            x_stride: of unpacked rows; ahead: what to prefetch
 //   to_float(IVec, int32 correction), store_int8(int8*, Vec)
 
 constexpr int kF32Vectors = kF32Panel / Vec::width;
 constexpr int kI8Vectors = kI8Panel / Vec::width;
+
+// The tiles of a block, and how the panels of a matrix pass them.
+struct Passes {
+  int tiles;
+  std::size_t line;   // bytes of a panel that a tile reads for each input (int8: for each four)
+  std::size_t panel;  // bytes of a panel
+  int panels;
+
+  // Panels that pass all tiles together: all of them where there is only one tile. With
+  // prefetching, they and the next group stay in the cache beside the rows.
+  int group() const {
+    constexpr std::size_t most = 128 * 1024;
+    if (tiles == 1) return panels;
+    if (!kPrefetch) return 4;
+    return panel < most ? static_cast<int>(most / panel) : 1;
+  }
+
+  // A single tile prefetches its own weights. Of several, each prefetches its share of the next
+  // group: memory is slower than one tile, but not than all of them.
+  Prefetch ahead(int tile, int rows) const {
+    if (tiles == 1) return {static_cast<std::size_t>(prefetch_distance(rows)), line};
+    const std::size_t count = static_cast<std::size_t>(tiles);
+    const std::size_t next = static_cast<std::size_t>(group()) * panel;
+    return {next + static_cast<std::size_t>(tile) * (panel / count), line / count};
+  }
+};
 
 // Panels per tile: independent accumulators hide the latency of a product.
 constexpr int panels_at_once(int rows, int vectors) {
@@ -64,7 +93,8 @@ static inline void write_panel(const Vec (&tile)[R][all], int p, float* y, std::
 // R rows × P panels, which are `spread` panels apart.
 template <int R, int P>
 static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x,
-                     std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
+                     std::size_t x_stride, Prefetch ahead, float* y, std::size_t stride,
+                     bool add_to) {
   const std::size_t panel_size = static_cast<std::size_t>(m.inputs) * kF32Panel;
   Vec acc[R][P * kF32Vectors];
   REGARD_UNROLL
@@ -77,7 +107,8 @@ static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x,
     }
   }
   accumulate_f32<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel),
-                       panel_size * static_cast<std::size_t>(spread), x, x_stride, m.inputs, acc);
+                       panel_size * static_cast<std::size_t>(spread), x, x_stride, m.inputs, ahead,
+                       acc);
   REGARD_UNROLL
   for (int p = 0; p < P; ++p) {
     const int column = (panel + p * spread) * kF32Panel;
@@ -89,25 +120,27 @@ static void f32_tile(const F32Matrix& m, int panel, int spread, const float* x,
 // that each is one long stream of memory, which is prefetched beyond the end of the panel.
 template <int R>
 static void f32_panels(const F32Matrix& m, int panel, int end, const float* x,
-                       std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
+                       std::size_t x_stride, Prefetch ahead, float* y, std::size_t stride,
+                       bool add_to) {
   constexpr int P = panels_at_once(R, kF32Vectors);
   const int spread = (end - panel) / P;
   for (int i = 0; i < spread; ++i) {
-    f32_tile<R, P>(m, panel + i, spread, x, x_stride, y, stride, add_to);
+    f32_tile<R, P>(m, panel + i, spread, x, x_stride, ahead, y, stride, add_to);
   }
   for (panel += P * spread; panel < end; ++panel) {
-    f32_tile<R, 1>(m, panel, 1, x, x_stride, y, stride, add_to);
+    f32_tile<R, 1>(m, panel, 1, x, x_stride, ahead, y, stride, add_to);
   }
 }
 
 template <int R>
 static void f32_rows(int rows, const F32Matrix& m, int panel, int end, const float* x,
-                     std::size_t x_stride, float* y, std::size_t stride, bool add_to) {
+                     std::size_t x_stride, Prefetch ahead, float* y, std::size_t stride,
+                     bool add_to) {
   if constexpr (R > 0) {
     if (rows == R) {
-      f32_panels<R>(m, panel, end, x, x_stride, y, stride, add_to);
+      f32_panels<R>(m, panel, end, x, x_stride, ahead, y, stride, add_to);
     } else {
-      f32_rows<R - 1>(rows, m, panel, end, x, x_stride, y, stride, add_to);
+      f32_rows<R - 1>(rows, m, panel, end, x, x_stride, ahead, y, stride, add_to);
     }
   }
 }
@@ -122,15 +155,25 @@ static void pack_rows(const float* x, std::size_t stride, int rows, int inputs, 
   }
 }
 
-// Panels that pass all tiles of a block together: all panels where there is only one tile.
-static int panel_group(int rows, int tile_rows, int panels) {
-  return rows <= tile_rows ? panels : 4;
+// Rows that are a multiple of 4 kB apart compete for the same few places of the first cache. Copy
+// them further apart; returns the new distance.
+static std::size_t spread_rows(const float* x, std::size_t stride, int rows, int inputs,
+                               float* copy) {
+  const std::size_t size = static_cast<std::size_t>(inputs);
+  for (int r = 0; r < rows; ++r) {
+    const std::size_t row = static_cast<std::size_t>(r);
+    __builtin_memcpy(copy + row * (size + kRowGap), x + row * stride, size * sizeof(float));
+  }
+  return size + kRowGap;
 }
 
 static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch) {
   const int panels = (m.outputs + kF32Panel - 1) / kF32Panel;
+  const std::size_t inputs = static_cast<std::size_t>(m.inputs);
+  constexpr std::size_t line = kF32Panel * sizeof(float);
   if (rows.count == 1) {
-    f32_panels<1>(m, 0, panels, rows.x, rows.x_stride, rows.y, rows.y_stride, rows.add);
+    const Prefetch ahead = Passes{1, line, line * inputs, panels}.ahead(0, 1);
+    f32_panels<1>(m, 0, panels, rows.x, rows.x_stride, ahead, rows.y, rows.y_stride, rows.add);
     return;
   }
   float* packed = static_cast<float*>(scratch);
@@ -139,22 +182,27 @@ static void op_multiply_f32(const F32Matrix& m, const Rows& rows, void* scratch)
     const int count = rows.count - start < block ? rows.count - start : block;
     const float* x = rows.x + static_cast<std::size_t>(start) * rows.x_stride;
     float* y = rows.y + static_cast<std::size_t>(start) * rows.y_stride;
-    const std::size_t inputs = static_cast<std::size_t>(m.inputs);
     const int most = tile_rows(count, kF32Rows);
     const std::size_t tile = inputs * static_cast<std::size_t>(pack_stride(most));
+    std::size_t x_stride = rows.x_stride;
+    if (!kPackRows && x_stride % 1024 == 0) {
+      x_stride = spread_rows(x, x_stride, count, m.inputs, packed);
+      x = packed;
+    }
     for (int r = 0; kPackRows && r < count; r += most) {
       const int some = count - r < most ? count - r : most;
-      pack_rows(x + static_cast<std::size_t>(r) * rows.x_stride, rows.x_stride, some, m.inputs,
+      pack_rows(x + static_cast<std::size_t>(r) * x_stride, x_stride, some, m.inputs,
                 packed + tile * static_cast<std::size_t>(r / most));
     }
-    const int group = panel_group(count, kF32Rows, panels);
+    const Passes passes{(count + most - 1) / most, line, line * inputs, panels};
+    const int group = passes.group();
     for (int panel = 0; panel < panels; panel += group) {
       const int end = panel + group < panels ? panel + group : panels;
       for (int r = 0; r < count; r += most) {
         const int some = count - r < most ? count - r : most;
         const float* from = kPackRows ? packed + tile * static_cast<std::size_t>(r / most)
-                                      : x + static_cast<std::size_t>(r) * rows.x_stride;
-        f32_rows<kF32Rows>(some, m, panel, end, from, rows.x_stride,
+                                      : x + static_cast<std::size_t>(r) * x_stride;
+        f32_rows<kF32Rows>(some, m, panel, end, from, x_stride, passes.ahead(r / most, some),
                            y + static_cast<std::size_t>(r) * rows.y_stride, rows.y_stride,
                            rows.add);
       }
@@ -173,12 +221,13 @@ struct QuantisedTile {
 };
 
 template <int R, int P>
-static void i8_tile(const I8Matrix& m, int panel, int spread, const QuantisedTile& tile, float* y,
-                    std::size_t stride, bool add_to) {
+static void i8_tile(const I8Matrix& m, int panel, int spread, const QuantisedTile& tile,
+                    Prefetch ahead, float* y, std::size_t stride, bool add_to) {
   const std::size_t panel_size = static_cast<std::size_t>(m.padded_inputs) * kI8Panel;
   IVec acc[R][P * kI8Vectors];
   accumulate_i8<R, P>(m.weights + panel_size * static_cast<std::size_t>(panel),
-                      panel_size * static_cast<std::size_t>(spread), tile.x, m.padded_inputs, acc);
+                      panel_size * static_cast<std::size_t>(spread), tile.x, m.padded_inputs, ahead,
+                      acc);
   REGARD_UNROLL
   for (int p = 0; p < P; ++p) {
     const int column = (panel + p * spread) * kI8Panel;
@@ -198,24 +247,26 @@ static void i8_tile(const I8Matrix& m, int panel, int spread, const QuantisedTil
 }
 
 template <int R>
-static void i8_panels(const I8Matrix& m, int panel, int end, const QuantisedTile& tile, float* y,
-                      std::size_t stride, bool add_to) {
+static void i8_panels(const I8Matrix& m, int panel, int end, const QuantisedTile& tile,
+                      Prefetch ahead, float* y, std::size_t stride, bool add_to) {
   constexpr int P = panels_at_once(R, kI8Vectors);
   const int spread = (end - panel) / P;
-  for (int i = 0; i < spread; ++i) i8_tile<R, P>(m, panel + i, spread, tile, y, stride, add_to);
+  for (int i = 0; i < spread; ++i) {
+    i8_tile<R, P>(m, panel + i, spread, tile, ahead, y, stride, add_to);
+  }
   for (panel += P * spread; panel < end; ++panel) {
-    i8_tile<R, 1>(m, panel, 1, tile, y, stride, add_to);
+    i8_tile<R, 1>(m, panel, 1, tile, ahead, y, stride, add_to);
   }
 }
 
 template <int R>
 static void i8_rows(int rows, const I8Matrix& m, int panel, int end, const QuantisedTile& tile,
-                    float* y, std::size_t stride, bool add_to) {
+                    Prefetch ahead, float* y, std::size_t stride, bool add_to) {
   if constexpr (R > 0) {
     if (rows == R) {
-      i8_panels<R>(m, panel, end, tile, y, stride, add_to);
+      i8_panels<R>(m, panel, end, tile, ahead, y, stride, add_to);
     } else {
-      i8_rows<R - 1>(rows, m, panel, end, tile, y, stride, add_to);
+      i8_rows<R - 1>(rows, m, panel, end, tile, ahead, y, stride, add_to);
     }
   }
 }
@@ -277,14 +328,17 @@ static void op_multiply_i8(const I8Matrix& m, const Rows& rows, void* scratch) {
                                kI8Group * pack_stride(some), corrections + r);
     }
     float* y = rows.y + static_cast<std::size_t>(start) * rows.y_stride;
-    const int group = panel_group(count, kI8Rows, panels);
+    constexpr std::size_t line = 4 * kI8Panel;
+    const Passes passes{(count + most - 1) / most, line, static_cast<std::size_t>(padded) * kI8Panel,
+                        panels};
+    const int group = passes.group();
     for (int panel = 0; panel < panels; panel += group) {
       const int end = panel + group < panels ? panel + group : panels;
       for (int r = 0; r < count; r += most) {
         const int some = count - r < most ? count - r : most;
         const QuantisedTile tile = {packed + tile_bytes * static_cast<std::size_t>(r / most),
                                     scales + r, corrections + r};
-        i8_rows<kI8Rows>(some, m, panel, end, tile,
+        i8_rows<kI8Rows>(some, m, panel, end, tile, passes.ahead(r / most, some),
                          y + static_cast<std::size_t>(r) * rows.y_stride, rows.y_stride, rows.add);
       }
     }

@@ -44,6 +44,9 @@ class Test {
     }
     check_product(2048, 40, 97, false);
     check_product(2048, 40, 97, true);
+    // Rows that are a multiple of 4 kB apart: three values lie between them.
+    check_product(2045, 40, 97, false);
+    check_product(1021, 70, 25, false);
     check_functions();
     for (int dim : {1, 2, 4, 6, 8, 16, 20, 64}) {
       for (int count : {1, 2, 3, 4, 5, 15, 16, 17, 33}) check_attention(dim, count);

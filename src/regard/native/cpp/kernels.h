@@ -25,6 +25,8 @@ constexpr int kRowBlock = 192;
 constexpr int kBlockValues = 131072;
 // Most rows of a tile of any instruction set.
 constexpr int kMostTileRows = 12;
+// Values between rows that are copied further apart.
+constexpr int kRowGap = 16;
 
 // Inputs of an int8 product are padded to a multiple of this, so that inner loops need no tail.
 constexpr int kInt8Depth = 16;
@@ -80,6 +82,13 @@ struct Query {
   float* context;
 };
 
+// What a tile of a product prefetches: from `offset` bytes after its own weights, `step` bytes
+// further with each input (int8: with each four).
+struct Prefetch {
+  std::size_t offset;
+  std::size_t step;
+};
+
 struct Kernels {
   const char* name;
   int f32_panel;
@@ -120,9 +129,10 @@ static constexpr int block_rows(int inputs) {
 }
 
 // Bytes of scratch memory that a product with this many inputs needs: the packed rows of a block,
-// whose tiles are rounded up by at most 16 rows in all, and two numbers per row.
+// whose tiles are rounded up by at most 16 rows in all, with a gap after each, and two numbers per
+// row.
 static constexpr std::size_t scratch_bytes(int inputs) {
-  const std::size_t padded = (static_cast<std::size_t>(inputs) + 63) / 64 * 64;
+  const std::size_t padded = (static_cast<std::size_t>(inputs) + 63) / 64 * 64 + kRowGap;
   const std::size_t rows = static_cast<std::size_t>(block_rows(inputs)) + 16;
   return (rows * padded + 2 * kRowBlock) * sizeof(float);
 }

@@ -75,25 +75,28 @@ constexpr int kAccumulators = 14;
 
 // Bytes to prefetch ahead of the weights of a tile: more rows take longer per byte. Every second
 // line suffices, because the CPU fetches lines in pairs.
+constexpr bool kPrefetch = true;
 constexpr int prefetch_distance(int rows) { return rows <= 2 ? 1024 : rows <= 4 ? 2048 : 4096; }
 constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
-static inline void prefetch(const void* from, int distance) {
-  _mm_prefetch(static_cast<const char*>(from) + distance, _MM_HINT_T0);
+// Fetch one line of each of P panels into the second cache.
+template <int P>
+static inline void prefetch(const char* from, std::size_t panel_bytes) {
+  REGARD_UNROLL
+  for (int p = 0; p < P; ++p) _mm_prefetch(from + p * panel_bytes, _MM_HINT_T1);
 }
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  std::size_t x_stride, int inputs, Vec (&acc)[R][P * 2]) {
-  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
+                                  std::size_t x_stride, int inputs, Prefetch ahead,
+                                  Vec (&acc)[R][P * 2]) {
+  const char* next = reinterpret_cast<const char*>(w) + ahead.offset;
+  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x, next += ahead.step) {
+    prefetch<P>(next, panel_size * sizeof(float));
     Vec weights[P * 2];
     REGARD_UNROLL
-    for (int j = 0; j < P * 2; ++j) {
-      const float* from = w + j / 2 * panel_size + j % 2 * 16;
-      if (j % 2 == 0) prefetch(from, prefetch_distance(R));
-      weights[j] = load(from);
-    }
+    for (int j = 0; j < P * 2; ++j) weights[j] = load(w + j / 2 * panel_size + j % 2 * 16);
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
       const Vec input = set1(x[r * x_stride]);
@@ -123,19 +126,19 @@ static inline void add_dot_products(__m512i& acc, __m512i weights, __m512i input
 
 template <int R, int P>
 static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const int8_t* x,
-                                 int inputs, IVec (&acc)[R][P * 2]) {
+                                 int inputs, Prefetch ahead, IVec (&acc)[R][P * 2]) {
+  const char* next = reinterpret_cast<const char*>(w) + ahead.offset;
   REGARD_UNROLL
   for (int r = 0; r < R; ++r) {
     REGARD_UNROLL
     for (int j = 0; j < P * 2; ++j) acc[r][j].v = _mm512_setzero_si512();
   }
-  for (int k = 0; k < inputs; k += 4, w += 4 * kI8Panel, x += 4 * R) {
+  for (int k = 0; k < inputs; k += 4, w += 4 * kI8Panel, x += 4 * R, next += ahead.step) {
+    prefetch<P>(next, panel_size);
     __m512i weights[P * 2];
     REGARD_UNROLL
     for (int j = 0; j < P * 2; ++j) {
-      const int8_t* from = w + j / 2 * panel_size + j % 2 * 64;
-      if (j % 2 == 0) prefetch(from, prefetch_distance(R));
-      weights[j] = _mm512_loadu_si512(from);
+      weights[j] = _mm512_loadu_si512(w + j / 2 * panel_size + j % 2 * 64);
     }
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {

@@ -17,7 +17,7 @@ constexpr int kI8Rows = 2;
 // two partial sums for each of two outputs; they are joined at the end.
 template <int R, int P>
 static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const int8_t* x,
-                                 int inputs, IVec (&acc)[R][P * kI8Panel / 4]) {
+                                 int inputs, Prefetch, IVec (&acc)[R][P * kI8Panel / 4]) {
   constexpr int V = P * kI8Panel / 4;
   constexpr int stride = pack_stride(R);
   int32x4_t low[R][V], high[R][V];

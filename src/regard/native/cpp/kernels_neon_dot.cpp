@@ -44,7 +44,7 @@ static inline void load_bytes(const int8_t* w, std::size_t panel_size,
 
 template <int R, int P>
 static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const int8_t* x,
-                                 int inputs, IVec (&acc)[R][P * kI8Panel / 4]) {
+                                 int inputs, Prefetch, IVec (&acc)[R][P * kI8Panel / 4]) {
   constexpr int V = P * kI8Panel / 4;
   constexpr int step = 4 * kI8Panel;  // bytes of four inputs of a panel
   REGARD_UNROLL

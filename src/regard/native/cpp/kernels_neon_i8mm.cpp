@@ -49,7 +49,7 @@ static inline void accumulate_row(const int8_t* w, std::size_t panel_size, const
 // Pairs of rows by pairs of outputs: each sum is a 2 × 2 matrix [row][output].
 template <int R, int P>
 static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const int8_t* x,
-                                 int inputs, IVec (&acc)[R][P * kI8Panel / 4]) {
+                                 int inputs, Prefetch, IVec (&acc)[R][P * kI8Panel / 4]) {
   if constexpr (R == 1) {
     accumulate_row<P>(w, panel_size, x, inputs, acc[0]);
   } else {

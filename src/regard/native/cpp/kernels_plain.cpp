@@ -83,12 +83,14 @@ constexpr int kI8Rows = 4;
 constexpr int kI8Group = 4;
 constexpr int kI8Offset = 0;
 constexpr int kAccumulators = 8;
+constexpr bool kPrefetch = false;
+constexpr int prefetch_distance(int) { return 0; }
 constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  std::size_t x_stride, int inputs,
+                                  std::size_t x_stride, int inputs, Prefetch,
                                   Vec (&acc)[R][P * kF32Panel / 4]) {
   constexpr int per_panel = kF32Panel / 4;
   for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
@@ -109,7 +111,7 @@ static inline Vec to_float(IVec a, int32_t) {
 
 template <int R, int P>
 static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const int8_t* x,
-                                 int inputs, IVec (&acc)[R][P * kI8Panel / 4]) {
+                                 int inputs, Prefetch, IVec (&acc)[R][P * kI8Panel / 4]) {
   for (int r = 0; r < R; ++r) {
     for (int j = 0; j < P * kI8Panel / 4; ++j) acc[r][j] = {};
   }
