@@ -89,6 +89,15 @@ struct Prefetch {
   std::size_t step;
 };
 
+// Fetch the same line of each of P panels into the second cache.
+template <int P>
+static inline void prefetch_panels(const char* from, std::size_t panel_bytes) {
+  REGARD_UNROLL
+  for (int p = 0; p < P; ++p) {
+    __builtin_prefetch(from + static_cast<std::size_t>(p) * panel_bytes, 0, 2);
+  }
+}
+
 struct Kernels {
   const char* name;
   int f32_panel;

@@ -78,16 +78,18 @@ constexpr int kI8Rows = 3;
 constexpr int kI8Group = 4;
 constexpr int kI8Offset = 0;
 constexpr int kAccumulators = 8;
-constexpr bool kPrefetch = false;
-constexpr int prefetch_distance(int) { return 0; }
+constexpr bool kPrefetch = true;
+constexpr int prefetch_distance(int) { return 1024; }
 constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
-                                  std::size_t x_stride, int inputs, Prefetch,
+                                  std::size_t x_stride, int inputs, Prefetch ahead,
                                   Vec (&acc)[R][P * 2]) {
-  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x) {
+  const char* next = reinterpret_cast<const char*>(w) + ahead.offset;
+  for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x, next += ahead.step) {
+    prefetch_panels<P>(next, panel_size * sizeof(float));
     Vec weights[P * 2];
     REGARD_UNROLL
     for (int p = 0; p < P; ++p) {
@@ -112,14 +114,16 @@ static inline Vec to_float(IVec a, int32_t) { return {_mm256_cvtepi32_ps(a.v)}; 
 // Eight outputs × four inputs: `low` and `high` hold two partial sums for each of four outputs.
 template <int R, int P>
 static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const int8_t* x,
-                                 int inputs, Prefetch, IVec (&acc)[R][P * 2]) {
+                                 int inputs, Prefetch ahead, IVec (&acc)[R][P * 2]) {
   __m256i low[R][P * 2], high[R][P * 2];
   REGARD_UNROLL
   for (int r = 0; r < R; ++r) {
     REGARD_UNROLL
     for (int j = 0; j < P * 2; ++j) low[r][j] = high[r][j] = _mm256_setzero_si256();
   }
-  for (int k = 0; k < inputs; k += 4, w += 4 * kI8Panel, x += 4 * R) {
+  const char* next = reinterpret_cast<const char*>(w) + ahead.offset;
+  for (int k = 0; k < inputs; k += 4, w += 4 * kI8Panel, x += 4 * R, next += ahead.step) {
+    prefetch_panels<P>(next, panel_size);
     __m256i input[R];
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {

@@ -80,20 +80,13 @@ constexpr int prefetch_distance(int rows) { return rows <= 2 ? 1024 : rows <= 4 
 constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
 
-// Fetch one line of each of P panels into the second cache.
-template <int P>
-static inline void prefetch(const char* from, std::size_t panel_bytes) {
-  REGARD_UNROLL
-  for (int p = 0; p < P; ++p) _mm_prefetch(from + p * panel_bytes, _MM_HINT_T1);
-}
-
 template <int R, int P>
 static inline void accumulate_f32(const float* w, std::size_t panel_size, const float* x,
                                   std::size_t x_stride, int inputs, Prefetch ahead,
                                   Vec (&acc)[R][P * 2]) {
   const char* next = reinterpret_cast<const char*>(w) + ahead.offset;
   for (int k = 0; k < inputs; ++k, w += kF32Panel, ++x, next += ahead.step) {
-    prefetch<P>(next, panel_size * sizeof(float));
+    prefetch_panels<P>(next, panel_size * sizeof(float));
     Vec weights[P * 2];
     REGARD_UNROLL
     for (int j = 0; j < P * 2; ++j) weights[j] = load(w + j / 2 * panel_size + j % 2 * 16);
@@ -134,7 +127,7 @@ static inline void accumulate_i8(const int8_t* w, std::size_t panel_size, const 
     for (int j = 0; j < P * 2; ++j) acc[r][j].v = _mm512_setzero_si512();
   }
   for (int k = 0; k < inputs; k += 4, w += 4 * kI8Panel, x += 4 * R, next += ahead.step) {
-    prefetch<P>(next, panel_size);
+    prefetch_panels<P>(next, panel_size);
     __m512i weights[P * 2];
     REGARD_UNROLL
     for (int j = 0; j < P * 2; ++j) {
