@@ -1,6 +1,7 @@
 """Forecasts of `regard train` against what became of the runs: quality and time.
 
     python benchmarks/forecasts.py runs/a runs/b …      # folders of finished runs
+    python benchmarks/forecasts.py OUT/*/*/*/run        # those of benchmarks/defaults.py --out OUT
 
 Reads the log of each run: the forecast before it started, those at its evaluations, and the quality
 of the best model; and the time left that a run reported at its first evaluation against the time
@@ -60,7 +61,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", type=Path)
-    found = {run.name: read(run) for run in parser.parse_args().runs}
+    found = {str(run): read(run) for run in parser.parse_args().runs}
     print("| run | error, % | before the start | at 3/8 | at 1/2 | at 3/4 | minutes | forecast |")
     print("|---|---|---|---|---|---|---|---|")
     for name, run in found.items():
