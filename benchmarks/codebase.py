@@ -9,6 +9,7 @@ import ast
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +56,7 @@ def duplicate_classes(files: list[Path]) -> Iterator[str]:
     """Names that several public classes have."""
     homes = defaultdict(list)
     for file in files:
-        for node in ast.walk(_tree(file)):
+        for node in nodes(file):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(f"{file.relative_to(ROOT)}:{node.lineno}")
     yield from (f"{name}: {', '.join(found)}" for name, found in homes.items() if len(found) > 1)
@@ -90,8 +91,20 @@ def attribute_probes(files: list[Path]) -> Iterator[str]:
             yield f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(file: Path) -> list[ast.AST]:
+    """All nodes of the syntax tree of a file."""
+    return list(ast.walk(parsed(file)))
+
+
 def _calls(file: Path, function: str, arguments: int) -> Iterator[ast.Call]:
-    for node in ast.walk(_tree(file)):
+    for node in nodes(file):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -99,10 +112,6 @@ def _calls(file: Path, function: str, arguments: int) -> Iterator[ast.Call]:
             and len(node.args) == arguments
         ):
             yield node
-
-
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def main() -> None:

@@ -123,8 +123,7 @@ def imports(file: Path, *, at_run_time: bool = False) -> Iterator[tuple[str, int
     With `at_run_time`, only those that Python executes when it imports the file: not those inside
     functions or under TYPE_CHECKING.
     """
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    for node in _executed(tree.body) if at_run_time else ast.walk(tree):
+    for node in _executed(codebase.parsed(file).body) if at_run_time else codebase.nodes(file):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -276,7 +275,7 @@ def test_files_have_at_most_300_lines():
 
 def test_functions_have_fewer_than_60_lines():
     for file in FILES:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in codebase.nodes(file):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno
                 assert lines < 60, f"{file}:{node.lineno}: {node.name} has {lines} lines"
@@ -324,7 +323,7 @@ def test_names_are_specific():
     vague = re.compile(r"(^|_)(utils?|helpers?|common|misc|base|manager)(_|$)")
     for file in FILES:
         assert not vague.search(file.stem), file
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in codebase.nodes(file):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 where = f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
                 assert not node.name.lstrip("_").startswith("get_"), where
@@ -333,7 +332,7 @@ def test_names_are_specific():
 
 def test_public_names_have_docstrings():
     for file in FILES:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = codebase.parsed(file)
         assert ast.get_docstring(tree), file
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
@@ -362,7 +361,7 @@ def test_importing_regard_loads_torch_and_nothing_heavier():
 
 def test_every_test_checks_something():
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in codebase.nodes(file):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 text = ast.unparse(node)
                 checks = ("assert", "raises(", "close(", "gradcheck(", "check(", "warns(")
@@ -374,7 +373,7 @@ def test_every_test_checks_something():
 def test_test_names_are_short_and_files_name_a_subject():
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         assert not file.stem.startswith("test_mended"), f"{file.name}: name the code it tests"
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in codebase.nodes(file):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 where = f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
                 assert len(node.name) <= 60, f"{where} has {len(node.name)} characters"
