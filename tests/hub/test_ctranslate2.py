@@ -252,6 +252,13 @@ def test_an_int8_export_leaves_the_model_as_it_was(tmp_path):
         assert torch.equal(weight, before[name]), name
 
 
+def test_the_threads_of_torch_stay_as_they_are():
+    before = torch.get_num_threads()
+    exported = CTranslate2Model.from_bundle(random_bundle())
+    exported.search([[3, 4]], [5], threads=before + 1)
+    assert torch.get_num_threads() == before
+
+
 def test_a_failed_verification_names_the_difference():
     Verification(50, 1e-5, 0, 3).check()
     with pytest.raises(ExportError, match=r"by up to 2.0e-03 \(allowed: 1e-04\) and 0 of 50 outp"):

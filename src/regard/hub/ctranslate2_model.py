@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.bundle import Bundle
 from regard.errors import RegardError
 from regard.hub.ctranslate2_export import (
@@ -120,6 +122,7 @@ class CTranslate2Model:
     def _translator(self, threads: int | None) -> Any:
         count = threads or _cores()
         if count not in self._translators:
+            before = torch.get_num_threads()  # they share OpenMP, whose count a translator sets
             self._translators[count] = self._library.Translator(
                 str(self._folder),
                 device="cpu",
@@ -127,6 +130,7 @@ class CTranslate2Model:
                 inter_threads=1,
                 intra_threads=count,
             )
+            torch.set_num_threads(before)
         return self._translators[count]
 
     def _arguments(self, options: NativeOptions, limit: int, sources: int) -> dict[str, Any]:
