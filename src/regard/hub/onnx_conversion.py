@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.bundle import Bundle
 from regard.bundle.manifest import write_json
 from regard.errors import RegardError
@@ -43,7 +45,8 @@ def convert_to_onnx(bundle: Bundle, folder: Path, texts: Sequence[str], int8: bo
         raise RegardError("the ONNX export has no int8; leave out --int8")
     options = runner_options(bundle, tokenizer_files(bundle))
     write_onnx(bundle, folder, options)
-    verified = verify_logits(bundle, OnnxModel(folder, bundle), texts)
+    exported = OnnxModel(folder, bundle, threads=torch.get_num_threads())
+    verified = verify_logits(bundle, exported, texts)
     verified.check()
     longest = max_tokens(bundle)
     facts: dict[str, Any] = {"precision": "float32", **asdict(verified), "longest": longest}
