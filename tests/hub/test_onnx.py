@@ -1,6 +1,7 @@
 """ONNX export: onnxruntime's logits and outputs against the model's."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1}
+ALIBI = {**SMALL, "position": "alibi"}
 RECURRENT = {"kind": "recurrent", "width": 16}
 SETTINGS: list[dict[str, Any]] = [  # benchmarks/interchange_export.py has all of them
     {**SMALL, "kv_heads": 1, "window": 3},
@@ -75,9 +77,15 @@ def test_logits_and_outputs_are_the_models(settings: dict[str, Any], tmp_path: P
     verification.check()
 
 
-def test_rows_of_a_batch_do_not_see_each_other(tmp_path: Path):
-    made = random_bundle(**SMALL, position="alibi")
-    runner = exported(made, tmp_path).runner
+@pytest.fixture(scope="module")
+def alibi(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, OnnxModel]:
+    """An exported folder and its model: `random_bundle(**ALIBI)`."""
+    folder = tmp_path_factory.mktemp("alibi")
+    return folder, exported(random_bundle(**ALIBI), folder)
+
+
+def test_rows_of_a_batch_do_not_see_each_other(alibi: tuple[Path, OnnxModel]):
+    runner = alibi[1].runner
     sources = [[3, 4, 5, 6, 7, 2], [5, 2], [4, 3, 2]]
     table = np.zeros((3, 6), np.int64)
     for row, ids in zip(table, sources, strict=True):
@@ -108,18 +116,22 @@ def test_a_tabulated_bias_is_the_bias_itself():
         assert torch.equal(DistanceTableBias(bias, 3)(scores, site), expected)
 
 
-def test_an_altered_export_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    made, other = random_bundle(**SMALL), random_bundle(**SMALL)
-    with torch.no_grad():
-        other.model.decoder[0].feed_forward.outer.bias[3] += 0.05
-    bundle.save(tmp_path / "model", made)
+def test_an_altered_export_is_not_written(
+    alibi: tuple[Path, OnnxModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = random_bundle(**ALIBI)
     monkeypatch.setattr(
         "regard.hub.onnx_conversion.write_onnx",
-        lambda _, folder, options: write_onnx(other, folder, options),
+        lambda _, folder, options: shutil.copytree(alibi[0], folder, dirs_exist_ok=True),
     )
+    bundle.save(tmp_path / "model", made)
+    regard.export(tmp_path / "model", "onnx", tmp_path / "exported")
+    with torch.no_grad():
+        made.model.decoder[0].feed_forward.outer.bias[3] += 0.05
+    bundle.save(tmp_path / "altered", made)
     with pytest.raises(ExportError, match="differs from the original"):
-        regard.export(tmp_path / "model", "onnx", tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+        regard.export(tmp_path / "altered", "onnx", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["altered", "exported", "model"]
 
 
 def test_the_exported_runner_needs_no_regard(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
