@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test checks tests use-tests core-tests browser format docs tour page notebooks release-check clean
+.PHONY: demo test checks tests checked-tests other-tests browser format docs tour page notebooks release-check clean
 
 # Compiled modules are kept: without them, every process that imports torch takes four seconds more.
 export PYTHONDONTWRITEBYTECODE :=
@@ -19,20 +19,21 @@ checks: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Two halves side by side, so that a worker imports only the files and libraries of its half.
-# Shapes are checked at run time in the core tests. In the others they would take half of the time:
-# a function that is called for every word of a corpus is 30 times slower with them.
+# Shapes are checked at run time in the direct tests of the packages that have shapes, CHECKED. In the
+# others, checks would double the time: a function that is called for every word is 30 times slower.
+# Both parts run side by side, with workers in proportion to their work.
 # One thread per worker: on a busy machine, two threads that synchronise are slower than one.
-USE := browser bulk commands deploy docs examples explore hub learning quality release serve training
+CHECKED := attention facts models positions search test_pooling.py test_ragged.py text trace vectors \
+	$(patsubst %,contracts/test_%.py,attention models positions templates tokenizers traces)
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 
-tests: use-tests core-tests
+tests: checked-tests other-tests
 
-use-tests: .venv/ready browser
-	$(PYTEST) -n 3 --jaxtyping-packages= $(USE:%=tests/%)
+checked-tests: .venv/ready
+	$(PYTEST) -n 1 $(CHECKED:%=tests/%)
 
-core-tests: .venv/ready
-	$(PYTEST) -n 2 $(USE:%=--ignore=tests/%)
+other-tests: .venv/ready browser
+	$(PYTEST) -n 4 --jaxtyping-packages= tests $(CHECKED:%=--ignore=tests/%)
 
 # The browser tests need Chromium, preferably the headless shell (a third less work). It is
 # installed where permitted; otherwise a message says that the tests are skipped.
