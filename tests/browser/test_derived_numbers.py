@@ -11,7 +11,7 @@ import regard
 from regard.search import Beam, Greedy
 from regard.trace import alignment_matrix, beam_tree, occlusion, record
 from regard.trace.attention_analysis import distance, entropy
-from tests.browser.conftest import download_export, until
+from tests.browser.conftest import download_export, until, wait_for
 
 SOURCE = "attention"
 VALUE = "document.querySelector('[data-drawer] [data-value]') !== null"
@@ -38,7 +38,10 @@ def drawer(page) -> tuple[float, float, list[float]]:
 
 
 def explain(page, what: str):
+    """Explain a number that is not explained already."""
+    before = page.locator("[data-drawer]").all_inner_texts()
     page.get_by_role("button", name=re.compile(f"Explain {re.escape(what)}$")).first.click()
+    wait_for(page, lambda: page.locator("[data-drawer]").all_inner_texts() != before, what)
     return drawer(page)
 
 
