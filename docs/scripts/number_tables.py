@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Kept = Callable[[str], dict[str, Any]]  # reads a kept result by the name of its file
+Table = Callable[[Kept], str]  # a table in Markdown
 
 
 def checks(kept: dict[str, Any]) -> Mapping[str, float]:
@@ -25,11 +26,18 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def native(kept: Kept) -> str:
-    """The native engine and CTranslate2."""
-    found = checks(kept("native-x86.json"))
-    head = ["", *("int8, tokens/s", "over CTranslate2", "float32, tokens/s", "over CTranslate2")]
-    rows = []
+def native(file: str) -> Table:
+    """The native engine and CTranslate2, from one result."""
+
+    def table(kept: Kept) -> str:
+        found = checks(kept(file))
+        columns = "int8, tokens/s", "over CTranslate2", "float32, tokens/s", "over CTranslate2"
+        return markdown(["", *columns], list(_native_rows(found)))
+
+    return table
+
+
+def _native_rows(found: Mapping[str, float]) -> Iterator[list[str]]:
     for size in ("small", "base"):
         for sources, words in (("1 source", "one source"), ("64 sources", "64 sources")):
             case = [f"{size}, {sources}, beam {beam}" for beam in (1, 4)]
@@ -38,9 +46,8 @@ def native(kept: Kept) -> str:
                 rates = [found[f"{one}: native {precision}, tokens/s"] for one in case]
                 gains = [found[f"{one}: speedup, {precision}"] for one in case]
                 row.append(" / ".join(map(rate, rates)))
-                row.append(" / ".join(f"{gain:.2g} ×" for gain in gains))
-            rows.append(row)
-    return markdown(head, rows)
+                row.append(" / ".join(f"{gain:.3g} ×" for gain in gains))
+            yield row
 
 
 def compression(kept: Kept) -> str:
@@ -154,8 +161,10 @@ def gpu_decoding(kept: Kept) -> str:
     return markdown(["concurrent sentences", "greedy, tokens/s", "beam 5, tokens/s"], rows)
 
 
-TABLES: dict[str, Callable[[Kept], str]] = {
-    "native": native,
+TABLES: dict[str, Table] = {
+    "native": native("native-x86.json"),
+    "native_two_cores": native("native_two_cores-x86.json"),
+    "native_arm": native("native-arm.json"),
     "compression": compression,
     "fine_tuning": fine_tuning,
     "gpu_decoding": gpu_decoding,
