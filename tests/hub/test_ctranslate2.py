@@ -252,6 +252,25 @@ def test_an_int8_export_leaves_the_model_as_it_was(tmp_path):
         assert torch.equal(weight, before[name]), name
 
 
+def test_the_threads_are_those_of_the_native_engine(monkeypatch: pytest.MonkeyPatch):
+    import ctranslate2
+
+    made = []
+    translator = ctranslate2.Translator
+    monkeypatch.setattr(
+        ctranslate2,
+        "Translator",
+        lambda *arguments, **options: (
+            made.append(options["intra_threads"]) or translator(*arguments, **options)
+        ),
+    )
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    exported = CTranslate2Model.from_bundle(random_bundle())
+    exported.search([[3, 4]], [5])
+    exported.search([[3, 4]], [5], threads=2)
+    assert made == [3, 2]
+
+
 def test_the_threads_of_torch_stay_as_they_are():
     before = torch.get_num_threads()
     exported = CTranslate2Model.from_bundle(random_bundle())

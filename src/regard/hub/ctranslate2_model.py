@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import weakref
@@ -21,7 +20,7 @@ from regard.hub.ctranslate2_export import (
     tokens,
     write_ctranslate2,
 )
-from regard.native import NativeHypothesis, NativeOptions
+from regard.native import NativeHypothesis, NativeOptions, thread_count
 from regard.text.template import DEFAULT_TEMPLATE, Template
 
 Ids = Sequence[int]
@@ -120,7 +119,7 @@ class CTranslate2Model:
         return cannot_search(options)
 
     def _translator(self, threads: int | None) -> Any:
-        count = threads or _cores()
+        count = thread_count(threads)  # as many as the native engine would use
         if count not in self._translators:
             before = torch.get_num_threads()  # they share OpenMP, whose count a translator sets
             self._translators[count] = self._library.Translator(
@@ -170,10 +169,6 @@ def cannot_search(options: NativeOptions) -> str | None:
     if options.gnmt:
         return "it has no GNMT length penalty"
     return None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _by_limit(limits: Sequence[int], options: NativeOptions) -> dict[int, list[int]]:

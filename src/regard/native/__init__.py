@@ -11,7 +11,7 @@ from regard.lazy_names import lazy_names
 if TYPE_CHECKING:
     from regard.native.gate import cannot
     from regard.native.library import check_kernels, kernel_names, unavailable
-    from regard.native.native_model import NativeHypothesis, NativeModel
+    from regard.native.native_model import NativeHypothesis, NativeModel, thread_count
     from regard.native.native_options import NativeOptions
     from regard.native.weights_file import read_tensors
 
@@ -23,13 +23,14 @@ __all__ = [
     "check_kernels",
     "kernel_names",
     "read_tensors",
+    "thread_count",
     "unavailable",
 ]
 
 _HOMES = {
     "gate": ("cannot",),
     "library": ("check_kernels", "kernel_names", "unavailable"),
-    "native_model": ("NativeHypothesis", "NativeModel"),
+    "native_model": ("NativeHypothesis", "NativeModel", "thread_count"),
     "native_options": ("NativeOptions",),
     "weights_file": ("read_tensors",),
 }

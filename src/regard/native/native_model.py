@@ -102,7 +102,7 @@ class NativeModel:
         seeds = np.zeros(0, np.int64)
         if options.sample:
             seeds = np.array([seed for one in ended for seed in options.sample_seeds(one)])
-        struct, count = options.struct(), _threads(threads)
+        struct, count = options.struct(), thread_count(threads)
 
         def search(cancellation: int | None) -> list[list[NativeHypothesis]]:
             arrays = (array.ctypes.data for array in (ids, ends, most, seeds))
@@ -204,7 +204,7 @@ class NativeModel:
             len(sources),
             NativeOptions(template=template).struct(),
             align,
-            _threads(threads),
+            thread_count(threads),
             cancellation,
         )
 
@@ -228,7 +228,7 @@ def _concatenate(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.nda
     return ids, np.cumsum([len(one) for one in sequences], dtype=np.int64)
 
 
-def _threads(threads: int | None) -> int:
+def thread_count(threads: int | None) -> int:
     """The given number of threads, or that of OMP_NUM_THREADS, or one per CPU core."""
     if threads is None:
         wanted = os.environ.get("OMP_NUM_THREADS", "")
