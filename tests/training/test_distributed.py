@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,6 +38,15 @@ def torchrun(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=150,
     )
+
+
+def words_printed(folder: Path, program: str) -> list[str]:
+    """The words that a program prints in two processes."""
+    script = folder / "program.py"
+    script.write_text(program)
+    done = torchrun(str(script))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.split()
 
 
 def two(data, out, *more: str, program: Sequence[str] = ("-m", "regard")) -> str:
@@ -173,8 +183,8 @@ def test_two_processes_resume_where_they_stopped(place):
 
 def test_processes_wait_for_a_long_preparation(tmp_path):
     """Longer than the limit of other exchanges, which is ten minutes on GPUs."""
-    script = tmp_path / "wait.py"
-    script.write_text(
+    words = words_printed(
+        tmp_path,
         "import time\n"
         "from datetime import timedelta\n"
         "from torch import distributed\n"
@@ -184,25 +194,21 @@ def test_processes_wait_for_a_long_preparation(tmp_path):
         "from regard.training.distributed import world\n"
         "with world('cpu') as processes, processes.first_process_first():\n"
         "    time.sleep(4 if processes.first else 0)\n"
-        "    print('prepared', processes.rank, flush=True)\n"
+        "    print('prepared', processes.rank, flush=True)\n",
     )
-    done = torchrun(str(script))
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["prepared", "0", "prepared", "1"]
+    assert words == ["prepared", "0", "prepared", "1"]
 
 
 def test_no_process_continues_before_all_have_prepared(tmp_path):
     """Rank 1 would remove the snapshot that rank 0 is writing."""
-    script = tmp_path / "slow.py"
-    script.write_text(
+    words = words_printed(
+        tmp_path,
         "import time\n"
         "from regard.training.distributed import world\n"
         "with world('cpu') as processes:\n"
         "    with processes.first_process_first():\n"
         "        time.sleep(0 if processes.first else 1)\n"
         "        print('prepared', flush=True)\n"
-        "    print('continues', flush=True)\n"
+        "    print('continues', flush=True)\n",
     )
-    done = torchrun(str(script))
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["prepared", "prepared", "continues", "continues"]
+    assert words == ["prepared", "prepared", "continues", "continues"]
