@@ -73,9 +73,9 @@ constexpr int kI8Group = 4;
 constexpr int kI8Offset = 128;
 constexpr int kAccumulators = 14;
 
+constexpr bool kPrefetch = true;
 // Bytes to prefetch ahead of the weights of a tile: more rows take longer per byte. Every second
 // line suffices, because the CPU fetches lines in pairs.
-constexpr bool kPrefetch = true;
 constexpr int prefetch_distance(int rows) { return rows <= 2 ? 1024 : rows <= 4 ? 2048 : 4096; }
 constexpr bool kPackRows = false;
 constexpr int pack_stride(int rows) { return rows; }
