@@ -126,6 +126,8 @@ class TextSettings(SettingsGroup):
     """Decompose target characters into letters, marks and jamo; outputs are composed again."""
     source_tags: Literal["auto", "none", "first", "last"] = "auto"
     """Tags of sources, one token each: detected, none, or the first or last field of each text."""
+    target_order: Literal["auto", "forward", "reversed"] = "auto"
+    """Order in which targets are generated (auto: forward; with --seeds, half of them reversed)."""
     target_tags: Literal["auto", "none", "first", "last"] = "auto"
     """Tags of targets, one token each: detected, none, or the first or last field of each text."""
     vocabulary_size: int | None = Field(None, ge=1)

@@ -30,6 +30,9 @@ class EngineEntry:
     automatic: bool = True
 
 
+REVERSED = "it generates targets from the beginning, and this model from the end"
+
+
 def _native_cannot(request: EngineRequest) -> str | None:
     from regard.native.gate import cannot
     from regard.native.library import unavailable
@@ -37,6 +40,8 @@ def _native_cannot(request: EngineRequest) -> str | None:
     bundle = request.bundle
     if request.precision not in ("float32", "int8"):
         return f"it computes in float32 or int8, not {request.precision}"
+    if bundle.template.reversed:
+        return REVERSED
     if not bundle.is_stored:
         kind = type(bundle.model).__name__
         return f"it runs the weights in a bundle's folder; this {kind} is in memory"
@@ -66,7 +71,7 @@ def _open_torch(request: EngineRequest) -> DecodingEngine:
 def _ctranslate2_cannot(request: EngineRequest) -> str | None:
     from regard.hub.ctranslate2_engine import cannot_run
 
-    return cannot_run(request)
+    return REVERSED if request.bundle.template.reversed else cannot_run(request)
 
 
 def _open_ctranslate2(request: EngineRequest) -> DecodingEngine:

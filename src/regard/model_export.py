@@ -57,6 +57,11 @@ def export(
             f"{str(folder)!r} is an ensemble, and export takes one model; export one of its seeds, "
             "or distil it into one model with regard train --seeds N --distill"
         )
+    if bundle.read(home).template.reversed:
+        raise RegardError(
+            f"{str(folder)!r} generates targets from their end (text.target_order = reversed), "
+            "which exported models cannot; export a model with forward order"
+        )
     place = Path(out) if out is not None else _default_folder(home, to)
     if place.exists():
         raise RegardError(f"{str(place)!r} exists; remove it, or choose another --out")

@@ -255,9 +255,11 @@ class Pipeline:
         self, answer: Answer, *, template: Template | None = None, **wanted: bool
     ) -> Answer:
         """The answer with its `alignment` or all attention `weights`, by teacher forcing."""
-        from regard.teacher_forcing import alignment, attention_maps
+        from regard.teacher_forcing import alignment, attention_maps, refuse_reversed
 
         ids, template = self._encode.ids(answer.source), template or self.bundle.template
+        if wanted.get("weights"):
+            refuse_reversed(template, "attention weights")
         maps = attention_maps(self.model, ids, answer.ids, template)
         aligned = alignment(self.model, maps, template) if wanted.get("alignment") else None
         return replace(answer, alignment=aligned, weights=maps if wanted.get("weights") else None)

@@ -45,6 +45,11 @@ def quantize(
             f"{str(folder)!r} is an ensemble, and int8 runs single models only; quantise one of "
             "its seeds, or distil it into one model with regard train --seeds N --distill"
         )
+    if pipeline.bundle.template.reversed:
+        raise RegardError(
+            f"{str(folder)!r} generates targets from their end (text.target_order = reversed), "
+            "and int8 runs in forward order only; quantise a model with that order"
+        )
     if pipeline.bundle.card.get("precision") == "int8":
         raise RegardError(f"{str(folder)!r} is an int8 bundle already; give the float32 bundle")
     references = _references(home, held_out, source=source, target=target)

@@ -5,6 +5,7 @@ attention weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -73,6 +74,8 @@ def alignment(
         )
     weights = torch.stack([seen[name].mean(0) for name in names]).mean(0)
     weights = weights[len(template.start) - 1 :]
+    if template.reversed:
+        weights = torch.cat([weights[:-1].flip(0), weights[-1:]])
     before, after = len(template.source_prefix), len(template.source_suffix)
     if (before, after) == (0, 1):
         return weights
@@ -91,7 +94,12 @@ def target_logps(
     targets: Sequence[Ids],
     template: Template = DEFAULT_TEMPLATE,
 ) -> list[list[float]]:
-    """The log-probability of each target token and of the end, for each pair."""
+    """The log-probability of each target token and of the end, for each pair, in the order of the
+    text."""
+    if template.reversed:
+        forward = replace(template, reversed=False)
+        rows = target_logps(model, sources, [ids[::-1] for ids in targets], forward)
+        return [[*row[-2::-1], row[-1]] for row in rows]
     labels = with_end(_ragged(targets), template).to(next(model.parameters()).device)
     with eval_mode(model):
         logits = model(*_inputs(model, sources, targets, template))
@@ -107,6 +115,7 @@ def next_logps(
     model: Model, source: Ids, prefix: Ids, template: Template = DEFAULT_TEMPLATE
 ) -> Float[Tensor, " vocabulary"]:
     """The log-probabilities of the token that follows a prefix; −∞ for banned tokens."""
+    refuse_reversed(template, "the tokens that follow a prefix")
     with eval_mode(model):
         logits = model(*_inputs(model, [source], [prefix], template))
     logps = logits.values[-1].float().log_softmax(-1)
@@ -118,15 +127,26 @@ def next_logps(
 def attention_maps(
     model: Model, source: Ids, target: Ids, template: Template = DEFAULT_TEMPLATE
 ) -> dict[str, Tensor]:
-    """The weights (head, query, key) of every attention, by the name of its module."""
+    """The weights (head, query, key) of every attention, by the name of its module; queries have
+    the order in which the decoder generates them."""
     with eval_mode(model):
         return record_attention(model, *_inputs(model, [source], [target], template))
+
+
+def refuse_reversed(template: Template, purpose: str) -> None:
+    """Raise for a model that generates targets from the end."""
+    if template.reversed:
+        raise RegardError(
+            f"{purpose} need a model that generates targets from the beginning, and this one was "
+            "trained with text.target_order = reversed"
+        )
 
 
 def _inputs(
     model: Model, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
 ) -> tuple[Ragged, Ragged]:
     """What the encoder and the decoder read for some pairs."""
+    targets = [template.in_order(ids) for ids in targets]
     device = next(model.parameters()).device
     source = with_source_tokens(_ragged(sources), template)
     return source.to(device), with_begin(_ragged(targets), template).to(device)

@@ -214,6 +214,18 @@ def test_batch_contains_the_ids_of_its_pairs(pairs: TokenizedPairs):
     assert batch.step_pairs == len(batch) == len(batch.source)
 
 
+def test_reversed_targets_by_hand(tmp_path: Path):
+    tokenizer = train_tokenizer("characters", ["abcdef"])
+    texts = [("ab", "cde"), ("f", "a"), ("abc", "")]
+    stored = tokenize_corpus(texts, tokenizer, tokenizer, tmp_path / "ids")
+    batch = Batches(stored, batch_tokens=100, seed=1, reversed_targets=True).at(0, 0)
+    found = {
+        (tokenizer.decode(source.tolist()), tokenizer.decode(target.tolist()))
+        for source, target in zip(batch.source.unbind(), batch.target.unbind(), strict=True)
+    }
+    assert found == {("ab", "edc"), ("f", "a"), ("abc", "")}
+
+
 def test_batches_resume_from_epoch_and_step(pairs: TokenizedPairs):
     whole = [batch.indices.tolist() for batch in Batches(pairs, batch_tokens=400, seed=1).epoch(1)]
     fresh = Batches(pairs, batch_tokens=400, seed=1)

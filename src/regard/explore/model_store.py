@@ -19,6 +19,7 @@ from regard.bundle.weights_header import read_header
 from regard.errors import RegardError, no_bundle, suggestion
 from regard.explore.messages import MAX_TOKENS, not_found
 from regard.pretrained import MODELS, included_models
+from regard.teacher_forcing import refuse_reversed
 from regard.text.input_alphabet import describe_input, vocabulary_text
 from regard.web.access import HttpError
 
@@ -53,6 +54,7 @@ class ServedModel:
                 f"{str(folder)!r} is an ensemble, and the explorer shows one model; open one of "
                 "its seeds, such as RUN/seed-1"
             )
+        refuse_reversed(bundle.template, "the pages of the explorer")
         self.card, self.settings = bundle.card, dict(bundle.raw_settings)
         self.examples = _examples(bundle)
         self.input = _input(bundle)

@@ -24,6 +24,10 @@ class Hypothesis:
         """log p(target | source), END included."""
         return sum(self.logps)
 
+    def reversed(self) -> Hypothesis:
+        """The same with its tokens in the opposite order; END stays last."""
+        return Hypothesis(self.ids[::-1], [*self.logps[-2::-1], *self.logps[-1:]], self.score)
+
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -36,6 +40,10 @@ class SearchResult:
     def is_close(self) -> bool:
         """Whether rounding could have changed the result."""
         return self.margin < NEAR_TIE
+
+    def reversed(self) -> SearchResult:
+        """The same with the tokens of all hypotheses in the opposite order."""
+        return SearchResult([one.reversed() for one in self.hypotheses], self.margin)
 
 
 PENALTIES: dict[str, Callable[[float], float]] = {

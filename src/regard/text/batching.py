@@ -52,8 +52,9 @@ class Batches:
     the ranks: together they process the same pairs as one process with the same `batch_tokens`.
 
     `batch_tokens` is the number of source and target tokens per step; `bpe_dropout` (per side) adds
-    some. Pairs with more than `max_tokens` on a side are skipped and counted in
-    `plan(epoch).too_long`. A rank has an empty batch if a step has fewer pairs than ranks.
+    some. With `reversed_targets`, each target runs from its last token to its first. Pairs with
+    more than `max_tokens` on a side are skipped and counted in `plan(epoch).too_long`. A rank has
+    an empty batch if a step has fewer pairs than ranks.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Batches:
         world_size: int = 1,
         rank: int = 0,
         bpe_dropout: Sequence[BpeDropout | None] = (None, None),
+        reversed_targets: bool = False,
     ) -> None:
         if not 0 <= rank < world_size:
             raise BatchError(f"rank must be from 0 to {world_size - 1}; got {rank}")
@@ -76,6 +78,7 @@ class Batches:
         self.world_size = world_size
         self.rank = rank
         self.bpe_dropout = tuple(bpe_dropout)
+        self.reversed_targets = reversed_targets
         self._latest: tuple[int, BatchPlan] | None = None
 
     def plan(self, epoch: int) -> BatchPlan:
@@ -120,7 +123,10 @@ class Batches:
     def _gather(self, indices: Int64[np.ndarray, " batch"], epoch: int) -> list[FlatIds]:
         """Both sides of these pairs, with this epoch's BPE-dropout."""
         sides = zip(self.pairs.gather(indices), self.bpe_dropout, strict=True)
-        return [ids if dropout is None else dropout(ids, indices, epoch) for ids, dropout in sides]
+        source, target = (
+            ids if dropout is None else dropout(ids, indices, epoch) for ids, dropout in sides
+        )
+        return [source, _reverse(target) if self.reversed_targets else target]
 
     def _count_tokens(self, indices: Int64[np.ndarray, " batch"], epoch: int) -> list[int]:
         """The source and target tokens of these pairs."""
@@ -190,6 +196,14 @@ def _surround(ids: Ragged, before: Sequence[int], after: Sequence[int]) -> Ragge
             values[offsets[1:] - len(after) + place] = token
     layout = Layout(offsets, ids.longest + added, len(values))
     return Ragged.from_layout(values.index_copy_(0, positions, ids.values), layout)
+
+
+def _reverse(ids: FlatIds) -> FlatIds:
+    """Every text from its last token to its first."""
+    values, offsets = ids
+    lengths = np.diff(offsets)
+    mirrored = np.repeat(offsets[:-1] + offsets[1:] - 1, lengths) - np.arange(len(values))
+    return values[mirrored], offsets
 
 
 def _ragged(ids: FlatIds) -> Ragged:

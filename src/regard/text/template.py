@@ -32,7 +32,8 @@ class Template:
     `unknown`, `end`, `start` and `banned` are ids of the target vocabulary, `source_prefix` and
     `source_suffix` of the source vocabulary. Tokens in `start` are given: their log-probabilities
     do not count, and they are not part of an output. Tokens in `banned` are never generated; the
-    log-probabilities of other tokens stay as they are.
+    log-probabilities of other tokens stay as they are. With `reversed`, the decoder generates a
+    target from its last token to its first; ids outside the model keep the order of the text.
     """
 
     unknown: int = 0
@@ -42,6 +43,7 @@ class Template:
     source_suffix: tuple[int, ...] = (2,)
     banned: tuple[int, ...] = ()
     languages: Mapping[str, int] = field(default_factory=dict, hash=False)
+    reversed: bool = False
 
     def __post_init__(self) -> None:
         _check_types({part.name: getattr(self, part.name) for part in fields(self)})
@@ -61,11 +63,16 @@ class Template:
 
     def decoder_input(self, ids: Sequence[int]) -> list[int]:
         """What the decoder reads for a target: the start tokens and the target."""
-        return [*self.start, *ids]
+        return [*self.start, *self.in_order(ids)]
 
     def labels(self, ids: Sequence[int]) -> list[int]:
         """What the decoder predicts for a target, from the last start token on."""
-        return [*ids, self.end]
+        return [*self.in_order(ids), self.end]
+
+    def in_order(self, ids: Sequence[int]) -> Sequence[int]:
+        """A target in the order in which the decoder generates it, or such tokens in the order of
+        the text."""
+        return ids[::-1] if self.reversed else ids
 
     @property
     def language_slots(self) -> tuple[bool, bool]:
@@ -154,6 +161,9 @@ def _check_types(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if name == "languages":
             _check_languages(value)
+        elif name == "reversed":
+            if not isinstance(value, bool):
+                raise TemplateError(f"reversed must be true or false; got {value!r:.80}")
         elif name in ("unknown", "end"):
             _check_id(name, value)
         else:

@@ -27,6 +27,7 @@ from regard.search import Beam, LengthPenalty, Search
 from regard.search.build import search_template
 from regard.search.constraints import force
 from regard.search.search_batches import length_limits
+from regard.teacher_forcing import refuse_reversed
 from regard.text import Piece, Tokenizer
 from regard.text.template import Template
 from regard.trace.attention_edits import Change, SetAttentionRow
@@ -61,6 +62,7 @@ def record(
             raise RegardError(f"text must be a str; got {text!r}")
     changes = tuple(edit(one) for one in edits)
     template = search_template(search, pipeline.bundle.template)
+    refuse_reversed(template, "traces")
     source_ids = template.source(pipeline.bundle.source.encode(source.strip()))
     program = edited(program_of(pipeline.model), changes)
     recording = Recording(pipeline, program, changes, source_ids, template)

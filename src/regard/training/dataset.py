@@ -77,6 +77,7 @@ class Dataset:
             self.pairs,
             batch_tokens=batch_tokens,
             bpe_dropout=dropouts,
+            reversed_targets=self.held_out.template.reversed,
             seed=train.seed,
             max_tokens=self.max_tokens,
             world_size=world,

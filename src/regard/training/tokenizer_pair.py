@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regard.errors import RegardError
@@ -59,6 +59,14 @@ def choose(data: RawData) -> TokenizerPair:
         if target.is_foreign:
             target = target.with_size(len(given.target))
     template = template.for_languages(*languages)
+    if data.text.target_order != "auto":
+        order = data.text.target_order
+        if given is not None and given.extensible and template.reversed != (order == "reversed"):
+            raise RegardError(
+                f"text.target_order = {order!r} differs from that of the initial model; "
+                "leave it out"
+            )
+        template = replace(template, reversed=order == "reversed")
     template.check_sizes(len(source), len(source if shared else target))
     split = None if threshold is None else HeldOutSplit(data.text.split_seed, threshold)
     sides = source, source if shared else target
