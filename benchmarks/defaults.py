@@ -6,7 +6,8 @@
 
 Every group (language, slice) of a set is trained from its files alone, once per seed, and its test
 sources are predicted with default options. Figures are means over groups of the sequence error
-rate, with their standard deviation over seeds. `--ensemble` predicts with all seeds together, too.
+rate, with their standard deviation over seeds. `--ensemble` predicts with all seeds together, too:
+as `regard train --seeds` does, half of them generate targets from their end.
 docs/quality.md says where to get the data. With `--out`, the same command resumes.
 """
 
@@ -18,7 +19,8 @@ import sys
 import tempfile
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from multiprocessing import get_context
@@ -33,6 +35,7 @@ from quality_runs import end_with_parent
 import regard
 from regard.answer import Answer
 from regard.quality import measure_confidence
+from regard.seeds import target_orders
 from regard.text.tokenizers import nfc
 from regard.training.display import LineDisplay
 
@@ -47,6 +50,7 @@ class Trial:
     seed: int
     out: Path
     threads: int
+    order: str = "forward"  # of targets; that of a model of `regard train --seeds`
 
 
 def attempt(trial: Trial) -> dict[str, Any]:
@@ -67,6 +71,7 @@ def attempt(trial: Trial) -> dict[str, Any]:
             display=LineDisplay(log),
             seed=trial.seed,
             film=0,
+            target_order=trial.order,
             **group.settings,
         )
     card = pipeline.bundle.card
@@ -77,6 +82,7 @@ def attempt(trial: Trial) -> dict[str, Any]:
     answers = predict(pipeline, group.test)
     found |= {"error_rate": error_rate(answers, group)}
     found |= {"calibration": calibration(pipeline, answers, group.test)}
+    found |= {"order": trial.order}
     result = {"set": group.part, "group": group.name, "seed": trial.seed, **found}
     stored.write_text(json.dumps(result, ensure_ascii=False))
     return result
@@ -206,25 +212,30 @@ def run(groups: list[Group], seeds: range, folder: Path, options: argparse.Names
     def place(group: Group, seed: int) -> Path:
         return folder / group.part / group.name / str(seed)
 
+    orders = target_orders(len(seeds)) if options.ensemble else ["forward"] * len(seeds)
     with ProcessPoolExecutor(options.parallel, context, end_with_parent) as pool:
         trials = [
-            Trial(group, seed, place(group, seed), options.threads)
-            for seed in seeds
+            Trial(group, seed, place(group, seed), options.threads, order)
+            for seed, order in zip(seeds, orders, strict=True)
             for group in groups
         ]
-        futures = [pool.submit(attempt, trial) for trial in trials]
-        for future in concurrent.futures.as_completed(futures):
-            if error := future.exception():
-                print(f"failed: {error!r}", file=sys.stderr)
-                continue
-            results.append(future.result())
-            last = results[-1]
+        for last in finished([pool.submit(attempt, trial) for trial in trials]):
+            results.append(last)
             print(f"{len(results)} of {len(trials)}: {last['set']} {last['group']} "
                   f"{last['seed']}: {last['error_rate']:.2f}", file=sys.stderr)  # fmt: skip
         if options.ensemble:
             sides = [(group, [place(group, seed) for seed in seeds]) for group in groups]
-            joined = list(pool.map(ensemble, *zip(*sides, strict=True)))
+            joined = list(finished([pool.submit(ensemble, *side) for side in sides]))
     return results, joined
+
+
+def finished(futures: list[Future[Result]]) -> Iterator[Result]:
+    """Each result as it is ready; failures are reported and left out."""
+    for future in concurrent.futures.as_completed(futures):
+        if error := future.exception():
+            print(f"failed: {error!r}", file=sys.stderr)
+        else:
+            yield future.result()
 
 
 if __name__ == "__main__":

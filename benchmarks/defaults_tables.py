@@ -30,10 +30,11 @@ def all_checks(results: list[Result], joined: list[Result]) -> list[Check]:
 
 
 def mean_by_seed(name: str, results: list[Result]) -> list[float]:
-    """The mean error rate over groups, of each seed that has all groups."""
+    """The mean error rate over groups, of each seed that has all groups. Reversed models, which
+    only ensembles have, do not count."""
     of_seed: dict[int, list[float]] = {}
     for result in results:
-        if result["set"] == name:
+        if result["set"] == name and result.get("order") != "reversed":
             of_seed.setdefault(result["seed"], []).append(result["error_rate"])
     most = max(map(len, of_seed.values()), default=0)
     return [statistics.fmean(rates) for rates in of_seed.values() if len(rates) == most]
@@ -58,7 +59,8 @@ def checks(name: str, results: list[Result], joined: list[Result]) -> list[Check
     rates = [one["error_rate"] for one in joined if one["set"] == name]
     if rates:
         mean = statistics.fmean(rates)
-        label = f"{name}: error rate, ensemble of {len(means)}"
+        seeds = {one["seed"] for one in results if one["set"] == name}
+        label = f"{name}: error rate, ensemble of {len(seeds)}"
         found.append(Check(label, mean, best, together, together is None or mean <= together))
     return found
 
@@ -87,7 +89,7 @@ def print_table(results: list[Result], joined: list[Result]) -> None:
     )
     for name in sorted(names):
         some = [one for one in results if (one["set"], one["group"]) == name]
-        rates = [one["error_rate"] for one in some]
+        rates = [one["error_rate"] for one in some if one.get("order") != "reversed"]
         spread = f" ± {statistics.stdev(rates):.2f}" if len(rates) > 1 else ""
         both = f"{ensembles[name]:.2f}" if name in ensembles else ""
         seconds = statistics.fmean(one["seconds"] for one in some)

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,29 +83,39 @@ def fingerprint(folder: Path) -> str:
 
 
 def _ensemble(bundles: Sequence[Bundle]) -> Bundle:
-    """One bundle whose model is the ensemble of all; its card is the first one's."""
+    """One bundle whose model is the ensemble of all; its card is the first one's. Models that
+    generate targets reversed are its reversed members, unless all do."""
     kinds = len({(one.source.fingerprint, one.target.fingerprint) for one in bundles})
     if kinds != 1:
         raise RegardError(
             "an ensemble needs models with the same tokenizers; "
             f"these {len(bundles)} models have {kinds} different ones"
         )
-    if len({one.template for one in bundles}) != 1:
+    if len({replace(one.template, reversed=False) for one in bundles}) != 1:
         raise RegardError("an ensemble needs models with the same special tokens (templates)")
     if len(bundles) == 1:
         return bundles[0]
-    from regard.ensemble_settings import EnsembleSettings
+    first = next((one for one in bundles if not one.template.reversed), bundles[0])
+    from regard.ensemble_settings import SIDES, EnsembleSettings
     from regard.models import Ensemble
 
-    models, settings = [], []
+    models: dict[str, list[Any]] = {side: [] for side in SIDES}
+    settings: dict[str, list[Any]] = {side: [] for side in SIDES}
     for one in bundles:  # the members of an ensemble count like the others
-        models += list(one.model) if isinstance(one.model, Ensemble) else [one.model]
-        own = one.settings
-        settings += list(own.members) if isinstance(own, EnsembleSettings) else [own]
-    if len(models) > MAX_MEMBERS:
-        raise RegardError(f"an ensemble has at most {MAX_MEMBERS} members; got {len(models)}")
-    first = bundles[0]
+        own, model = one.settings, one.model
+        mirrored = one.template.reversed != first.template.reversed
+        if not isinstance(own, EnsembleSettings) or not isinstance(model, Ensemble):
+            side = SIDES[mirrored]
+            models[side].append(model)
+            settings[side].append(own)
+            continue
+        for side, place in zip(SIDES, reversed(SIDES) if mirrored else SIDES, strict=True):
+            models[place] += getattr(model, side)
+            settings[place] += getattr(own, side)
+    if (count := sum(map(len, models.values()))) > MAX_MEMBERS:
+        raise RegardError(f"an ensemble has at most {MAX_MEMBERS} members; got {count}")
     card = {name: fact for name, fact in first.card.items() if name not in NOT_OF_AN_ENSEMBLE}
-    parts = first.source, first.target, EnsembleSettings(members=tuple(settings)), card
-    known = first.training_sources
-    return Bundle(Ensemble(models), *parts, known, template=first.template)
+    joined = EnsembleSettings(**{side: tuple(some) for side, some in settings.items()})
+    parts = first.source, first.target, joined, card
+    model = Ensemble(*models.values())
+    return Bundle(model, *parts, first.training_sources, template=first.template)

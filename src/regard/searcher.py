@@ -146,6 +146,7 @@ def learned_positions(settings: Mapping[str, Any]) -> int | None:
     """The number of positions of `model.position`, if they are learned; of an ensemble, the
     smallest."""
     if isinstance(members := settings.get("members"), list | tuple):
+        members = [*members, *settings.get("reversed_members", ())]
         found = [learned_positions(one) for one in members if isinstance(one, Mapping)]
         return min((one for one in found if one is not None), default=None)
     kind, options = split_part(settings.get("position"))

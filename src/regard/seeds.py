@@ -67,6 +67,10 @@ def train_seeds(
 
     `out`/bundle then is their ensemble: the mean of their probabilities. With `distill`, it is one
     model with the settings of the first, trained on the ensemble's outputs, and `out` is its run.
+
+    The last half of the models, rounded down, generate targets from their end: they make other
+    errors, so that such an ensemble is better (docs/log.md). With `text.target_order` = forward or
+    reversed, with `init`, or without an ensemble, all have one order.
     """
     if seeds < 1:
         raise RegardError(f"seeds must be at least 1; got {seeds}")
@@ -78,10 +82,21 @@ def train_seeds(
     if ensemble or distill:
         _prepare(home, [corpus], distill=distill, restart=options.get("restart", False))
     folders = [home / f"seed-{seed}" for seed in range(first, first + seeds)]
+    text = {**options.pop("text", {}), **_given(options, "target_order")}
+    mixed = (ensemble or distill) and options.get("init") is None
+    requested = text.pop("target_order", "auto")
+    orders = target_orders(seeds, requested) if mixed else [requested] * seeds
     pipelines = [
-        train(corpus, folder, train={**settings, "seed": first + i}, **options)
-        for i, folder in enumerate(folders)
+        train(
+            corpus,
+            folder,
+            train={**settings, "seed": first + i},
+            text={**text, "target_order": order},
+            **options,
+        )
+        for i, (folder, order) in enumerate(zip(folders, orders, strict=True))
     ]
+    options["text"] = text  # of a student, which is forward
     if int(os.environ.get("RANK", "0")) or not (ensemble or distill):
         return SeedsResult(pipelines)
     if distill:
@@ -95,6 +110,18 @@ def train_seeds(
         print(f"report: {home / 'report.html'}", file=sys.stderr)
     values = {name: one["value"] for name, one in report.metrics.items()}
     return SeedsResult(pipelines, home / "bundle", ensemble=joined, joint={"ensemble": values})
+
+
+def target_orders(seeds: int, requested: str = "auto") -> list[str]:
+    """The `text.target_order` of each model of an ensemble."""
+    if requested != "auto":
+        return [requested] * seeds
+    return ["forward"] * (seeds - seeds // 2) + ["reversed"] * (seeds // 2)
+
+
+def _given(options: dict[str, Any], name: str) -> dict[str, Any]:
+    """An option that was given, by its name; it is removed from the options."""
+    return {name: options.pop(name)} if name in options else {}
 
 
 def write_ensemble(

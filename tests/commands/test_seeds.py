@@ -12,6 +12,7 @@ from regard.ensemble_settings import EnsembleSettings
 from regard.errors import RegardError
 from regard.models import Ensemble
 from regard.quantization import quantize
+from regard.seeds import target_orders, train_seeds
 from regard.training.teacher_outputs import TRAINING_PAIRS
 from tests.commands.small import arguments, pairs, written
 from tests.commands.small import regard as command
@@ -28,8 +29,6 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
     """The folder of three seeds and their ensemble."""
-    from regard.seeds import train_seeds
-
     home = tmp_path_factory.mktemp("seeds") / "run"
     sizes = {"width": 16, "heads": 2, "encoder_layers": 3, "decoder_layers": 1, "ffn_width": 16}
     settings = {"steps": 3, "evaluations": 1, "film": 0}
@@ -42,16 +41,41 @@ def trained(data, tmp_path_factory):
 def test_the_bundle_averages_the_probabilities(trained):
     joined = regard.load(trained)
     each = [regard.load(trained / f"seed-{seed}").score("abcd", "dcba") for seed in (1, 2, 3)]
-    expected = np.mean([np.exp(one.logps) for one in each], axis=0)
-    assert np.exp(joined.score("abcd", "dcba").logps) == pytest.approx(expected, rel=1e-4)
-    members = [one.state_dict() for one in joined.model]
+    forward = np.log(np.mean([np.exp(one.logps) for one in each[:2]], axis=0))
+    expected = (2 * forward + each[2].logps) / 3  # the third generates targets from the end
+    assert joined.score("abcd", "dcba").logps == pytest.approx(expected, rel=1e-4)
+    members = [one.state_dict() for one in (*joined.model.members, *joined.model.reversed_members)]
     for seed, member in enumerate(members, 1):
         own = regard.load(trained / f"seed-{seed}").model.state_dict()
         assert all((member[name] == own[name]).all() for name in own)
     in_memory = regard.load([trained / f"seed-{seed}" for seed in (1, 2, 3)])
     assert [str(one) for one in joined.many(WORDS)] == [str(one) for one in in_memory.many(WORDS)]
     nested = regard.load([trained, trained / "seed-1"])  # members count alike, whatever their home
-    assert len(list(nested.model)) == 4
+    assert [len(nested.model.members), len(nested.model.reversed_members)] == [3, 1]
+
+
+def test_half_of_the_models_generate_targets_from_the_end(trained):
+    orders = [
+        bundle.read(trained / f"seed-{seed}/bundle").card["settings"]["text"]["target_order"]
+        for seed in (1, 2, 3)
+    ]
+    assert orders == ["forward", "forward", "reversed"]
+    assert target_orders(1) == ["forward"]
+    assert target_orders(5) == ["forward"] * 3 + ["reversed"] * 2
+    assert target_orders(2, "reversed") == ["reversed"] * 2
+
+
+def test_one_order_on_request(data, tmp_path):
+    settings = {"steps": 2, "evaluations": 1, "film": 0}
+    sizes = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_width": 8}
+    options = {"model": sizes, "train": settings}
+    train_seeds(data, tmp_path / "given", 2, target_order="forward", **options)
+    assert not len(regard.load(tmp_path / "given").model.reversed_members)
+    init = tmp_path / "given/seed-1"
+    train_seeds(data, tmp_path / "tuned", 2, init=init, train=settings)
+    assert not len(regard.load(tmp_path / "tuned").model.reversed_members)
+    with pytest.raises(RegardError, match="'reversed' differs from that of the initial model"):
+        regard.train(data, tmp_path / "x", init=init, target_order="reversed", **settings)
 
 
 def test_the_card_is_that_of_the_ensemble(trained):
@@ -109,9 +133,9 @@ def test_ensembles_are_checked_without_building_them(trained, tmp_path):
     loaded = bundle.load(trained / "bundle")
     assert isinstance(loaded.settings, EnsembleSettings)
     assert model_files._check_weights(loaded, loaded.folder, loaded.weights) == set()
-    fewer = loaded.settings.model_copy(update={"members": loaded.settings.members[:2]})
+    fewer = loaded.settings.model_copy(update={"members": loaded.settings.members[:1]})
     parts = loaded.source, loaded.target, fewer, loaded.card
-    with pytest.raises(RegardError, match=r"'members\.2\..*' belongs to another model"):
+    with pytest.raises(RegardError, match=r"'members\.1\..*' belongs to another model"):
         bundle.save(tmp_path / "bad", bundle.Bundle(loaded.model, *parts))
 
 
@@ -129,7 +153,8 @@ def test_another_run_is_not_overwritten(tmp_path, data, capsys):
 
 
 def test_one_model_is_distilled_from_the_seeds(tmp_path, data, capsys):
-    words = arguments(data, tmp_path / "run", *FEW, "--seeds", "2", "--distill")
+    some = ("--steps", "60", *FEW[2:])  # an untrained ensemble of both directions says nothing
+    words = arguments(data, tmp_path / "run", *some, "--seeds", "2", "--distill")
     out, _ = command(capsys, *words)
     names = [line.split("  ")[1].strip() for line in out.splitlines()[1:6]]
     assert names == ["seed 1", "seed 2", "mean ± spread", "ensemble", "distilled"]

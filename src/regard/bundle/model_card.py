@@ -27,9 +27,11 @@ def write_model_card(card: Mapping[str, Any], settings: Mapping[str, Any]) -> st
     kind = str(settings.get("kind", "transformer"))
     article = f"a {kind} encoder–decoder" if kind == "recurrent" else "a Transformer"
     if kind == "ensemble":
-        article = (
-            f"an ensemble of {len(settings['members'])} models, whose probabilities it averages,"
-        )
+        reverse = settings.get("reversed_members", ())
+        count = len(settings["members"]) + len(reverse)
+        article = f"an ensemble of {count} models, whose probabilities it averages,"
+        if reverse:
+            article += f" {len(reverse)} of which generate a target from its end,"
     size = f" with {card['parameters']:,} parameters" if "parameters" in card else ""
     made = "trained with Regard"
     if "import" in card:

@@ -85,8 +85,10 @@ def format_facts(facts: dict[str, Any]) -> str:
 def _format_model(settings: dict[str, Any]) -> list[str]:
     """The settings of a model in one line, or in one for each member of an ensemble."""
     if "members" in settings:
-        members = enumerate(settings["members"], 1)
-        return [f"member {i}: {line}" for i, one in members for line in _format_model(one)]
+        sides = {"member": settings["members"], "reversed": settings.get("reversed_members", ())}
+        numbered = [(f"{name} {i}", one) for name, some in sides.items()
+                    for i, one in enumerate(some, 1)]  # fmt: skip
+        return [f"{name}: {line}" for name, one in numbered for line in _format_model(one)]
     return ["model: " + ", ".join(f"{name} {value}" for name, value in settings.items())]
 
 
@@ -124,7 +126,7 @@ def _format_card(card: dict[str, Any]) -> list[str]:
 
 def _part_name(name: str) -> str:
     """The part that a parameter belongs to; the same parts of all layers are counted together."""
-    first, *words = re.sub(r"^members\.\d+\.", "", name).split(".")
+    first, *words = re.sub(r"^(reversed_)?members\.\d+\.", "", name).split(".")
     if first in ("source", "target"):
         return f"{first} embedding"
     if "norm" in name:

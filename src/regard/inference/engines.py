@@ -65,7 +65,7 @@ ENGINES: dict[str, Engine] = {
 def inference_model(model: Model, engine: str = "auto") -> Model:
     """The model that is searched in place of `model`; of an ensemble, that of each member."""
     if isinstance(model, Ensemble):
-        return Ensemble([inference_model(member, engine) for member in model])
+        return Ensemble(*([inference_model(one, engine) for one in side] for side in model.sides))
     if engine != "auto":
         chosen = choose(ENGINES, engine, "engine")
         if reason := chosen.cannot(model):
@@ -118,7 +118,8 @@ def search_all(
     template: Template = DEFAULT_TEMPLATE,
 ) -> list[SearchResult]:
     """The search results of each source (ids alone), independent of batch and order. `template`
-    has the special tokens of sources, and replaces that of the search.
+    has the special tokens of sources, and replaces that of the search. Outputs have the order of
+    the text, also those of a model that generates them from the end.
 
     Continuous batching on a GPU takes every source it can; the rest is batched by length.
     """
@@ -139,4 +140,5 @@ def search_all(
         limits = length_limits(source.lengths, max_length, ratio)
         with search_threads(len(places), ids.device).use():
             results |= zip(places, batch_invariant(search, model, source, limits), strict=True)
-    return [results[index] for index in range(len(ended))]
+    found = [results[index] for index in range(len(ended))]
+    return [one.reversed() for one in found] if template.reversed else found

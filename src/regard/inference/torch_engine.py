@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
 from regard.decoding_engine import EngineRequest, Ids
+from regard.inference.both_directions import score_pairs, search_both
 from regard.inference.engines import ModelCache, search_all
-from regard.models import Model, is_finite
+from regard.models import Ensemble, Model, is_finite
 from regard.ragged import Ragged
 from regard.search.beam import Beam, BeamSearch
 from regard.search.build import build_search, search_template
@@ -37,12 +39,23 @@ class TorchEngine:
         """The fast copy of the model that is searched; built again when the model changes."""
         return self._cache.of(self._bundle.model)
 
+    @property
+    def _both_directions(self) -> Ensemble | None:
+        """The model, if it is an ensemble of both directions."""
+        model = self._bundle.model
+        return model if isinstance(model, Ensemble) and len(model.reversed_members) else None
+
     def refresh_weights(self) -> None:
         """Build the copy again when it is next needed."""
         self._cache.clear()
 
     def cannot(self, options: TokenOptions, *, stream: bool = False) -> str | None:
-        """It runs every search."""
+        """It runs every search, except that a reversed model cannot follow given tokens."""
+        if options.template.reversed and (options.prefix or options.ban or options.required):
+            return (
+                "prefix, ban and require need a model that generates targets from the beginning, "
+                "and this one was trained with text.target_order = reversed"
+            )
         return None
 
     def search(
@@ -58,21 +71,23 @@ class TorchEngine:
             search, template = build_search(options), options.template
         else:
             search, template = options, search_template(options, self._bundle.template)
-        found = search_all(
-            search,
-            self.inference_model,
-            sources,
-            max_length=max_length,
-            ratio=ratio,
-            device=self._device,
-            template=template,
-        )
-        return [result.hypotheses for result in found]
+        model: Any = self.inference_model
+        limits: Any = {"max_length": max_length, "ratio": ratio, "device": self._device}
+        limits["template"] = template
+        if (ensemble := self._both_directions) is not None:
+            return search_both(search, ensemble, sources, searched=model, **limits)
+        return [result.hypotheses for result in search_all(search, model, sources, **limits)]
 
     def stream(
         self, source: Ids, options: TokenOptions, max_length: int | None, ratio: float
     ) -> Iterator[tuple[Ids, bool]]:
-        """After each step, the ids that all remaining hypotheses share; finally, the output."""
+        """After each step, the ids that all remaining hypotheses share; finally, the output.
+        Models that generate targets reversed only have the latter."""
+        if options.template.reversed or self._both_directions is not None:
+            (found,) = self.search([source], options, max_length, ratio)
+            for hypothesis in found[:1]:
+                yield hypothesis.ids, True
+            return
         search = build_search(options)
         # A beam of 1 without a length penalty is greedy search.
         beam = search
@@ -91,6 +106,8 @@ class TorchEngine:
         self, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
     ) -> list[list[float]]:
         """The log-probability of each target token and of END, by the model itself."""
+        if (ensemble := self._both_directions) is not None:
+            return score_pairs(ensemble, sources, targets, template)
         return target_logps(self._bundle.model, sources, targets, template)
 
     def align(self, source: Ids, target: Ids, template: Template) -> None:

@@ -41,13 +41,28 @@ class Ensemble(Model):
 
     Members may differ in size and family; only the vocabularies must be the same. They have no
     common vector space, so the output vectors of an ensemble are its logits.
+
+    `reversed_members` generate a target from its end. Their prefixes are other tokens, so they
+    take no part in steps: they propose and score whole outputs (inference/both_directions.py).
     """
 
-    def __init__(self, members: Sequence[Model]) -> None:
+    def __init__(self, members: Sequence[Model], reversed_members: Sequence[Model] = ()) -> None:
         super().__init__()
         if not members:
             raise RegardError("an ensemble needs at least one model; got none")
         self.members = nn.ModuleList(members)
+        self.reversed_members = nn.ModuleList(reversed_members)
+
+    @property
+    def sides(self) -> tuple[list[Model], list[Model]]:
+        """The members that generate forward, and the reversed ones."""
+        both = self.members, self.reversed_members
+        return cast(tuple[list[Model], list[Model]], tuple(map(list, both)))
+
+    @property
+    def reversed_ensemble(self) -> Ensemble | None:
+        """The ensemble of the reversed members, if there are any."""
+        return Ensemble(self.sides[1]) if len(self.reversed_members) else None
 
     def __iter__(self) -> Iterator[Model]:
         return cast(Iterator[Model], iter(self.members))

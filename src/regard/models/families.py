@@ -55,7 +55,8 @@ FAMILIES: dict[str, Family] = {
 def build(settings: Any, source: int, target: int) -> Model:
     """The model that `settings` describe, for vocabularies of these sizes."""
     if isinstance(settings, EnsembleSettings):
-        return Ensemble([build(one, source, target) for one in settings.members])
+        sides = settings.members, settings.reversed_members
+        return Ensemble(*([build(one, source, target) for one in side] for side in sides))
     family = choose(FAMILIES, settings.kind, "model family")
     model: Any = family.model
     return model(settings, source, target)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from regard.config import TransformerSettings
-from regard.ensemble_settings import EnsembleSettings
+from regard.ensemble_settings import SIDES, EnsembleSettings
 from regard.models.contract import Model
 from regard.models.families import build
 
@@ -54,8 +54,8 @@ def build_shallow(settings: Any, source: int, target: int) -> Model:
 
 def _shallow(settings: Any) -> Any:
     if isinstance(settings, EnsembleSettings):
-        members = tuple(_shallow(one) for one in settings.members)
-        return settings.model_copy(update={"members": members})
+        sides = {name: tuple(map(_shallow, getattr(settings, name))) for name in SIDES}
+        return settings.model_copy(update=sides)
     if isinstance(settings, TransformerSettings):
         layers = {name: min(2, getattr(settings, name)) for name in _LAYERS.values()}
         return settings.model_copy(update=layers)
@@ -79,8 +79,12 @@ def repeat_layers(named: Mapping[str, T], settings: Any) -> dict[str, T]:
 def _repeat_members(named: Mapping[str, T], settings: EnsembleSettings) -> dict[str, T]:
     """The same for each member of an ensemble, whose names start with `members.0.` and so on."""
     repeated: dict[str, T] = {}
-    for index, member in enumerate(settings.members):
-        prefix = f"members.{index}."
+    prefixed = (
+        (f"{side}.{index}.", member)
+        for side in SIDES
+        for index, member in enumerate(getattr(settings, side))
+    )
+    for prefix, member in prefixed:
         own = {n.removeprefix(prefix): v for n, v in named.items() if n.startswith(prefix)}
         repeated |= {prefix + n: value for n, value in repeat_layers(own, member).items()}
     return repeated
