@@ -78,7 +78,8 @@ def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(
     [
         (20_000, "characters", GPU, {}, "tiny"),  # docs/log.md, "Small data"
         (60_000, "characters", GPU, {}, "mini"),
-        (500_000, "characters", GPU, {}, "mini"),
+        (200_000, "characters", GPU, {}, "mini"),
+        (500_000, "characters", GPU, {}, "small"),
         (500_000, "bpe", GPU, {}, "small"),
         (25_000_000, "bpe", GPU, {}, "base"),
         (2_000_000, "characters", CPU, {}, "mini"),
@@ -137,7 +138,7 @@ def test_many_epochs_on_a_cpu_are_regularised(given, dropout):
         (1_000_000, "characters", GPU, 40),
         (1_000_000, "bpe", GPU, 60),
         (1_000_000, "bpe", CPU, 30),
-        (100_000, "characters", GPU, 40 * 10**0.7),
+        (100_000, "characters", GPU, 40 * 2.5**1.2),
         (1_000, "characters", GPU, 300),
         (10_000_000, "bpe", GPU, 24),
         (1_000_000_000, "bpe", GPU, 3),

@@ -26,7 +26,7 @@ from regard.training.fine_tuning import FINE_TUNING_EPOCHS, RATE_FACTOR, fine_tu
 # Training tokens up to which a size is used on a GPU, in single symbols and in running text
 # (docs/log.md, "Small data"); larger data get a base model, or a big one (see big_size).
 SIZE_LIMITS = {
-    "symbols": {"tiny": 30e3, "mini": 600e3, "small": 20e6},
+    "symbols": {"tiny": 30e3, "mini": 250e3, "small": 20e6},
     "text": {"tiny": 30e3, "mini": 150e3, "small": 20e6},
 }
 CPU_LIMIT = 10e6  # tokens up to which a CPU trains a mini model in about an hour; tiny beyond
@@ -38,7 +38,8 @@ CPU_TOKENS = 30e6  # tokens of a run on a CPU, whose length is not given
 GPU_TOKENS = 240e6  # the same on a GPU
 SMALL_DATA = 5e6  # tokens below which a run repeats its data so often that it may overfit
 VERY_SMALL_TEXT = 2e6  # tokens below which running text needs the strongest regularisation
-FEW_TOKENS = 1e6  # below which the number of epochs grows with falling amounts of data,
+FEW_TOKENS = 250e3  # below which the number of epochs grows with falling amounts of data,
+EPOCHS_POWER = 1.2  # as this power of them,
 MAX_EPOCHS = 300.0  # up to this one
 PATIENCE_SHARE, MIN_PATIENCE = 3 / 8, 3  # evaluations without improvement before a run ends
 MANY_EPOCHS = 60.0  # in which a model without strong regularisation overfits
@@ -190,7 +191,7 @@ class DataFacts:
         """If no length is given: minutes on a large GPU, about an hour on a CPU."""
         limit = 60.0 if self.augmented or (self.gpu and self.little_text) else 40.0
         if not self.augmented:
-            limit = min(MAX_EPOCHS, limit * max(1.0, (FEW_TOKENS / self.tokens) ** 0.7))
+            limit = min(MAX_EPOCHS, limit * max(1.0, (FEW_TOKENS / self.tokens) ** EPOCHS_POWER))
         affordable = (GPU_TOKENS if self.gpu else CPU_TOKENS) / self.tokens
         return min(limit, max(3.0, affordable))
 
