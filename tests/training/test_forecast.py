@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from regard.training.forecast import forecast_end, forecast_start
+from regard.training.forecast import Forecast, describe_start, forecast_end, forecast_start
 
 NEAREST = {"nearest_training_source": {"phone_error_rate": 40.0, "sequence_error_rate": 98.0}}
 
@@ -68,3 +68,16 @@ def test_the_forecast_is_the_logistic_of_a_sum():
     odds = math.exp(-0.17 - 0.09 * math.log(3_600) + 0.2 * math.log(4)) * (40 / 60) ** 1.5
     assert found.value == pytest.approx(100 * odds / (1 + odds), rel=1e-9)
     assert found.low < found.value < found.high
+
+
+def test_a_run_of_some_minutes_says_what_more_time_buys():
+    def at(share):
+        return Forecast("sequence_error_rate", 30 / share, 24 / share, 36 / share)
+
+    span = "sequence error rate about 30 (24 to 36)"
+    guess = ": a rough guess; it gets better as it trains"
+    assert describe_start(at, 10.0) == f"{span} after 10 minutes, 10 after 30, 5 after 60{guess}"
+    assert describe_start(at, 5.0) == (
+        f"{span} after 5 minutes, 15 after 10, 5 after 30, 2.5 after 60{guess}"
+    )
+    assert describe_start(at, None) == span + guess

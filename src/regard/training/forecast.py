@@ -4,7 +4,7 @@ from its own evaluations. benchmarks/forecasts.py measures how far off they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ FORECAST = ("sequence_error_rate", "chrf")  # metrics, of which a run has one
 CONSTANT, PAIRS, NEAREST = -0.17, -0.09, 1.5
 UNDERTRAINED = 0.2  # added per factor of e by which the epochs fall short of those on a GPU
 START_SPREAD = 1.15  # of the logit: eight of ten runs are within it
+OTHER_MINUTES = (10.0, 30.0, 60.0)  # that forecasts compare with the minutes of a run
 FIRST_EVALUATION = 3  # forecasts by the run itself begin here: before, curves differ too much,
 FIRST_SHARE = 0.3  # or later, if there are many evaluations
 SLOPE_KEPT = 0.8  # of the slope of the last evaluations
@@ -58,6 +59,22 @@ def forecast_start(
     )
     low, value, high = (_rate(middle + spread) for spread in (-START_SPREAD, 0.0, START_SPREAD))
     return Forecast("sequence_error_rate", value, low, high)
+
+
+def describe_start(forecast: Callable[[float], Forecast | None], minutes: float | None) -> str:
+    """The forecast of a run before it starts, and what other amounts of time would buy.
+
+    `forecast` takes the length of a run as a multiple of this one's.
+    """
+    own = forecast(1.0)
+    assert own is not None
+    found = own.describe()
+    if minutes is not None:
+        found += f" after {minutes:g} minutes"
+        others = {other: forecast(other / minutes) for other in OTHER_MINUTES if other != minutes}
+        bought = [f"{one.value:.3g} after {other:g}" for other, one in others.items() if one]
+        found += f", {', '.join(bought)}"
+    return f"{found}: a rough guess; it gets better as it trains"
 
 
 def forecast_end(history: Sequence[Mapping[str, Any]], evaluations: int) -> Forecast | None:

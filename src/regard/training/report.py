@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from regard.training.display import Display
 from regard.training.distributed import World
 from regard.training.evaluation import Evaluation
 from regard.training.fine_tuning import InitialModel
-from regard.training.forecast import Forecast, forecast_start
+from regard.training.forecast import Forecast, describe_start, forecast_start
 from regard.training.held_out_examples import choose_examples
 from regard.training.metric_facts import metric_facts
 from regard.training.run_log import RunLog
@@ -89,9 +89,10 @@ def report_start(
         "pairs": f"{pairs:,} for training, {held_out:,} held out",
         "steps": f"{steps} on {device}",
     }
-    forecast = None if resumed else _forecast(trainer, dataset, settings, context)
-    if forecast is not None:
-        facts["forecast"] = f"{forecast.describe()}: a rough guess; it gets better as it trains"
+    forecaster = None if resumed else _forecaster(trainer, dataset, settings, context)
+    forecast = None if forecaster is None else forecaster(1.0)
+    if forecaster is not None and forecast is not None:
+        facts["forecast"] = describe_start(forecaster, settings.train.minutes)
     if resumed and (stopped or trainer.step >= trainer.total):
         facts["steps"] = f"{trainer.step:,}, complete; nothing is left to train"
         facts["next"] = "--extend with more minutes, steps or epochs continues it; --restart"
@@ -107,17 +108,20 @@ def report_start(
     context.log.write(event, step=trainer.step, total=trainer.total, facts=facts, **fields)
 
 
-def _forecast(
+def _forecaster(
     trainer: Trainer, dataset: Dataset, settings: ResolvedSettings, context: RunContext
-) -> Forecast | None:
-    """The quality to expect of a run that is long enough to say something about."""
+) -> Callable[[float], Forecast | None] | None:
+    """The quality to expect of runs whose lengths are multiples of this one's, if it is long enough
+    to say something about."""
     if trainer.total < SHORTEST_FORECAST or context.initial is not None:
         return None
     data = DataFacts.of(dataset, context.world, settings.train)
     epochs = trainer.total * settings.batch_tokens / data.tokens
     full_epochs = replace(data, gpu=True).choose_epochs()
     pairs = len(dataset.lengths[0])
-    return forecast_start(dataset.baselines, pairs, epochs=epochs, full_epochs=full_epochs)
+    return lambda share: forecast_start(
+        dataset.baselines, pairs, epochs=share * epochs, full_epochs=full_epochs
+    )
 
 
 def build_card(
