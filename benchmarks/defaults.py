@@ -6,8 +6,9 @@
 
 Every group (language, slice) of a set is trained from its files alone, once per seed, and its test
 sources are predicted with default options. Figures are means over groups of the sequence error
-rate, with their standard deviation over seeds. `--ensemble` predicts with all seeds together, too:
-as `regard train --seeds` does, half of them generate targets from their end.
+rate (of running text, 100 − BLEU), with their standard deviation over seeds. `--ensemble` predicts
+with all seeds together, too: as in `regard train --seeds`, half of them generate targets from their
+end.
 docs/quality.md says where to get the data. With `--out`, the same command resumes.
 """
 
@@ -21,7 +22,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,6 +32,8 @@ from defaults_sets import SETS, Group, References
 from defaults_tables import Result, all_checks, print_table
 from harness import machine, report
 from quality_runs import end_with_parent
+from quality_scores import bleu
+from quality_sets import Example
 
 import regard
 from regard.answer import Answer
@@ -77,7 +80,7 @@ def attempt(trial: Trial) -> dict[str, Any]:
     card = pipeline.bundle.card
     found = {"seconds": round(time.perf_counter() - start, 1), "decisions": card["decisions"]}
     found |= {"parameters": card["parameters"], "steps": card["of"]}
-    found |= {"dev": card["metrics"]["sequence_error_rate"], "pairs": card["pairs"]}
+    found |= {"dev": dev_error(card["metrics"]), "pairs": card["pairs"]}
     found |= {"baselines": card["baselines"], "history": history(trial.out / "run")}
     answers = predict(pipeline, group.test)
     found |= {"error_rate": error_rate(answers, group)}
@@ -97,7 +100,10 @@ def predict(pipeline: regard.Pipeline, test: References) -> list[Answer]:
 
 def error_rate(answers: list[Answer], group: Group) -> float:
     """The share of sources, in per cent, whose output equals no reference; of several languages the
-    mean."""
+    mean. Of running text, 100 − BLEU."""
+    if group.text:
+        examples = [Example(source, sorted(some)) for source, some in group.test.items()]
+        return 100 - bleu([[one.text] for one in answers], examples, tokenize="13a")["bleu"]
     wrong: dict[str, list[bool]] = {}
     for one in answers:
         language = one.source.split(" ")[0] if group.tagged else ""
@@ -114,15 +120,21 @@ def calibration(
     return {key: found[key] for key in ("before", "after", "floor") if key in found}
 
 
+def dev_error(metrics: dict[str, Any]) -> float:
+    """The sequence error rate on dev; of running text, 100 − chrF."""
+    rate = metrics.get("sequence_error_rate")
+    return float(100 - metrics["chrf"] if rate is None else rate)
+
+
 def history(run: Path) -> list[dict[str, float]]:
-    """Step, seconds since the start and sequence error rate of every evaluation of a run."""
+    """Step, seconds since the start and error rate of every evaluation of a run."""
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     begun = next(datetime.fromisoformat(one["time"]) for one in events if one["event"] == "started")
     return [
         {
             "step": one["step"],
             "seconds": (datetime.fromisoformat(one["time"]) - begun).total_seconds(),
-            "error_rate": one["metrics"]["sequence_error_rate"],
+            "error_rate": dev_error(one["metrics"]),
         }
         for one in events
         if one["event"] == "evaluated"
@@ -161,6 +173,9 @@ def train_all(options: argparse.Namespace) -> Results:
         for group in SETS[name](options.data, folder / "data" / name)
         if not options.groups or group.name in options.groups
     ]
+    given = dict(one.split("=", 1) for one in options.set)
+    settings = {name: json.loads(value) for name, value in given.items()}
+    groups = [replace(one, settings={**one.settings, **settings}) for one in groups]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     return run(groups, seeds, folder, options)
 
@@ -191,6 +206,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--join", nargs="+", type=Path, help="kept results instead of trainings")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--groups", nargs="*", default=[], help="only these languages or slices")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON",
+                        help="settings in place of the defaults")  # fmt: skip
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--ensemble", action="store_true", help="also all seeds together")

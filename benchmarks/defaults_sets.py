@@ -1,17 +1,18 @@
 """The small data sets of the benchmark of defaults, as files that `regard train` reads."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from quality_files import members
-from quality_sets import cmudict, write_pairs
+from quality_sets import Example, Parts, cmudict, multi30k, names, write_pairs
 
 from regard.text.tokenizers import nfc
 
 SLICES = (300, 1_000, 3_000, 10_000, 30_000, 100_000)
+DEV = 2_670  # dev sources of slices, as many as the dictionary has
 References = dict[str, set[str]]
 
 
@@ -26,6 +27,7 @@ class Group:
     test: References
     settings: dict[str, Any] = field(default_factory=dict)  # beside the defaults
     tagged: bool = False  # several languages, named by a tag before each source
+    text: bool = False  # running text: the error rate is 100 − BLEU
 
 
 def g2p(data: Path, folder: Path) -> Iterator[Group]:
@@ -78,20 +80,25 @@ def inflection(data: Path, folder: Path, amount: str) -> Iterator[Group]:
         yield Group(f"inflection-2017-{amount}", language, *files, references)
 
 
-def dictionary(data: Path, folder: Path) -> Iterator[Group]:
-    """Random slices of CMUdict, nested."""
-    parts = cmudict(data)
-    words = sorted({source for source, _ in parts.train})
-    random.Random(1).shuffle(words)
-    dev = [(one.source, target) for one in parts.dev for target in one.references]
-    test = _references((one.source, x) for one in parts.tests["test"] for x in one.references)
+def slices(part: str, parts: Parts, folder: Path, *, text: bool = False) -> Iterator[Group]:
+    """Random slices of a set, nested, with the same dev and test part."""
+    sources = sorted({source for source, _ in parts.train})
+    random.Random(1).shuffle(sources)
+    test = _all_references(next(iter(parts.tests.values())))
+    dev = parts.dev if len(parts.dev) <= DEV else random.Random(1).sample(parts.dev, DEV)
     folder.mkdir(parents=True, exist_ok=True)
-    for count in SLICES:
-        used = set(words[:count])
-        write_pairs(folder / f"{count}-train.tsv", [p for p in parts.train if p[0] in used])
-        write_pairs(folder / f"{count}-dev.tsv", dev)
+    for count in (*(one for one in SLICES if one < len(sources)), len(sources)):
+        used = set(sources[:count])
         files = folder / f"{count}-train.tsv", folder / f"{count}-dev.tsv"
-        yield Group("cmudict-slices", str(count), *files, test)
+        write_pairs(files[0], [pair for pair in parts.train if pair[0] in used])
+        write_pairs(files[1], [(one.source, x) for one in dev for x in one.references])
+        yield Group(part, str(count), *files, test, text=text)
+
+
+def dictionary(data: Path, folder: Path) -> Iterator[Group]:
+    """Slices of CMUdict."""
+    found = slices("cmudict-slices", cmudict(data), folder)
+    return (group for group in found if int(group.name) in SLICES)
 
 
 # What the defaults were for up to 1.2 M tokens before small data were studied (docs/log.md).
@@ -110,8 +117,13 @@ SETS = {
     "g2p-2020-together": g2p_together,
     "inflection-2017-low": lambda data, folder: inflection(data, folder, "low"),
     "inflection-2017-medium": lambda data, folder: inflection(data, folder, "medium"),
+    "inflection-2017-high": lambda data, folder: inflection(data, folder, "high"),
     "cmudict-slices": dictionary,
     "cmudict-slices-before": dictionary_before,
+    "names-slices": lambda data, folder: slices("names-slices", names(data), folder),
+    "multi30k-slices": lambda data, folder: slices(
+        "multi30k-slices", multi30k(data, "raw"), folder, text=True
+    ),
 }
 
 
@@ -119,6 +131,10 @@ def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def _all_references(examples: Iterable[Example]) -> References:
+    return _references((one.source, target) for one in examples for target in one.references)
 
 
 def _references(rows: Iterator[list[str]] | Iterator[tuple[str, str]]) -> References:

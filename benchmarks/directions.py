@@ -1,0 +1,101 @@
+"""Ensembles whose models generate targets in one direction against those of both, on dev.
+
+    python benchmarks/defaults.py --data DATA --sets g2p-2020 --seeds 5 --ensemble --out OUT
+    python benchmarks/directions.py --data DATA --sets g2p-2020 --out OUT
+
+Reads the models that benchmarks/defaults.py trained, of which the last generate targets reversed,
+and compares all ensembles of two (and of three) forward models with all that have one or more
+reversed ones in their place. Test sources are not read.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from defaults import error_rate, finished, predict
+from defaults_sets import SETS, Group
+from harness import Check, machine, report
+from quality_runs import end_with_parent
+
+import regard
+from regard.text import Corpus, group_references
+
+Result = dict[str, Any]
+
+
+def compare(group: Group, folder: Path, threads: int, largest: int) -> Result:
+    """The mean dev error rate of single models and of all ensembles, by their kind."""
+    import torch
+
+    torch.set_num_threads(threads)
+    dev = {source: set(some) for source, some in group_references(Corpus([group.dev])).items()}
+    on_dev = replace(group, test=dev)
+    orders = {}
+    for path in sorted(folder.glob("*/result.json")):
+        orders[path.parent / "run"] = json.loads(path.read_text())["order"] == "reversed"
+    rates: dict[str, list[float]] = {}
+    for count in range(1, largest + 1):
+        for some in itertools.combinations(orders, count):
+            joined = regard.load(list(some), long="allow")
+            kind = f"{count}, {sum(orders[one] for one in some)} reversed"
+            rates.setdefault(kind, []).append(error_rate(predict(joined, dev), on_dev))
+    means = {kind: statistics.fmean(found) for kind, found in rates.items()}
+    return {"set": group.part, "group": group.name, "rates": means}
+
+
+def checks(results: list[Result]) -> list[Check]:
+    """Means over groups; ensembles of both directions must make fewer errors."""
+    kinds = [kind for kind in results[0]["rates"] if all(kind in one["rates"] for one in results)]
+    means = {kind: statistics.fmean(one["rates"][kind] for one in results) for kind in kinds}
+    made = [Check("groups", len(results), None, None, ok=True)]
+    for kind, mean in means.items():
+        count = kind.split(",")[0]
+        alone = means.get(f"{count}, 0 reversed")
+        both = not kind.endswith((" 0 reversed", f" {count} reversed"))
+        target = alone if both else None
+        made.append(Check(f"ensemble of {kind}: dev error rate, %", mean, None, target,
+                          target is None or mean < target))  # fmt: skip
+    return made
+
+
+def main() -> None:
+    """Parse options, compare, and report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--out", type=Path, required=True, help="folder of defaults.py --out")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["g2p-2020"])
+    parser.add_argument("--largest", type=int, default=3, help="size of the largest ensembles")
+    parser.add_argument("--parallel", type=int, default=1, help="processes")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of a process")
+    parser.add_argument("--keep", type=Path, help="file for all results")
+    options = parser.parse_args()
+    groups = [
+        (group, options.out / group.part / group.name, options.threads, options.largest)
+        for name in options.sets
+        for group in SETS[name](options.data, options.out / "data" / name)
+        if (options.out / group.part / group.name).is_dir()
+    ]
+    with ProcessPoolExecutor(options.parallel, get_context("spawn"), end_with_parent) as pool:
+        results = list(finished([pool.submit(compare, *one) for one in groups]))
+    print("| set | group | members | mean dev error rate, % |\n|---|---|---|---|")
+    for one in results:
+        for kind, rate in one["rates"].items():
+            print(f"| {one['set']} | {one['group']} | {kind} | {rate:.2f} |")
+    if options.keep:
+        made = [asdict(check) for check in checks(results)]
+        kept = {"benchmark": "directions", "machine": machine(), "checks": made}
+        text = json.dumps({**kept, "results": results}, ensure_ascii=False)
+        options.keep.write_text(text.replace('{"set"', '\n{"set"') + "\n")
+    report("directions", checks(results))
+
+
+if __name__ == "__main__":
+    main()
