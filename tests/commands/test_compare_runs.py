@@ -40,6 +40,7 @@ def test_differing_settings():
 
 def test_seeds_compare_and_ensemble(tmp_path, data, capsys):
     more = ("--steps", "3", "--set", "train.evaluations=1", "--seeds", "2")
+    more += ("--set", "text.target_order=forward")
     out, _ = command(capsys, *arguments(data, tmp_path / "run", *more))
     lines = out.splitlines()
     assert lines[0].split() == [
