@@ -45,7 +45,7 @@ def compare(group: Group, folder: Path, threads: int, largest: int) -> Result:
             joined = regard.load(list(some), long="allow")
             kind = f"{count}, {sum(orders[one] for one in some)} reversed"
             rates.setdefault(kind, []).append(error_rate(predict(joined, dev), on_dev))
-    means = {kind: statistics.fmean(found) for kind, found in rates.items()}
+    means = {kind: statistics.fmean(found) for kind, found in sorted(rates.items())}
     return {"set": group.part, "group": group.name, "rates": means}
 
 
