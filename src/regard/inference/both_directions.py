@@ -27,6 +27,7 @@ from regard.teacher_forcing import target_logps
 from regard.text.template import Template
 
 Ids = Sequence[int]
+Hypotheses = Sequence[Hypothesis]
 
 
 def search_both(
@@ -55,14 +56,19 @@ def search_both(
     other = searched.reversed_ensemble
     assert other is not None
     wide = replace(search, n_best=search.size) if isinstance(search, Beam) else search
-    found = search_all(wide, searched, sources, template=template, **options)
     mirrored = replace(template, reversed=not template.reversed)
-    also = search_all(wide, other, sources, template=mirrored, **options)
+    proposed = (
+        [
+            one.hypotheses
+            for one in search_all(wide, searched, sources, template=template, **options)
+        ],
+        [one.hypotheses for one in search_all(wide, other, sources, template=mirrored, **options)],
+    )
     candidates = [
-        list(map(list, dict.fromkeys(tuple(one.ids) for one in (*a.hypotheses, *b.hypotheses))))
-        for a, b in zip(found, also, strict=True)
+        list(map(list, dict.fromkeys(tuple(one.ids) for side in sides for one in side)))
+        for sides in zip(*proposed, strict=True)
     ]
-    rows = score_candidates(model, sources, candidates, template)
+    rows = score_candidates(model, sources, candidates, template, proposed)
     return [
         _rank(search, model, source, some, scored, template)
         for source, some, scored in zip(sources, candidates, rows, strict=True)
@@ -81,16 +87,8 @@ def score_pairs(
 ) -> list[list[float]]:
     """The log-probability of each target token and of END, for each pair: the mean of both
     directions, weighted by their members."""
-    other = model.reversed_ensemble
-    assert other is not None
-    forward = target_logps(model, sources, targets, template)
-    mirrored = replace(template, reversed=not template.reversed)
-    back = target_logps(other, sources, targets, mirrored)
-    members = len(model.members), len(other.members)
-    return [
-        [(members[0] * a + members[1] * b) / sum(members) for a, b in zip(*rows, strict=True)]
-        for rows in zip(forward, back, strict=True)
-    ]
+    forward, back = (target_logps(*side) for side in _sides(model, sources, targets, template))
+    return [_mean(model, a, b) for a, b in zip(forward, back, strict=True)]
 
 
 def score_candidates(
@@ -98,17 +96,42 @@ def score_candidates(
     sources: Sequence[Ids],
     candidates: Sequence[Sequence[Ids]],
     template: Template,
+    proposed: tuple[Sequence[Hypotheses], Sequence[Hypotheses]] = ((), ()),
 ) -> list[list[list[float]]]:
-    """The log-probabilities of the candidates of each source."""
-    pairs = [(i, ids) for i, some in enumerate(candidates) for ids in some]
-    rows: dict[int, list[float]] = {}
-    lengths = [len(sources[i]) + len(ids) + 2 for i, ids in pairs]
-    for batch in length_batches(lengths, BATCH_TOKENS):
-        some = [sources[pairs[place][0]] for place in batch]
-        targets = [pairs[place][1] for place in batch]
-        rows |= zip(batch, score_pairs(model, some, targets, template), strict=True)
-    scored = (rows[place] for place in range(len(pairs)))
-    return [[next(scored) for _ in some] for some in candidates]
+    """The log-probabilities of the candidates of each source. Of those that a direction proposed,
+    its search has them already."""
+    pairs = [(i, tuple(ids)) for i, some in enumerate(candidates) for ids in some]
+    known = [
+        {(i, tuple(one.ids)): one.logps for i, some in enumerate(found) for one in some}
+        for found in proposed
+    ]
+    for index, scored in enumerate(known):
+        missing = [pair for pair in pairs if pair not in scored]
+        for batch in length_batches([len(sources[i]) + len(ids) + 2 for i, ids in missing],
+                                    BATCH_TOKENS):  # fmt: skip
+            some = [missing[place] for place in batch]
+            texts = [sources[i] for i, _ in some], [list(ids) for _, ids in some]
+            scored |= zip(some, target_logps(*_sides(model, *texts, template)[index]), strict=True)
+    rows = (_mean(model, *(scored[pair] for scored in known)) for pair in pairs)
+    return [[next(rows) for _ in some] for some in candidates]
+
+
+def _sides(
+    model: Ensemble, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
+) -> list[tuple[Ensemble, Sequence[Ids], Sequence[Ids], Template]]:
+    """The arguments of teacher forcing for both directions."""
+    other = model.reversed_ensemble
+    assert other is not None
+    mirrored = replace(template, reversed=not template.reversed)
+    return [(model, sources, targets, template), (other, sources, targets, mirrored)]
+
+
+def _mean(model: Ensemble, forward: Sequence[float], back: Sequence[float]) -> list[float]:
+    """The mean log-probabilities of all members."""
+    counts = len(model.members), len(model.reversed_members)
+    return [
+        (counts[0] * a + counts[1] * b) / sum(counts) for a, b in zip(forward, back, strict=True)
+    ]
 
 
 def _rank(
