@@ -85,7 +85,7 @@ def attempt(trial: Trial) -> dict[str, Any]:
     answers = predict(pipeline, group.test)
     found |= {"error_rate": error_rate(answers, group)}
     found |= {"calibration": calibration(pipeline, answers, group.test)}
-    found |= {"order": trial.order}
+    found |= {"order": trial.order, "given": group.settings}
     result = {"set": group.part, "group": group.name, "seed": trial.seed, **found}
     stored.write_text(json.dumps(result, ensure_ascii=False))
     return result

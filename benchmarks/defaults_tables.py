@@ -76,7 +76,7 @@ def calibration_checks(name: str, results: list[Result]) -> list[Check]:
     )
     return [
         Check(f"{name}: calibration error before", before, floor, None, ok=True),
-        Check(f"{name}: calibration error after", after, floor, before, after < before),
+        Check(f"{name}: calibration error after", after, floor, before, after <= before),
     ]
 
 

@@ -3,20 +3,24 @@
     python benchmarks/forecasts.py runs/a runs/b …      # folders of finished runs
     python benchmarks/forecasts.py OUT/*/*/*/run        # those of benchmarks/defaults.py --out OUT
 
-Reads the log of each run: the forecast before it started, those at its evaluations, and the quality
-of the best model; and the time left that a run reported at its first evaluation against the time
-it took. The error of a quality is relative: ln(forecast / actual), of errors in per cent.
+Reads the log of each run: the forecast before it started, those at its evaluations (computed again
+from their metrics), and the quality of the best model; and the time left that a run reported at
+its first evaluation against the time it took. The error of a quality is relative: ln(forecast /
+actual), of errors in per cent (of running text, 100 − chrF).
 """
 
 import argparse
 import json
 import math
 import statistics
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import Check, report
+
+from regard.training.forecast import forecast_end
 
 LATER = (0.375, 0.5, 0.75)  # shares of the evaluations at which forecasts are compared
 
@@ -35,9 +39,11 @@ def read(run: Path) -> dict[str, Any]:
     evaluated = [one for one in events if one["event"] == "evaluated" and one["step"]]
     planned = json.loads((run / "settings.json").read_text())["train"]["evaluations"]
     forecasts = {0.0: started["forecast"]} if "forecast" in started else {}
-    for number, one in enumerate(evaluated, 1):
-        if "forecast" in one:
-            forecasts[number / planned] = one["forecast"]
+    history = [one["metrics"] for one in evaluated]
+    for number in range(1, planned):
+        found = forecast_end(history[:number], planned)
+        if number <= len(history) and found is not None:
+            forecasts[number / planned] = asdict(found)
     name = next(n for n in ("sequence_error_rate", "chrf") if n in evaluated[-1]["metrics"])
     values = [one["metrics"][name] for one in evaluated]
     best = 100 - max(values) if name == "chrf" else min(values)
@@ -47,11 +53,15 @@ def read(run: Path) -> dict[str, Any]:
     return {"forecasts": forecasts, "error": best, "expected": expected, "took": took}
 
 
+def errors(forecast: dict[str, Any]) -> list[float]:
+    """The low, forecast and high value of a forecast as errors in per cent."""
+    found = [forecast[key] for key in ("low", "value", "high")]
+    return [100 - one for one in reversed(found)] if forecast["metric"] == "chrf" else found
+
+
 def compare(forecast: dict[str, Any], actual: float) -> Compared:
     """How far a forecast is off."""
-    low, value, high = (forecast[key] for key in ("low", "value", "high"))
-    if forecast["metric"] == "chrf":
-        low, value, high = 100 - high, 100 - value, 100 - low
+    low, value, high = errors(forecast)
     return Compared(math.log(max(value, 0.1) / max(actual, 0.1)), low <= actual <= high * 1.0001)
 
 
@@ -65,7 +75,7 @@ def main() -> None:
     print("| run | error, % | before the start | at 3/8 | at 1/2 | at 3/4 | minutes | forecast |")
     print("|---|---|---|---|---|---|---|---|")
     for name, run in found.items():
-        shown = [f"{run['forecasts'][at]['value']:.1f}" if at in run["forecasts"] else "–"
+        shown = [f"{errors(run['forecasts'][at])[1]:.1f}" if at in run["forecasts"] else "–"
                  for at in (0.0, *LATER)]  # fmt: skip
         minutes = f"{run['took'] / 60:.1f} | {run['expected'] / 60:.1f}"
         print(f"| {name} | {run['error']:.1f} | {' | '.join(shown)} | {minutes} |")

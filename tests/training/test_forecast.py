@@ -23,7 +23,12 @@ def test_a_power_of_the_steps_is_continued():
 def test_a_plateau_stays_where_it_is():
     found = forecast_end(curve([50.0, 20.0, 20.0, 21.0]), 8)
     assert (found.value, found.high) == (20.0, 20.0)  # the best model is kept
-    assert found.low == pytest.approx(20 * math.exp(-0.14))
+    assert found.low == pytest.approx(20 * math.exp(-0.5 * 0.5**1.5))
+
+
+def test_the_range_narrows_as_a_run_goes_on():
+    early, late = (forecast_end(curve([20.0] * done), 8) for done in (3, 6))
+    assert early.low < late.low < late.value == early.value == 20.0
 
 
 def test_steep_starts_do_not_last():

@@ -24,7 +24,7 @@ FIRST_EVALUATION = 3  # forecasts by the run itself begin here: before, curves d
 FIRST_SHARE = 0.3  # or later, if there are many evaluations
 SLOPE_KEPT = 0.8  # of the slope of the last evaluations
 MAX_SLOPE = 0.3  # in ln error over ln steps; steeper slopes do not last
-END_SPREAD = 0.14  # of ln error: eight of ten runs are within it
+END_SPREAD = 0.5  # of ln error, times the share that is left to the power of 1.5: eight of ten runs
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ def forecast_end(history: Sequence[Mapping[str, Any]], evaluations: int) -> Fore
     slope = math.log(errors[-2] / errors[-1]) / math.log(done / (done - 1))
     kept = SLOPE_KEPT * min(MAX_SLOPE, max(0.0, slope))
     value = best * (done / evaluations) ** kept
-    bounds = (value * math.exp(-END_SPREAD), min(best, value * math.exp(END_SPREAD)))
+    spread = END_SPREAD * (1 - done / evaluations) ** 1.5
+    bounds = (value * math.exp(-spread), min(best, value * math.exp(spread)))
     low, high = sorted(_error(name, one) for one in bounds)
     return Forecast(name, _error(name, value), low, high)
 
