@@ -157,7 +157,8 @@ def test_one_model_is_distilled_from_the_seeds(tmp_path, data, capsys):
     words = arguments(data, tmp_path / "run", *some, "--seeds", "2", "--distill")
     out, _ = command(capsys, *words)
     names = [line.split("  ")[1].strip() for line in out.splitlines()[1:6]]
-    assert names == ["seed 1", "seed 2", "mean ± spread", "ensemble", "distilled"]
+    assert names == ["seed 1", "seed 2, reversed", "mean ± spread", "ensemble", "distilled"]
+    assert "  reversed: generates targets from the last token to the first\n" in out
     student = regard.load(tmp_path / "run")
     assert not isinstance(student.model, Ensemble)
     single = regard.load(tmp_path / "run/seed-1")
