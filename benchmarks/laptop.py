@@ -1,6 +1,7 @@
 """Quality of the defaults after some minutes on a CPU: `regard train FILE --minutes M`.
 
     python benchmarks/laptop.py --data DATA --minutes 10 30 60 --seeds 3 --keep RESULTS
+    python benchmarks/laptop.py --join a.json b.json --keep RESULTS
 
 Every run is a process of its own with all cores of this machine; reading the data, training and
 saving count, predicting the test set does not. The share of the cores that a run got is reported:
@@ -87,7 +88,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--join", nargs="+", type=Path, help="kept results instead of trainings")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["dictionary"])
     parser.add_argument("--minutes", nargs="+", type=float, default=[10.0, 30.0, 60.0])
     parser.add_argument("--seeds", type=int, default=3)
@@ -95,6 +97,27 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder of the runs, to resume")
     parser.add_argument("--keep", type=Path, help="file for all results")
     options = parser.parse_args()
+    if not options.join and options.data is None:
+        parser.error("give --data DATA, or --join FILES")
+    results = join(options.join) if options.join else train_all(options)
+    if options.keep:
+        keep(options.keep, results)
+    print_table(results)
+    report("laptop", checks(results))
+
+
+def join(paths: list[Path]) -> list[dict[str, Any]]:
+    """The results of several files; of the same set, minutes and seed, those of the last."""
+    found = {
+        (one["set"], one["minutes"], one["seed"]): one
+        for path in paths
+        for one in json.loads(path.read_text())["results"]
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def train_all(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Train all sets for all minutes with all seeds; `--keep` has the results so far."""
     folder = options.out or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     results = []
@@ -105,8 +128,7 @@ def main() -> None:
                 print(json.dumps(results[-1], ensure_ascii=False), file=sys.stderr)
                 if options.keep:
                     keep(options.keep, results)
-    print_table(results)
-    report("laptop", checks(results))
+    return results
 
 
 def keep(path: Path, results: list[dict[str, Any]]) -> None:
