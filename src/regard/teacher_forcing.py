@@ -84,6 +84,11 @@ def alignment(
     return torch.cat([weights[:, before:last], special], 1)
 
 
+NEEDS_FORWARD = (
+    "need a model that generates targets from the beginning, and this one was trained with "
+    "text.target_order = reversed"
+)
+
 Ids = Sequence[int]
 
 
@@ -136,10 +141,7 @@ def attention_maps(
 def refuse_reversed(template: Template, purpose: str) -> None:
     """Raise for a model that generates targets from the end."""
     if template.reversed:
-        raise RegardError(
-            f"{purpose} need a model that generates targets from the beginning, and this one was "
-            "trained with text.target_order = reversed"
-        )
+        raise RegardError(f"{purpose} {NEEDS_FORWARD}")
 
 
 def _inputs(

@@ -53,17 +53,11 @@ def search_both(
             [replace(one, logps=row) for one, row in zip(result.hypotheses, scored, strict=True)]
             for result, scored in zip(found, rows, strict=True)
         ]
-    other = searched.reversed_ensemble
-    assert other is not None
     wide = replace(search, n_best=search.size) if isinstance(search, Beam) else search
-    mirrored = replace(template, reversed=not template.reversed)
-    proposed = (
-        [
-            one.hypotheses
-            for one in search_all(wide, searched, sources, template=template, **options)
-        ],
-        [one.hypotheses for one in search_all(wide, other, sources, template=mirrored, **options)],
-    )
+    proposed = [
+        [one.hypotheses for one in search_all(wide, side, sources, template=order, **options)]
+        for side, order in _directions(searched, template)
+    ]
     candidates = [
         list(map(list, dict.fromkeys(tuple(one.ids) for side in sides for one in side)))
         for sides in zip(*proposed, strict=True)
@@ -87,8 +81,10 @@ def score_pairs(
 ) -> list[list[float]]:
     """The log-probability of each target token and of END, for each pair: the mean of both
     directions, weighted by their members."""
-    forward, back = (target_logps(*side) for side in _sides(model, sources, targets, template))
-    return [_mean(model, a, b) for a, b in zip(forward, back, strict=True)]
+    scored = [
+        target_logps(side, sources, targets, order) for side, order in _directions(model, template)
+    ]
+    return [_mean(model, forward, back) for forward, back in zip(*scored, strict=True)]
 
 
 def score_candidates(
@@ -96,7 +92,7 @@ def score_candidates(
     sources: Sequence[Ids],
     candidates: Sequence[Sequence[Ids]],
     template: Template,
-    proposed: tuple[Sequence[Hypotheses], Sequence[Hypotheses]] = ((), ()),
+    proposed: Sequence[Sequence[Hypotheses]] = ((), ()),
 ) -> list[list[list[float]]]:
     """The log-probabilities of the candidates of each source. Of those that a direction proposed,
     its search has them already."""
@@ -105,25 +101,22 @@ def score_candidates(
         {(i, tuple(one.ids)): one.logps for i, some in enumerate(found) for one in some}
         for found in proposed
     ]
-    for index, scored in enumerate(known):
+    for (side, order), scored in zip(_directions(model, template), known, strict=True):
         missing = [pair for pair in pairs if pair not in scored]
         for batch in length_batches([len(sources[i]) + len(ids) + 2 for i, ids in missing],
                                     BATCH_TOKENS):  # fmt: skip
             some = [missing[place] for place in batch]
             texts = [sources[i] for i, _ in some], [list(ids) for _, ids in some]
-            scored |= zip(some, target_logps(*_sides(model, *texts, template)[index]), strict=True)
+            scored |= zip(some, target_logps(side, *texts, order), strict=True)
     rows = (_mean(model, *(scored[pair] for scored in known)) for pair in pairs)
     return [[next(rows) for _ in some] for some in candidates]
 
 
-def _sides(
-    model: Ensemble, sources: Sequence[Ids], targets: Sequence[Ids], template: Template
-) -> list[tuple[Ensemble, Sequence[Ids], Sequence[Ids], Template]]:
-    """The arguments of teacher forcing for both directions."""
+def _directions(model: Ensemble, template: Template) -> list[tuple[Ensemble, Template]]:
+    """The members of each direction with their template, forward ones first."""
     other = model.reversed_ensemble
     assert other is not None
-    mirrored = replace(template, reversed=not template.reversed)
-    return [(model, sources, targets, template), (other, sources, targets, mirrored)]
+    return [(model, template), (other, replace(template, reversed=not template.reversed))]
 
 
 def _mean(model: Ensemble, forward: Sequence[float], back: Sequence[float]) -> list[float]:

@@ -18,7 +18,7 @@ from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.search_batches import Search, length_limits
 from regard.search.token_options import TokenOptions
-from regard.teacher_forcing import target_logps
+from regard.teacher_forcing import NEEDS_FORWARD, target_logps
 from regard.text.template import Template
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -52,10 +52,7 @@ class TorchEngine:
     def cannot(self, options: TokenOptions, *, stream: bool = False) -> str | None:
         """It runs every search, except that a reversed model cannot follow given tokens."""
         if options.template.reversed and (options.prefix or options.ban or options.required):
-            return (
-                "prefix, ban and require need a model that generates targets from the beginning, "
-                "and this one was trained with text.target_order = reversed"
-            )
+            return f"prefix, ban and require {NEEDS_FORWARD}"
         return None
 
     def search(
