@@ -22,7 +22,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import Any
 
 from defaults_sets import SETS, Group, References
 from defaults_tables import Result, all_checks, print_table
-from harness import machine, report
+from harness import keep, machine, report
 from quality_runs import end_with_parent
 from quality_scores import bleu
 from quality_sets import Example
@@ -159,7 +159,8 @@ def main() -> None:
     else:
         results, joined, on = *train_all(options), machine()
     if options.keep:
-        keep(options.keep, results, joined, on)
+        checks = all_checks(results, joined)
+        keep(options.keep, "defaults", checks, on, results=results, ensembles=joined)
     print_table(results, joined)
     report("defaults", all_checks(results, joined), on)
 
@@ -187,14 +188,6 @@ def read_kept(paths: list[Path]) -> tuple[list[Result], list[Result], str]:
              for file in files for one in file["results"]}  # fmt: skip
     joined = {(one["set"], one["group"]): one for file in files for one in file["ensembles"]}
     return list(found.values()), list(joined.values()), files[-1]["machine"]
-
-
-def keep(path: Path, results: list[Result], joined: list[Result], on: str) -> None:
-    """Write all results and their checks."""
-    made = [asdict(check) for check in all_checks(results, joined)]
-    kept = {"benchmark": "defaults", "machine": on, "checks": made}
-    text = json.dumps({**kept, "results": results, "ensembles": joined}, ensure_ascii=False)
-    path.write_text(text.replace('{"set"', '\n{"set"') + "\n")
 
 
 def parse_options() -> argparse.Namespace:

@@ -13,14 +13,14 @@ import itertools
 import json
 import statistics
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from defaults import error_rate, finished, predict
 from defaults_sets import SETS, Group
-from harness import Check, machine, report
+from harness import Check, keep, machine, report
 from quality_runs import end_with_parent
 
 import regard
@@ -90,10 +90,7 @@ def main() -> None:
         for kind, rate in one["rates"].items():
             print(f"| {one['set']} | {one['group']} | {kind} | {rate:.2f} |")
     if options.keep:
-        made = [asdict(check) for check in checks(results)]
-        kept = {"benchmark": "directions", "machine": machine(), "checks": made}
-        text = json.dumps({**kept, "results": results}, ensure_ascii=False)
-        options.keep.write_text(text.replace('{"set"', '\n{"set"') + "\n")
+        keep(options.keep, "directions", checks(results), machine(), results=results)
     report("directions", checks(results))
 
 

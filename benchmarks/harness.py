@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -107,3 +109,10 @@ def report(benchmark: str, checks: list[Check], on: str | None = None) -> None:
         print(f"{check.name:{width}}  {check.value:>10.4g}  {ceiling:>10}  {target:>10}  {verdict}")
     facts = {"benchmark": benchmark, "machine": on or machine()}
     print(json.dumps({**facts, "checks": [asdict(check) for check in checks]}))
+
+
+def keep(path: Path, benchmark: str, checks: list[Check], on: str, **results: Any) -> None:
+    """Write the checks of a benchmark and its single results, one line each."""
+    kept = {"benchmark": benchmark, "machine": on, "checks": [asdict(check) for check in checks]}
+    text = json.dumps({**kept, **results}, ensure_ascii=False)
+    path.write_text(text.replace('{"set"', '\n{"set"') + "\n")

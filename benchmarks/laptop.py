@@ -18,11 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness import Check, machine, report
+from harness import Check, keep, machine, report
 from quality_scores import among, bleu, phones
 from quality_sets import READERS, Parts, write_pairs
 
@@ -99,21 +98,21 @@ def main() -> None:
     options = parser.parse_args()
     if not options.join and options.data is None:
         parser.error("give --data DATA, or --join FILES")
-    results = join(options.join) if options.join else train_all(options)
+    results, on = join(options.join) if options.join else (train_all(options), machine())
     if options.keep:
-        keep(options.keep, results)
+        keep(options.keep, "laptop", checks(results), on, results=results)
     print_table(results)
-    report("laptop", checks(results))
+    report("laptop", checks(results), on)
 
 
-def join(paths: list[Path]) -> list[dict[str, Any]]:
-    """The results of several files; of the same set, minutes and seed, those of the last."""
+def join(paths: list[Path]) -> tuple[list[dict[str, Any]], str]:
+    """The results of several files and their machine; of the same set, minutes and seed, those of
+    the last."""
+    files = [json.loads(path.read_text()) for path in paths]
     found = {
-        (one["set"], one["minutes"], one["seed"]): one
-        for path in paths
-        for one in json.loads(path.read_text())["results"]
+        (one["set"], one["minutes"], one["seed"]): one for file in files for one in file["results"]
     }
-    return [found[key] for key in sorted(found)]
+    return [found[key] for key in sorted(found)], files[-1]["machine"]
 
 
 def train_all(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -127,16 +126,8 @@ def train_all(options: argparse.Namespace) -> list[dict[str, Any]]:
                 results.append(run(name, minutes, seed, options.data, folder))
                 print(json.dumps(results[-1], ensure_ascii=False), file=sys.stderr)
                 if options.keep:
-                    keep(options.keep, results)
+                    keep(options.keep, "laptop", checks(results), machine(), results=results)
     return results
-
-
-def keep(path: Path, results: list[dict[str, Any]]) -> None:
-    """Write all results and their checks."""
-    facts = {"benchmark": "laptop", "machine": machine()}
-    made = [asdict(check) for check in checks(results)]
-    text = json.dumps({**facts, "checks": made, "results": results}, ensure_ascii=False)
-    path.write_text(text.replace('{"set"', '\n{"set"') + "\n")
 
 
 def print_table(results: list[dict[str, Any]]) -> None:
