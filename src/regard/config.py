@@ -127,7 +127,7 @@ class TextSettings(SettingsGroup):
     source_tags: Literal["auto", "none", "first", "last"] = "auto"
     """Tags of sources, one token each: detected, none, or the first or last field of each text."""
     target_order: Literal["auto", "forward", "reversed"] = "auto"
-    """Order in which targets are generated (auto: forward; with --seeds, half of them reversed)."""
+    """Order in which targets are generated (auto: forward; for half of --seeds, reversed)."""
     target_tags: Literal["auto", "none", "first", "last"] = "auto"
     """Tags of targets, one token each: detected, none, or the first or last field of each text."""
     vocabulary_size: int | None = Field(None, ge=1)

@@ -45,7 +45,7 @@ def search_both(
     Constraints and samples are those of the forward members: with them, the reversed members only
     add to the log-probabilities, and the order stays.
     """
-    if not _is_free(search):
+    if not _is_unconstrained(search):
         found = search_all(search, searched, sources, template=template, **options)
         candidates = [[one.ids for one in result.hypotheses] for result in found]
         rows = score_candidates(model, sources, candidates, template)
@@ -69,7 +69,7 @@ def search_both(
     ]
 
 
-def _is_free(search: Search) -> TypeGuard[Greedy | Beam]:
+def _is_unconstrained(search: Search) -> TypeGuard[Greedy | Beam]:
     """Whether no constraint or sample decides the outputs."""
     if isinstance(search, Beam) and search.required is not None:
         return False
