@@ -78,7 +78,9 @@ def attempt(trial: Trial) -> dict[str, Any]:
             **group.settings,
         )
     card = pipeline.bundle.card
-    found = {"seconds": round(time.perf_counter() - start, 1), "decisions": card["decisions"]}
+    found: dict[str, Any] = {"seconds": round(time.perf_counter() - start, 1)}
+    folder = f"{group.train.parent}/"
+    found["decisions"] = [line.replace(folder, "") for line in card["decisions"]]
     found |= {"parameters": card["parameters"], "steps": card["of"]}
     found |= {"dev": dev_error(card["metrics"]), "pairs": card["pairs"]}
     found |= {"baselines": card["baselines"], "history": history(trial.out / "run")}
@@ -155,7 +157,7 @@ def main() -> None:
     """Parse options, run all trials and print the table."""
     options = parse_options()
     if options.join:
-        results, joined, on = read_kept(options.join)
+        results, joined, on = read_kept(options.join, options.sets)
     else:
         results, joined, on = *train_all(options), machine()
     if options.keep:
@@ -181,12 +183,13 @@ def train_all(options: argparse.Namespace) -> Results:
     return run(groups, seeds, folder, options)
 
 
-def read_kept(paths: list[Path]) -> tuple[list[Result], list[Result], str]:
-    """The results of several files; of the same group and seed, those of the last."""
+def read_kept(paths: list[Path], sets: list[str]) -> tuple[list[Result], list[Result], str]:
+    """The results of some sets in several files; of the same group and seed, those of the last."""
     files = [json.loads(path.read_text()) for path in paths]
     found = {(one["set"], one["group"], one["seed"]): one
-             for file in files for one in file["results"]}  # fmt: skip
-    joined = {(one["set"], one["group"]): one for file in files for one in file["ensembles"]}
+             for file in files for one in file["results"] if one["set"] in sets}  # fmt: skip
+    joined = {(one["set"], one["group"]): one
+              for file in files for one in file["ensembles"] if one["set"] in sets}  # fmt: skip
     return list(found.values()), list(joined.values()), files[-1]["machine"]
 
 
