@@ -1,6 +1,6 @@
 """Draws the error rate of dictionary slices against their number of words, before and after.
 
-    python benchmarks/defaults_plot.py benchmarks/results/defaults-cmudict-slices.json slices.svg
+    python benchmarks/defaults_plot.py benchmarks/results/defaults-cmudict-slices.json slices.png
 
 The slice for which the earlier defaults were the same is drawn in both curves.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import matplotlib
 
-matplotlib.use("svg")
+matplotlib.use("agg")
 
 from matplotlib import pyplot
 
@@ -52,7 +52,7 @@ def main() -> None:
     axes.set(xscale="log", xlabel="words of CMUdict", ylabel="test words wrong, %", ylim=(0, 100))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(options.picture, metadata={"Date": None})
+    figure.savefig(options.picture, dpi=100)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ def checks(name: str, results: list[Result], joined: list[Result]) -> list[Check
     ]  # fmt: skip
     groups = {one["group"] for one in results if one["set"] == name}
     found.append(Check(f"{name}: groups (languages or slices)", len(groups), None, None, ok=True))
+    found += checks_against_earlier(name, results)
     found += calibration_checks(name, results)
     rates = [one["error_rate"] for one in joined if one["set"] == name]
     if rates:
@@ -62,6 +63,21 @@ def checks(name: str, results: list[Result], joined: list[Result]) -> list[Check
         seeds = {one["seed"] for one in results if one["set"] == name}
         label = f"{name}: error rate, ensemble of {len(seeds)}"
         found.append(Check(label, mean, best, together, together is None or mean <= together))
+    return found
+
+
+def checks_against_earlier(name: str, results: list[Result]) -> list[Check]:
+    """The mean error rate of each group, with that of the earlier defaults as its target."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for one in results:
+        rates.setdefault((one["set"], one["group"]), []).append(one["error_rate"])
+    found = []
+    for (part, group), own in sorted(rates.items(), key=lambda item: len(item[0][1])):
+        earlier = rates.get((f"{part}-before", group))
+        if part == name and earlier:
+            value, target = statistics.fmean(own), statistics.fmean(earlier)
+            found.append(Check(f"{name}, {group}: error rate (target: earlier defaults)", value,
+                               None, target, value <= target))  # fmt: skip
     return found
 
 

@@ -161,6 +161,77 @@ def gpu_decoding(kept: Kept) -> str:
     return markdown(["concurrent sentences", "greedy, tokens/s", "beam 5, tokens/s"], rows)
 
 
+SMALL = [
+    ("g2p-2020", "`g2p-2020`, 15 languages, 3,600 words each", "word error rate, %",
+     "neural baselines 16.8, best system 13.8"),
+    ("inflection-2017-medium", "`inflection-2017`, 1,000 forms per language", "accuracy, %",
+     "best system 82.8"),
+    ("inflection-2017-low", "`inflection-2017`, 100 forms per language", "accuracy, %",
+     "best system 50.6"),
+]  # fmt: skip
+
+
+def small_data(kept: Kept) -> str:
+    """Figures of the defaults on small data: one model, and the ensemble if there is one."""
+    rows = []
+    for name, words, figure, published in SMALL:
+        results = kept(f"defaults-{name}.json")
+        values = seed_means(results["results"])
+        if figure.startswith("accuracy"):
+            values = [100 - value for value in values]
+        rates = [one["error_rate"] for one in results["ensembles"]]
+        both = f"{statistics.fmean(rates):.2f}" if rates else ""
+        rows.append([words, figure, spread(values, 2), both, published])
+    return markdown(["set", "figure", "Regard, one model", "`--seeds 5`", "published"], rows)
+
+
+def seed_means(results: list[dict[str, Any]]) -> list[float]:
+    """The mean error rate over all groups of each seed that has them all; without the reversed
+    models of ensembles."""
+    seeds: dict[int, list[float]] = {}
+    for one in results:
+        if one.get("order") != "reversed":
+            seeds.setdefault(one["seed"], []).append(one["error_rate"])
+    most = max(map(len, seeds.values()))
+    return [statistics.fmean(rates) for rates in seeds.values() if len(rates) == most]
+
+
+def slices(kept: Kept) -> str:
+    """Dictionary slices with the earlier defaults and with the present ones."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for one in kept("defaults-cmudict-slices.json")["results"]:
+        sizes = found.setdefault(one["set"], {})
+        sizes.setdefault(int(one["group"]), []).append(one["error_rate"])
+    rows = []
+    for count, rates in sorted(found["cmudict-slices"].items()):
+        earlier = spread(found["cmudict-slices-before"].get(count, []), 1)
+        rows.append([f"{count:,}", earlier, spread(rates, 1)])
+    return markdown(["words", "earlier defaults", "defaults"], rows)
+
+
+LAPTOP = {
+    "dictionary": "`cmudict`, word error rate, %",
+    "names": "`names-ru`, word error rate, %",
+    "multi30k": "`multi30k-en-de-raw`, BLEU 2016",
+}
+
+
+def laptop(kept: Kept) -> str:
+    """Figures of the defaults after some minutes on two cores."""
+    groups: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    for one in kept("laptop-x86.json")["results"]:
+        groups.setdefault((one["set"], one["minutes"]), []).append(one)
+    rows = []
+    for name, words in LAPTOP.items():
+        for (of, minutes), runs in sorted(groups.items()):
+            if of == name:
+                shares = sorted(round(one["core_share"]) for one in runs)
+                share = f"{shares[0]} to {shares[-1]}" if len(shares) > 1 else f"{shares[0]}"
+                figure = spread([one["value"] for one in runs], 1)
+                rows.append([words, f"{minutes:g}", figure, str(len(runs)), share])
+    return markdown(["", "minutes", "on test", "seeds", "share of the cores, %"], rows)
+
+
 TABLES: dict[str, Table] = {
     "native": native("native-x86.json"),
     "native_two_cores": native("native_two_cores-x86.json"),
@@ -170,4 +241,7 @@ TABLES: dict[str, Table] = {
     "gpu_decoding": gpu_decoding,
     "quality": quality,
     "sizes": sizes,
+    "small_data": small_data,
+    "slices": slices,
+    "laptop": laptop,
 }
