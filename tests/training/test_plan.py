@@ -85,6 +85,9 @@ def test_small_data_gets_rdrop_and_bpe_dropout_on_a_gpu(
         (2_000_000, "characters", CPU, {}, "mini"),
         (2_000_000, "characters", CPU, {"minutes": 3}, "tiny"),
         (2_000_000, "characters", CPU, {"minutes": 30}, "mini"),
+        (2_000_000, "characters", CPU, {"minutes": 10}, "tiny"),  # 5.4 M tokens
+        (2_000_000, "bpe", CPU, {"minutes": 10}, "mini"),
+        (2_000_000, "bpe", CPU, {"minutes": 5}, "tiny"),
         (100_000, "characters", CPU, {"minutes": 10}, "mini"),  # 54 epochs
         (100_000, "characters", CPU, {"minutes": 3}, "tiny"),
         (100_000_000, "bpe", CPU, {}, "tiny"),

@@ -30,8 +30,10 @@ SIZE_LIMITS = {
     "text": {"tiny": 30e3, "mini": 150e3, "small": 20e6},
 }
 CPU_LIMIT = 10e6  # tokens up to which a CPU trains a mini model in about an hour; tiny beyond
-MINI_TOKENS = 8e6  # tokens in which a mini model overtakes a tiny one, trained as long,
-MINI_EPOCHS = 40.0  # or this many epochs, if that is less
+# Tokens in which a mini model overtakes a tiny one, trained as long; or this many epochs, if that is
+# less. Running text needs the larger model earlier (docs/log.md, "Small data").
+MINI_TOKENS = {"symbols": 8e6, "text": 4.3e6}
+MINI_EPOCHS = 40.0
 CPU_SPEED = 9e3  # tokens/s of a mini model on two slow cores, where it is not measured
 TINY_SPEED = 3.3  # tiny over mini
 CPU_TOKENS = 30e6  # tokens of a run on a CPU, whose length is not given
@@ -169,7 +171,8 @@ class DataFacts:
 
     def choose_size(self) -> str:
         """Small data cannot fill a large model, and a CPU is too slow for one."""
-        limits = SIZE_LIMITS["text" if self.subwords else "symbols"]
+        kind = "text" if self.subwords else "symbols"
+        limits = SIZE_LIMITS[kind]
         size = next((name for name, most in limits.items() if self.tokens < most), "base")
         if self.gpu and size == "base" and self.subwords and self.length_given:
             run_tokens = None if self.minutes else self.tokens * self.expected_epochs("big")
@@ -178,7 +181,7 @@ class DataFacts:
             return size
         if self.minutes is None:
             return "mini" if self.tokens <= CPU_LIMIT else "tiny"
-        enough = min(MINI_TOKENS, MINI_EPOCHS * self.tokens)
+        enough = min(MINI_TOKENS[kind], MINI_EPOCHS * self.tokens)
         return "mini" if 60 * self.minutes * self.speed >= enough else "tiny"
 
     def choose_batch_tokens(self) -> int:
