@@ -9,14 +9,12 @@ kept recipe.
 
 import argparse
 import json
-import statistics
 import subprocess
 from pathlib import Path
 
 from harness import Check, keep, report
 from quality_runs import Result
-from quality_scores import better
-from quality_tables import HIDDEN, NEAR, spread
+from quality_tables import HIDDEN, NEAR, percent_behind, spread
 
 MOST = 2.0  # per cent that a figure may be worse than in the table
 
@@ -36,30 +34,19 @@ def of_method(results: list[Result], method: str) -> list[Result]:
 def compare(name: str, method: str, new: list[Result], before: list[Result]) -> list[Check]:
     """Every test figure of one method on one set against the table."""
     own, table = of_method(new, method), of_method(before, method)
-    recipe = of_method(before, "recipe")
+    against = [(table, "worse by", MOST)]
+    if method == "auto":
+        against.append((of_method(before, "recipe"), "behind the recipe", NEAR))
     checks = []
     for figure in own[0]["figures"]:
         if figure.startswith("dev ") or figure.split()[-1] in HIDDEN:
             continue
         label = f"{name}, {method}, {figure}, seeds {len(own)} against {len(table)}"
-        behind = percent_behind(figure, own, table)
-        checks.append(Check(f"{label}: worse by, %", behind, None, MOST, behind <= MOST))
-        if method == "auto":
-            distance = percent_behind(figure, own, recipe)
-            checks.append(
-                Check(f"{label}: behind the recipe, %", distance, None, NEAR, distance <= NEAR)
-            )
+        for other, words, most in against:
+            behind = percent_behind(figure, own, other)
+            assert behind is not None
+            checks.append(Check(f"{label}: {words}, %", behind, None, most, behind <= most))
     return checks
-
-
-def percent_behind(figure: str, own: list[Result], other: list[Result]) -> float:
-    """How much worse the mean of a figure is than that of other trainings, in per cent of it."""
-    value, reference = (statistics.fmean(_values(figure, some)) for some in (own, other))
-    return 100 * better(figure) * (reference - value) / max(reference, 1e-9)
-
-
-def _values(figure: str, results: list[Result]) -> list[float]:
-    return [one["figures"][figure] for one in results]
 
 
 def main() -> None:

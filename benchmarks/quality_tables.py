@@ -85,10 +85,18 @@ def checks(name: str, results: Sequence[Result], *, dev_only: bool = False) -> l
         figure for result in good for figure in result["figures"] if not figure.startswith("dev ")
     ]
     for figure in dict.fromkeys(figure for figure in tests if figure.split()[-1] not in HIDDEN):
-        pair = [spread(methods[method], figure) for method in ("recipe", "auto")]
-        if pair[0] and pair[1]:
-            behind = 100 * better(figure) * (pair[0][0] - pair[1][0]) / max(pair[0][0], 1e-9)
+        behind = percent_behind(figure, methods["auto"], methods["recipe"])
+        if behind is not None:
             made.append(
                 Check(f"{figure}: auto behind the recipe, %", behind, None, NEAR, behind <= NEAR)
             )
     return made
+
+
+def percent_behind(figure: str, own: Sequence[Result], other: Sequence[Result]) -> float | None:
+    """How much worse the mean of a figure is than that of other trainings, in per cent of theirs;
+    None without one of them."""
+    means = spread(own, figure), spread(other, figure)
+    if not (means[0] and means[1]):
+        return None
+    return 100 * better(figure) * (means[1][0] - means[0][0]) / max(means[1][0], 1e-9)

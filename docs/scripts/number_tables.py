@@ -175,25 +175,16 @@ def small_data(kept: Kept) -> str:
     """Figures of the defaults on small data: one model, and the ensemble if there is one."""
     rows = []
     for name, words, figure, published in SMALL:
-        results = kept(f"defaults-{name}.json")
-        values = seed_means(results["results"])
+        found = checks(kept(f"defaults-{name}.json"))
+        one, *both = (
+            value for key, value in found.items() if key.startswith(f"{name}: error rate")
+        )
         if figure.startswith("accuracy"):
-            values = [100 - value for value in values]
-        rates = [one["error_rate"] for one in results["ensembles"]]
-        both = f"{statistics.fmean(rates):.2f}" if rates else ""
-        rows.append([words, figure, spread(values, 2), both, published])
+            one = 100 - one
+        deviation = found[f"{name}: standard deviation over seeds"]
+        cells = [f"{one:.2f} ± {deviation:.2f}", *(f"{value:.2f}" for value in both)]
+        rows.append([words, figure, *cells, *[""] * (2 - len(cells)), published])
     return markdown(["set", "figure", "Regard, one model", "`--seeds 5`", "published"], rows)
-
-
-def seed_means(results: list[dict[str, Any]]) -> list[float]:
-    """The mean error rate over all groups of each seed that has them all; without the reversed
-    models of ensembles."""
-    seeds: dict[int, list[float]] = {}
-    for one in results:
-        if one.get("order") != "reversed":
-            seeds.setdefault(one["seed"], []).append(one["error_rate"])
-    most = max(map(len, seeds.values()))
-    return [statistics.fmean(rates) for rates in seeds.values() if len(rates) == most]
 
 
 def slices(kept: Kept) -> str:
