@@ -32,7 +32,7 @@ SIZE_LIMITS = {
 CPU_LIMIT = 10e6  # tokens up to which a CPU trains a mini model in about an hour; tiny beyond
 # Tokens in which a mini model overtakes a tiny one, trained as long; or this many epochs, if that
 # is less. Running text needs the larger model earlier (docs/log.md, "Small data").
-MINI_TOKENS = {"symbols": 8e6, "text": 4.3e6}
+MINI_TOKENS = {"symbols": 8e6, "text": 3.9e6}
 MINI_EPOCHS = 40.0
 CPU_SPEED = 9e3  # tokens/s of a mini model on two slow cores, where it is not measured
 TINY_SPEED = 3.3  # tiny over mini
