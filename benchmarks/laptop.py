@@ -62,7 +62,7 @@ def run(name: str, minutes: float, seed: int, data: Path, folder: Path) -> dict[
     card = pipeline.bundle.card
     result = {"set": name, "minutes": minutes, "seed": seed, "value": score(name, outputs, tests)}
     result |= {"seconds": round(seconds, 1), "core_share": round(share, 1), "steps": card["of"]}
-    result |= {"parameters": card["parameters"]}
+    result |= {"parameters": card["parameters"], "machine": machine()}
     stored.write_text(json.dumps(result, ensure_ascii=False))
     return result
 
@@ -106,13 +106,16 @@ def main() -> None:
 
 
 def join(paths: list[Path]) -> tuple[list[dict[str, Any]], str]:
-    """The results of several files and their machine; of the same set, minutes and seed, those of
+    """The results of several files and their machines; of the same set, minutes and seed, those of
     the last."""
     files = [json.loads(path.read_text()) for path in paths]
     found = {
-        (one["set"], one["minutes"], one["seed"]): one for file in files for one in file["results"]
+        (one["set"], one["minutes"], one["seed"]): {"machine": file["machine"], **one}
+        for file in files
+        for one in file["results"]
     }
-    return [found[key] for key in sorted(found)], files[-1]["machine"]
+    results = [found[key] for key in sorted(found)]
+    return results, "; ".join(dict.fromkeys(one["machine"] for one in results))
 
 
 def train_all(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -132,12 +135,13 @@ def train_all(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def print_table(results: list[dict[str, Any]]) -> None:
     """Every run."""
-    print("| set | minutes | seed | figure | value | real minutes | share of cores | parameters |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| set | minutes | seed | figure | value | real minutes | share of cores | parameters "
+          "| machine |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|")
     for one in results:
         print(f"| {one['set']} | {one['minutes']:g} | {one['seed']} | {FIGURES[one['set']]} | "
               f"{one['value']:.2f} | {one['seconds'] / 60:.1f} | {one['core_share']:.0f} % | "
-              f"{one['parameters']:,} |")  # fmt: skip
+              f"{one['parameters']:,} | {one['machine']} |")  # fmt: skip
 
 
 def checks(results: list[dict[str, Any]]) -> list[Check]:
