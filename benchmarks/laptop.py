@@ -110,7 +110,10 @@ def join(paths: list[Path]) -> tuple[list[dict[str, Any]], str]:
     the last."""
     files = [json.loads(path.read_text()) for path in paths]
     found = {
-        (one["set"], one["minutes"], one["seed"]): {"machine": file["machine"], **one}
+        (one["set"], one["minutes"], one["seed"]): {
+            **one,
+            "machine": one.get("machine", file["machine"]),
+        }
         for file in files
         for one in file["results"]
     }
