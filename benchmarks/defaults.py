@@ -160,6 +160,8 @@ def main() -> None:
         results, joined, on = read_kept(options.join, options.sets)
     else:
         results, joined, on = *train_all(options), machine()
+    if not results:
+        sys.exit("no results")
     if options.keep:
         checks = all_checks(results, joined)
         keep(options.keep, "defaults", checks, on, results=results, ensembles=joined)
@@ -184,13 +186,23 @@ def train_all(options: argparse.Namespace) -> Results:
 
 
 def read_kept(paths: list[Path], sets: list[str]) -> tuple[list[Result], list[Result], str]:
-    """The results of some sets in several files; of the same group and seed, those of the last."""
+    """The results of some sets in several files, and their machines; of the same group and seed,
+    those of the last."""
     files = [json.loads(path.read_text()) for path in paths]
-    found = {(one["set"], one["group"], one["seed"]): one
-             for file in files for one in file["results"] if one["set"] in sets}  # fmt: skip
+    found = {
+        (one["set"], one["group"], one["seed"]): {
+            **one,
+            "machine": one.get("machine", file["machine"]),
+        }
+        for file in files
+        for one in file["results"]
+        if one["set"] in sets
+    }
     joined = {(one["set"], one["group"]): one
               for file in files for one in file["ensembles"] if one["set"] in sets}  # fmt: skip
-    return list(found.values()), list(joined.values()), files[-1]["machine"]
+    results = list(found.values())
+    on = "; ".join(dict.fromkeys(one["machine"] for one in results))
+    return results, list(joined.values()), on
 
 
 def parse_options() -> argparse.Namespace:
