@@ -30,7 +30,7 @@ from typing import Any
 
 from defaults_sets import SETS, Group, References
 from defaults_tables import Result, all_checks, print_table
-from harness import keep, machine, report
+from harness import join_kept, keep, machine, machines, report
 from quality_runs import end_with_parent
 from quality_scores import bleu
 from quality_sets import Example
@@ -186,23 +186,11 @@ def train_all(options: argparse.Namespace) -> Results:
 
 
 def read_kept(paths: list[Path], sets: list[str]) -> tuple[list[Result], list[Result], str]:
-    """The results of some sets in several files, and their machines; of the same group and seed,
-    those of the last."""
-    files = [json.loads(path.read_text()) for path in paths]
-    found = {
-        (one["set"], one["group"], one["seed"]): {
-            **one,
-            "machine": one.get("machine", file["machine"]),
-        }
-        for file in files
-        for one in file["results"]
-        if one["set"] in sets
-    }
-    joined = {(one["set"], one["group"]): one
-              for file in files for one in file["ensembles"] if one["set"] in sets}  # fmt: skip
-    results = list(found.values())
-    on = "; ".join(dict.fromkeys(one["machine"] for one in results))
-    return results, list(joined.values()), on
+    """The results of some sets in several files, those of ensembles, and their machines."""
+    results = [one for one in join_kept(paths, ("set", "group", "seed")) if one["set"] in sets]
+    ensembles = [one for path in paths for one in json.loads(path.read_text())["ensembles"]]
+    joined = {(one["set"], one["group"]): one for one in ensembles if one["set"] in sets}
+    return results, list(joined.values()), machines(results)
 
 
 def parse_options() -> argparse.Namespace:

@@ -9,6 +9,7 @@ from typing import Any
 from quality_files import members
 from quality_sets import Example, Parts, cmudict, multi30k, names, write_pairs
 
+from regard.text import Corpus, group_references
 from regard.text.tokenizers import nfc
 
 SLICES = (300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -28,6 +29,11 @@ class Group:
     settings: dict[str, Any] = field(default_factory=dict)  # beside the defaults
     tagged: bool = False  # several languages, named by a tag before each source
     text: bool = False  # running text: the error rate is 100 − BLEU
+
+    def on_dev(self) -> "Group":
+        """The same group with its dev part in place of the test part."""
+        dev = group_references(Corpus([self.dev]))
+        return replace(self, test={source: set(some) for source, some in dev.items()})
 
 
 def g2p(data: Path, folder: Path) -> Iterator[Group]:

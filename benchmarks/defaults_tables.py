@@ -1,9 +1,10 @@
 """The table and the checks of the benchmark of defaults, with targets and published results."""
 
 import statistics
+from pathlib import Path
 from typing import Any
 
-from harness import Check
+from harness import Check, keep, machine, report
 
 # Word error rates in per cent: (with one model, with an ensemble of five); of accuracies the rest.
 TARGETS = {
@@ -111,3 +112,16 @@ def print_table(results: list[Result], joined: list[Result]) -> None:
         seconds = statistics.fmean(one["seconds"] for one in some)
         print(f"| {name[0]} | {name[1]} | {statistics.fmean(rates):.2f}{spread} | {both} | "
               f"{some[0]['parameters']:,} | {seconds:.0f} |")  # fmt: skip
+
+
+def report_on_dev(
+    benchmark: str, results: list[Result], checks: list[Check], kept: Path | None
+) -> None:
+    """Print the dev error rates of each group; keep and report them."""
+    print("| set | group | models | dev error rate, % |\n|---|---|---|---|")
+    for one in results:
+        for kind, rate in one["rates"].items():
+            print(f"| {one['set']} | {one['group']} | {kind} | {rate:.2f} |")
+    if kept:
+        keep(kept, benchmark, checks, machine(), results=results)
+    report(benchmark, checks)

@@ -13,18 +13,17 @@ import itertools
 import json
 import statistics
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from defaults import error_rate, finished, predict
 from defaults_sets import SETS, Group
-from harness import Check, keep, machine, report
+from defaults_tables import report_on_dev
+from harness import Check
 from quality_runs import end_with_parent
 
 import regard
-from regard.text import Corpus, group_references
 
 Result = dict[str, Any]
 
@@ -34,8 +33,7 @@ def compare(group: Group, folder: Path, threads: int, largest: int) -> Result:
     import torch
 
     torch.set_num_threads(threads)
-    dev = {source: set(some) for source, some in group_references(Corpus([group.dev])).items()}
-    on_dev = replace(group, test=dev)
+    on_dev = group.on_dev()
     orders = {}
     for path in sorted(folder.glob("*/result.json")):
         orders[path.parent / "run"] = json.loads(path.read_text())["order"] == "reversed"
@@ -44,7 +42,7 @@ def compare(group: Group, folder: Path, threads: int, largest: int) -> Result:
         for some in itertools.combinations(orders, count):
             joined = regard.load(list(some), long="allow")
             kind = f"{count}, {sum(orders[one] for one in some)} reversed"
-            rates.setdefault(kind, []).append(error_rate(predict(joined, dev), on_dev))
+            rates.setdefault(kind, []).append(error_rate(predict(joined, on_dev.test), on_dev))
     means = {kind: statistics.fmean(found) for kind, found in sorted(rates.items())}
     return {"set": group.part, "group": group.name, "rates": means}
 
@@ -85,13 +83,7 @@ def main() -> None:
     ]
     with ProcessPoolExecutor(options.parallel, get_context("spawn"), end_with_parent) as pool:
         results = list(finished([pool.submit(compare, *one) for one in groups]))
-    print("| set | group | members | mean dev error rate, % |\n|---|---|---|---|")
-    for one in results:
-        for kind, rate in one["rates"].items():
-            print(f"| {one['set']} | {one['group']} | {kind} | {rate:.2f} |")
-    if options.keep:
-        keep(options.keep, "directions", checks(results), machine(), results=results)
-    report("directions", checks(results))
+    report_on_dev("directions", results, checks(results), options.keep)
 
 
 if __name__ == "__main__":

@@ -116,3 +116,20 @@ def keep(path: Path, benchmark: str, checks: list[Check], on: str, **results: An
     kept = {"benchmark": benchmark, "machine": on, "checks": [asdict(check) for check in checks]}
     text = json.dumps({**kept, **results}, ensure_ascii=False)
     path.write_text(text.replace('{"set"', '\n{"set"') + "\n")
+
+
+def join_kept(paths: list[Path], key: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The single results of several kept files, each with its machine; of those that agree in
+    `key`, the one of the last file."""
+    found = {}
+    for path in paths:
+        kept = json.loads(path.read_text())
+        for one in kept["results"]:
+            on = one.get("machine", kept["machine"])
+            found[tuple(one[name] for name in key)] = {**one, "machine": on}
+    return list(found.values())
+
+
+def machines(results: list[dict[str, Any]]) -> str:
+    """The machines of joined results."""
+    return "; ".join(dict.fromkeys(one["machine"] for one in results))

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import Check, keep, machine, report
+from harness import Check, join_kept, keep, machine, machines, report
 from quality_scores import among, bleu, phones
 from quality_sets import READERS, Parts, write_pairs
 
@@ -29,6 +29,7 @@ import regard
 
 SETS = {"dictionary": "cmudict", "names": "names-ru", "multi30k": "multi30k-en-de-raw"}
 TARGETS = {("dictionary", 10): 30.0, ("dictionary", 30): 26.5, ("dictionary", 60): 24.5}
+KEY = ("set", "minutes", "seed")  # what tells results apart
 FIGURES = {"dictionary": "word error rate", "names": "word error rate", "multi30k": "BLEU"}
 
 
@@ -98,27 +99,16 @@ def main() -> None:
     options = parser.parse_args()
     if not options.join and options.data is None:
         parser.error("give --data DATA, or --join FILES")
-    results, on = join(options.join) if options.join else (train_all(options), machine())
+    if options.join:
+        results = join_kept(options.join, KEY)
+        results.sort(key=lambda one: tuple(one[name] for name in KEY))
+        on = machines(results)
+    else:
+        results, on = train_all(options), machine()
     if options.keep:
         keep(options.keep, "laptop", checks(results), on, results=results)
     print_table(results)
     report("laptop", checks(results), on)
-
-
-def join(paths: list[Path]) -> tuple[list[dict[str, Any]], str]:
-    """The results of several files and their machines; of the same set, minutes and seed, those of
-    the last."""
-    files = [json.loads(path.read_text()) for path in paths]
-    found = {
-        (one["set"], one["minutes"], one["seed"]): {
-            **one,
-            "machine": one.get("machine", file["machine"]),
-        }
-        for file in files
-        for one in file["results"]
-    }
-    results = [found[key] for key in sorted(found)]
-    return results, "; ".join(dict.fromkeys(one["machine"] for one in results))
 
 
 def train_all(options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@
 
 Trains two models of each group, a third that generates targets from their end, and one of the
 opposite task. The ten best outputs y of a source x are ranked by their score plus λ log p(x|y) (in
-running text per token of x), and the first of them is compared with what the same number of models
-answer as an ensemble. λ is chosen on one half of dev and used on the other. Test sources are not
+running text per token of x). One model with that of the opposite task is compared with an ensemble
+of two. λ is chosen on one half of dev and used on the other. Test sources are not
 read.
 """
 
@@ -20,12 +20,12 @@ from typing import Any
 
 from defaults import error_rate, finished, predict
 from defaults_sets import SETS, Group, References
-from harness import Check, keep, machine, report
+from defaults_tables import report_on_dev
+from harness import Check
 from quality_runs import end_with_parent
 
 import regard
 from regard.answer import Answer
-from regard.text import Corpus, group_references
 from regard.training.display import LineDisplay
 
 Result = dict[str, Any]
@@ -41,11 +41,7 @@ ENSEMBLES = {
     "two models": ("first", "second"),
     "two models, one from the end": ("first", "from the end"),
 }
-RERANKED = {  # and with what it is compared: the same number of models
-    "one model": "two models, one from the end",
-    "two models": None,
-    "two models, one from the end": None,
-}
+RIVALS = {"one model, reranked": "two models, one from the end"}  # as many models
 
 
 @dataclass(frozen=True)
@@ -98,26 +94,24 @@ def compare(group: Group, out: Path, threads: int) -> Result:
     import torch
 
     torch.set_num_threads(threads)
-    dev = {source: set(some) for source, some in group_references(Corpus([group.dev])).items()}
-    on_dev = replace(group, test=dev)
+    on_dev = group.on_dev()
+    dev = on_dev.test
     opposite = regard.load(out / "opposite", long="allow")
-    rates, weights, oracle = {}, {}, {}
+    rates, weights, missing = {}, {}, {}
     for kind, members in ENSEMBLES.items():
         joined = regard.load([out / name for name in members], long="allow")
         rates[kind] = error_rate(predict(joined, dev), on_dev)
         lists = list_outputs(joined, opposite, dev, per_token=group.text)
         answers, weights[kind] = rerank(lists, on_dev)
         rates[f"{kind}, reranked"] = error_rate(answers, on_dev)
-        oracle[kind] = sum(
-            not any(one.text in dev[some.answers[0].source] for one in some.answers)
-            for some in lists
-        )
+        found = [any(one.text in dev[one.source] for one in some.answers) for some in lists]
+        missing[kind] = 100 * found.count(False) / len(dev)
     return {
         "set": group.part,
         "group": group.name,
         "rates": rates,
         "weights": weights,
-        "not_listed": {kind: 100 * count / len(dev) for kind, count in oracle.items()},
+        "not_listed": missing,
     }
 
 
@@ -125,6 +119,7 @@ def list_outputs(
     joined: regard.Pipeline, opposite: regard.Pipeline, dev: References, *, per_token: bool
 ) -> list[Listed]:
     """The ten best outputs of all dev sources with both scores."""
+    # An empty output is no source of the opposite task.
     lists = [[one for one in some if one.text] or some for some in joined.answers(dev, n_best=10)]
     pairs = [(one.text, one.source) for some in lists for one in some]
     scored = iter(opposite.scores(pairs))
@@ -158,13 +153,12 @@ def _part(lists: list[Listed], some: list[int], group: Group) -> Group:
 
 
 def checks(results: list[Result]) -> list[Check]:
-    """Means over groups; reranking must beat an ensemble of as many models."""
+    """Means over groups; a reranked model must beat an ensemble of as many models."""
     means = {kind: statistics.fmean(one["rates"][kind] for one in results)
              for kind in results[0]["rates"]}  # fmt: skip
     made = [Check("groups", len(results), None, None, ok=True)]
     for kind, mean in means.items():
-        rival = RERANKED.get(kind.removesuffix(", reranked")) if "reranked" in kind else None
-        target = means[rival] if rival else None
+        target = means[RIVALS[kind]] if kind in RIVALS else None
         made.append(Check(f"{kind}: dev error rate, %", mean, None, target,
                           target is None or mean < target))  # fmt: skip
     return made
@@ -197,13 +191,7 @@ def main() -> None:
                      for group, out in groups for name in MODELS]:  # fmt: skip
             done.result()
         results = list(finished([pool.submit(compare, *one, options.threads) for one in groups]))
-    print("| set | group | models | dev error rate, % |\n|---|---|---|---|")
-    for one in results:
-        for kind, rate in one["rates"].items():
-            print(f"| {one['set']} | {one['group']} | {kind} | {rate:.2f} |")
-    if options.keep:
-        keep(options.keep, "reranking", checks(results), machine(), results=results)
-    report("reranking", checks(results))
+    report_on_dev("reranking", results, checks(results), options.keep)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,9 @@ MOST = 0.1  # per cent by which a loss or a norm may differ: rounding grows with
 Outcome = dict[str, Any]
 
 
-def start(checkout: Path, name: str, method: str, files: Path, options: argparse.Namespace) -> Any:
+def start(
+    checkout: Path, name: str, method: str, files: Path, options: argparse.Namespace
+) -> subprocess.Popen[str]:
     """Start a training in a process of its own."""
     out = folder(checkout, method, files, options)
     settings = (checkout / "configs" / f"{CONVENTIONS[name].recipe}.toml").read_text("utf-8")
@@ -96,7 +98,7 @@ def folder(checkout: Path, method: str, files: Path, options: argparse.Namespace
     return files / f"{'before' if checkout == options.before else 'after'}-{method}"
 
 
-def finish(process: Any, out: Path) -> Outcome:
+def finish(process: subprocess.Popen[str], out: Path) -> Outcome:
     """The tokens, losses and norms of a training, when it has ended."""
     said = process.communicate()[0]
     if process.returncode:
