@@ -114,6 +114,18 @@ def print_table(results: list[Result], joined: list[Result]) -> None:
               f"{some[0]['parameters']:,} | {seconds:.0f} |")  # fmt: skip
 
 
+def dev_checks(results: list[Result], rivals: dict[str, str], prefix: str = "") -> list[Check]:
+    """The mean dev error rate of each kind over groups; it must be below that of its rival."""
+    kinds = [kind for kind in results[0]["rates"] if all(kind in one["rates"] for one in results)]
+    means = {kind: statistics.fmean(one["rates"][kind] for one in results) for kind in kinds}
+    found = [Check("groups", len(results), None, None, ok=True)]
+    for kind, mean in means.items():
+        target = means.get(rivals.get(kind, ""))
+        found.append(Check(f"{prefix}{kind}: dev error rate, %", mean, None, target,
+                           target is None or mean < target))  # fmt: skip
+    return found
+
+
 def report_on_dev(
     benchmark: str, results: list[Result], checks: list[Check], kept: Path | None
 ) -> None:

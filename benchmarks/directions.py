@@ -19,8 +19,7 @@ from typing import Any
 
 from defaults import error_rate, finished, predict
 from defaults_sets import SETS, Group
-from defaults_tables import report_on_dev
-from harness import Check
+from defaults_tables import dev_checks, report_on_dev
 from quality_runs import end_with_parent
 
 import regard
@@ -47,19 +46,14 @@ def compare(group: Group, folder: Path, threads: int, largest: int) -> Result:
     return {"set": group.part, "group": group.name, "rates": means}
 
 
-def checks(results: list[Result]) -> list[Check]:
-    """Means over groups; ensembles of both directions must make fewer errors."""
-    kinds = [kind for kind in results[0]["rates"] if all(kind in one["rates"] for one in results)]
-    means = {kind: statistics.fmean(one["rates"][kind] for one in results) for kind in kinds}
-    made = [Check("groups", len(results), None, None, ok=True)]
-    for kind, mean in means.items():
-        count = kind.split(",")[0]
-        alone = means.get(f"{count}, 0 reversed")
-        both = not kind.endswith((" 0 reversed", f" {count} reversed"))
-        target = alone if both else None
-        made.append(Check(f"ensemble of {kind}: dev error rate, %", mean, None, target,
-                          target is None or mean < target))  # fmt: skip
-    return made
+def rivals(results: list[Result]) -> dict[str, str]:
+    """For each ensemble of both directions, the one of as many forward models."""
+    found = {}
+    for kind in {kind for one in results for kind in one["rates"]}:
+        count, backward = kind.removesuffix(" reversed").split(", ")
+        if backward not in ("0", count):
+            found[kind] = f"{count}, 0 reversed"
+    return found
 
 
 def main() -> None:
@@ -83,7 +77,8 @@ def main() -> None:
     ]
     with ProcessPoolExecutor(options.parallel, get_context("spawn"), end_with_parent) as pool:
         results = list(finished([pool.submit(compare, *one) for one in groups]))
-    report_on_dev("directions", results, checks(results), options.keep)
+    found = dev_checks(results, rivals(results), "ensemble of ")
+    report_on_dev("directions", results, found, options.keep)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ read.
 
 import argparse
 import random
-import statistics
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -20,8 +19,7 @@ from typing import Any
 
 from defaults import error_rate, finished, predict
 from defaults_sets import SETS, Group, References
-from defaults_tables import report_on_dev
-from harness import Check
+from defaults_tables import dev_checks, report_on_dev
 from quality_runs import end_with_parent
 
 import regard
@@ -152,18 +150,6 @@ def _part(lists: list[Listed], some: list[int], group: Group) -> Group:
     return replace(group, test={one: group.test[one] for one in sources})
 
 
-def checks(results: list[Result]) -> list[Check]:
-    """Means over groups; a reranked model must beat an ensemble of as many models."""
-    means = {kind: statistics.fmean(one["rates"][kind] for one in results)
-             for kind in results[0]["rates"]}  # fmt: skip
-    made = [Check("groups", len(results), None, None, ok=True)]
-    for kind, mean in means.items():
-        target = means[RIVALS[kind]] if kind in RIVALS else None
-        made.append(Check(f"{kind}: dev error rate, %", mean, None, target,
-                          target is None or mean < target))  # fmt: skip
-    return made
-
-
 def main() -> None:
     """Parse options, train, compare, and report."""
     parser = argparse.ArgumentParser(
@@ -191,7 +177,7 @@ def main() -> None:
                      for group, out in groups for name in MODELS]:  # fmt: skip
             done.result()
         results = list(finished([pool.submit(compare, *one, options.threads) for one in groups]))
-    report_on_dev("reranking", results, checks(results), options.keep)
+    report_on_dev("reranking", results, dev_checks(results, RIVALS), options.keep)
 
 
 if __name__ == "__main__":
