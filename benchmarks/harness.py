@@ -119,8 +119,8 @@ def keep(path: Path, benchmark: str, checks: list[Check], on: str, **results: An
 
 
 def join_kept(paths: list[Path], key: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The single results of several kept files, each with its machine; of those that agree in
-    `key`, the one of the last file."""
+    """The single results of several kept files, each with its machine; a result replaces an
+    earlier one with the same `key`."""
     found = {}
     for path in paths:
         kept = json.loads(path.read_text())

@@ -99,12 +99,9 @@ def main() -> None:
     options = parser.parse_args()
     if not options.join and options.data is None:
         parser.error("give --data DATA, or --join FILES")
-    if options.join:
-        results = join_kept(options.join, KEY)
-        results.sort(key=lambda one: tuple(one[name] for name in KEY))
-        on = machines(results)
-    else:
-        results, on = train_all(options), machine()
+    results = join_kept(options.join, KEY) if options.join else train_all(options)
+    results.sort(key=lambda one: tuple(one[name] for name in KEY))
+    on = machines(results)
     if options.keep:
         keep(options.keep, "laptop", checks(results), on, results=results)
     print_table(results)

@@ -1,12 +1,11 @@
-"""N-best lists reranked by a model of the opposite task (target → source), on dev.
+"""N-best lists reranked by a channel model (target → source; "reverse model"), on dev.
 
     python benchmarks/reranking.py --data DATA --out OUT --sets g2p-2020 --groups bul dut fre
 
-Trains two models of each group, a third that generates targets from their end, and one of the
-opposite task. The ten best outputs y of a source x are ranked by their score plus λ log p(x|y) (in
-running text per token of x). One model with that of the opposite task is compared with an ensemble
-of two. λ is chosen on one half of dev and used on the other. Test sources are not
-read.
+Trains two models of each group, a third that generates targets from their end, and a channel model.
+The ten best outputs y of a source x are ranked by their score plus λ log p(x|y) (in running text,
+per token of x). One model with the channel model is compared with an ensemble of two. λ is chosen
+on one half of dev and used on the other. Test sources are not read.
 """
 
 import argparse
@@ -32,7 +31,7 @@ MODELS: dict[str, dict[str, Any]] = {  # the settings of each model
     "first": {"seed": 1},
     "second": {"seed": 2},
     "from the end": {"seed": 2, "target_order": "reversed"},
-    "opposite": {"seed": 1},
+    "channel": {"seed": 1},
 }
 ENSEMBLES = {
     "one model": ("first",),
@@ -44,15 +43,15 @@ RIVALS = {"one model, reranked": "two models, one from the end"}  # as many mode
 
 @dataclass(frozen=True)
 class Listed:
-    """The ten best outputs of a source, each with its score and that of the opposite task."""
+    """The ten best outputs of a source, each with its score and its channel score."""
 
     answers: list[Answer]
     scores: list[float]
-    opposite: list[float]
+    channel_scores: list[float]
 
     def best(self, weight: float) -> Answer:
         """The first output with a weight λ."""
-        totals = [a + weight * b for a, b in zip(self.scores, self.opposite, strict=True)]
+        totals = [a + weight * b for a, b in zip(self.scores, self.channel_scores, strict=True)]
         return self.answers[totals.index(max(totals))]
 
 
@@ -64,7 +63,7 @@ def train(group: Group, name: str, out: Path, given: dict[str, Any], threads: in
     if (out / name / "bundle").exists():
         return
     files = [group.train, group.dev]
-    if name == "opposite":
+    if name == "channel":
         files = [_exchanged(path, out) for path in files]
     (out / name).mkdir(parents=True, exist_ok=True)
     with open(out / f"{name}.txt", "w", encoding="utf-8") as log:
@@ -82,24 +81,24 @@ def _exchanged(path: Path, folder: Path) -> Path:
     """The same pairs with source and target exchanged."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n") if line]
-    made = folder / f"opposite-{path.name}"
+    made = folder / f"channel-{path.name}"
     made.write_text("".join(f"{b}\t{a}\n" for a, b in rows), encoding="utf-8")
     return made
 
 
 def compare(group: Group, out: Path, threads: int) -> Result:
-    """The dev error rates of ensembles, and of their lists ranked with the opposite task."""
+    """The dev error rates of ensembles, and of their lists reranked by the channel model."""
     import torch
 
     torch.set_num_threads(threads)
     on_dev = group.on_dev()
     dev = on_dev.test
-    opposite = regard.load(out / "opposite", long="allow")
+    channel = regard.load(out / "channel", long="allow")
     rates, weights, missing = {}, {}, {}
     for kind, members in ENSEMBLES.items():
         joined = regard.load([out / name for name in members], long="allow")
         rates[kind] = error_rate(predict(joined, dev), on_dev)
-        lists = list_outputs(joined, opposite, dev, per_token=group.text)
+        lists = list_outputs(joined, channel, dev, per_token=group.text)
         answers, weights[kind] = rerank(lists, on_dev)
         rates[f"{kind}, reranked"] = error_rate(answers, on_dev)
         found = [any(one.text in dev[one.source] for one in some.answers) for some in lists]
@@ -114,18 +113,18 @@ def compare(group: Group, out: Path, threads: int) -> Result:
 
 
 def list_outputs(
-    joined: regard.Pipeline, opposite: regard.Pipeline, dev: References, *, per_token: bool
+    joined: regard.Pipeline, channel: regard.Pipeline, dev: References, *, per_token: bool
 ) -> list[Listed]:
     """The ten best outputs of all dev sources with both scores."""
-    # An empty output is no source of the opposite task.
+    # The channel model takes no empty source.
     lists = [[one for one in some if one.text] or some for some in joined.answers(dev, n_best=10)]
     pairs = [(one.text, one.source) for some in lists for one in some]
-    scored = iter(opposite.scores(pairs))
+    scored = iter(channel.scores(pairs))
     made = []
     for some in lists:
         other = [next(scored) for _ in some]
-        reverse = [one.logp / (len(one.logps) if per_token else 1) for one in other]
-        made.append(Listed(some, [one.score for one in some], reverse))
+        channel_scores = [one.logp / (len(one.logps) if per_token else 1) for one in other]
+        made.append(Listed(some, [one.score for one in some], channel_scores))
     return made
 
 

@@ -3,12 +3,12 @@
     git worktree add ../regard-before 3f80ea2
     python benchmarks/same_training.py --data DATA --before ../regard-before --keep RESULTS
 
-Both checkouts train on the same pairs with the same seed, each on one thread of the CPU, in float32
-and in small batches: by `recipe`, each by its own, or by `auto`, the settings that `auto` has for
-the set on a GPU. Compared are the tokens that were read, the loss of every 20 steps, and the norm
-of each tensor of the final weights (averages over steps, where the settings say so). If all agree,
-tokenizers, batches, dropout, loss, optimizer, schedule and averages are the same. The code for GPUs
-is not compared. docs/quality.md says where to get the data.
+Both checkouts train on the same pairs with the same seed, on one CPU thread each, in float32 and
+in small batches. `recipe` takes the settings from each checkout's own recipe, `auto` those that
+`auto` chooses for the set on a GPU. The benchmark compares the number of tokens read, the loss of
+every 20 steps, and the norm of each tensor of the final weights (averaged over steps if the
+settings say so). If all agree, tokenizers, batches, dropout, loss, optimizer, schedule and weight
+averages are the same. GPU code is not compared. docs/quality.md says where to get the data.
 """
 
 import argparse
@@ -60,7 +60,7 @@ OLD_NAMES = {  # settings in checkouts before version 0.2
     "train.rdrop": "train.consistency",
     "train.batch_tokens": "train.budget",
 }
-MOST = 0.1  # per cent by which a loss or a norm may differ: rounding grows with the steps
+TOLERANCE = 0.1  # per cent by which a loss or a norm may differ: rounding grows with the steps
 Outcome = dict[str, Any]
 
 
@@ -100,9 +100,9 @@ def folder(checkout: Path, method: str, files: Path, options: argparse.Namespace
 
 def finish(process: subprocess.Popen[str], out: Path) -> Outcome:
     """The tokens, losses and norms of a training, when it has ended."""
-    said = process.communicate()[0]
+    output = process.communicate()[0]
     if process.returncode:
-        sys.exit(f"{out.name}: the training failed\n{said}")
+        sys.exit(f"{out.name}: the training failed\n{output}")
     log = next(path for name in ("log.jsonl", "journal.jsonl") if (path := out / name).exists())
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     steps = [event for event in events if event["event"] == "step"]
@@ -115,7 +115,7 @@ def finish(process: subprocess.Popen[str], out: Path) -> Outcome:
 
 
 def difference(before: list[float], after: list[float]) -> float:
-    """The largest relative difference, in per cent; infinite if there are other numbers of them."""
+    """The largest relative difference, in per cent; infinite if the lengths differ."""
     if len(before) != len(after):
         return float("inf")
     pairs = zip(before, after, strict=True)
@@ -147,8 +147,8 @@ def checks(name: str, method: str, before: Outcome, after: Outcome) -> list[Chec
     norms = difference(before["norms"], after["norms"])
     return [
         Check(f"{label}: tokens differ by, %", tokens, 0.0, 0.0, tokens == 0),
-        Check(f"{label}: losses differ by, %", losses, 0.0, MOST, losses <= MOST),
-        Check(f"{label}: norms of weights differ by, %", norms, 0.0, MOST, norms <= MOST),
+        Check(f"{label}: losses differ by, %", losses, 0.0, TOLERANCE, losses <= TOLERANCE),
+        Check(f"{label}: norms of weights differ by, %", norms, 0.0, TOLERANCE, norms <= TOLERANCE),
     ]
 
 
